@@ -1,8 +1,8 @@
 //! Builds the preload library and hands it to the command, which carries it inside.
 //!
-//! The library is a `no_std` cdylib with a profile of its own, so a nested cargo builds it, in a target directory
-//! of its own below `OUT_DIR`. What the outer build was told about flags, wrappers and targets must not reach it:
-//! a sanitizer or a coverage flag meant for the command would put calls to libc into the gate.
+//! The library is a `no_std` cdylib with a profile of its own, so a nested cargo builds it, in a target
+//! directory of its own below `OUT_DIR`. What the outer build was told about flags, wrappers and targets must
+//! not reach it: a sanitizer or a coverage flag meant for the command would put calls to libc into the gate.
 
 use std::env;
 use std::ffi::OsStr;
@@ -59,9 +59,10 @@ fn build(manifest: &Path, target_dir: &Path, host: &str, network: Network) -> bo
             cargo.env_remove(&name);
         }
     }
-    // Functions start on cache lines: what a call costs does not hang on where the last change of another one put it. Nor on
-    // where in 32 bytes its branches are: Intel's processors from Skylake to Cascade Lake decode those anew each time that
-    // cross or touch such a boundary's end (Intel, "Mitigations for Jump Conditional Code Erratum", 2019).
+    // Functions start on cache lines: what a call costs does not hang on where the last change of another one
+    // put it. Nor on where in 32 bytes its branches are: Intel's processors from Skylake to Cascade Lake
+    // decode those anew each time that cross or touch such a boundary's end (Intel, "Mitigations for Jump
+    // Conditional Code Erratum", 2019).
     let options = ["-align-all-functions=6", "-x86-branches-within-32B-boundaries"];
     cargo.env("RUSTFLAGS", options.map(|option| format!("-Cllvm-args={option}")).join(" "));
     cargo.status().is_ok_and(|status| status.success())
@@ -90,7 +91,8 @@ fn variable(name: &str) -> String {
     env::var(name).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-/// The 128-bit FNV-1a hash: names the extracted file. It tells builds apart; it is no defence, and needs to be none.
+/// The 128-bit FNV-1a hash: names the extracted file. It tells builds apart; it is no defence, and needs to
+/// be none.
 fn fnv1a128(bytes: &[u8]) -> u128 {
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     bytes.iter().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash, byte| {

@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 
-/// The command: `$LIGHTPATH_BIN` if set, else the release binary of this workspace, brought up to date once for
-/// each test program (cargo has let go of its lock by the time tests run).
+/// The command: `$LIGHTPATH_BIN` if set, else the release binary of this workspace, brought up to date once
+/// for each test program (cargo has let go of its lock by the time tests run).
 pub fn lightpath() -> Result<&'static Path> {
     static FOUND: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     match FOUND.get_or_init(|| find().map_err(|error| format!("{error:#}"))) {

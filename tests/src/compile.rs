@@ -14,8 +14,9 @@ pub fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("programs")
 }
 
-/// Compiles `tests/programs/NAME.c`, or every `.c` of the folder `tests/programs/NAME`, into one program and gives its
-/// path. The result is kept under a name that says what it was made of. Warnings are off: bad arguments are the point.
+/// Compiles `tests/programs/NAME.c`, or every `.c` of the folder `tests/programs/NAME`, into one program and
+/// gives its path. The result is kept under a name that says what it was made of. Warnings are off: bad
+/// arguments are the point.
 pub fn compile(name: &str) -> Result<PathBuf> {
     compile_with(name, "cc", &[])
 }

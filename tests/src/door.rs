@@ -17,8 +17,8 @@ use crate::binary;
 pub enum Door {
     /// A directory on the host's tmpfs: the oracle.
     Kernel,
-    /// A mount of `lightpath run --at`, at a path that does not exist on the host, so that a call that escapes
-    /// finds nothing.
+    /// A mount of `lightpath run --at`, at a path that does not exist on the host, so that a call that
+    /// escapes finds nothing.
     Lightpath,
 }
 
@@ -58,8 +58,8 @@ impl Door {
     }
 }
 
-/// Where mounts of a test appear: a fresh directory on a tmpfs, and one of the same length where Lightpath may put a
-/// mount, which it refuses to do below `/dev`.
+/// Where mounts of a test appear: a fresh directory on a tmpfs, and one of the same length where Lightpath
+/// may put a mount, which it refuses to do below `/dev`.
 pub struct Place {
     kernel: TempDir,
     lightpath: Option<TempDir>,
@@ -89,7 +89,8 @@ impl Place {
 /// As long as `/dev/shm`, so that nothing that counts the bytes of a path can tell them apart.
 const BESIDE: &str = "/var/tmp";
 
-/// A directory on the host's roomiest tmpfs (`$LP_TESTS_TMPFS` or one of the usual ones), for mounts to appear in.
+/// A directory on the host's roomiest tmpfs (`$LP_TESTS_TMPFS` or one of the usual ones), for mounts to
+/// appear in.
 fn tmpfs() -> Result<&'static Path> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
     let found = FOUND.get_or_init(|| {

@@ -1,10 +1,12 @@
-//! Commands that see the host's files read-only: what kills, or makes random calls, as root must not reach them.
+//! Commands that see the host's files read-only: what kills, or makes random calls, as root must not reach
+//! them.
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-/// Binds what may be written to itself, a tmpfs of its own where one is asked for, and makes all else read-only.
+/// Binds what may be written to itself, a tmpfs of its own where one is asked for, and makes all else
+/// read-only.
 const SCRIPT: &str = r#"
 set -e
 kept=
@@ -38,8 +40,8 @@ pub fn can_be_read_only() -> bool {
     root && Command::new("unshare").args(["--mount", "true"]).status().is_ok_and(|status| status.success())
 }
 
-/// `command` in a mount namespace in which it can write to nothing of the host but `kept`. Its environment, directory
-/// and standard streams are for the caller to set on what this returns.
+/// `command` in a mount namespace in which it can write to nothing of the host but `kept`. Its environment,
+/// directory and standard streams are for the caller to set on what this returns.
 pub fn read_only(command: &Command, kept: &[Kept]) -> Command {
     let mut wrapped = Command::new("unshare");
     wrapped.args(["--mount", "--propagation", "private", "/bin/sh", "-c", SCRIPT, "sh"]);

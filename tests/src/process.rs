@@ -16,8 +16,8 @@ pub fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// Runs `command` in a process group of its own; when the limit passes standard error tells where its processes stand, and
-/// the group is killed.
+/// Runs `command` in a process group of its own; when the limit passes standard error tells where its
+/// processes stand, and the group is killed.
 pub fn run(command: &mut Command, limit: Duration) -> Result<String> {
     let mut child = command.process_group(0).spawn().with_context(|| format!("cannot start {command:?}"))?;
     let end = Instant::now() + limit;
@@ -57,8 +57,8 @@ fn standing(group: Pid) -> String {
     lines.take(SHOWN).collect()
 }
 
-/// Kills what still runs with `marker` (`NAME=value`) in its environment, a moment after its session is over, and
-/// names it.
+/// Kills what still runs with `marker` (`NAME=value`) in its environment, a moment after its session is over,
+/// and names it.
 pub fn reap(marker: &str) -> Vec<String> {
     let end = Instant::now() + Duration::from_secs(1);
     while !marked(marker).is_empty() && Instant::now() < end {

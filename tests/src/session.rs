@@ -11,8 +11,8 @@ use crate::door::{Door, Place};
 use crate::outcome::{self, Outcome};
 use crate::{binary, compile, process, program};
 
-/// Enters the session's directory, runs the command (`"$@"`) there and lists what it left. The directory is one below
-/// the mount, so that it is not sticky.
+/// Enters the session's directory, runs the command (`"$@"`) there and lists what it left. The directory is
+/// one below the mount, so that it is not sticky.
 const PRELUDE: &str = r#"
 umask 022
 mkdir -m 755 "$M/t" && cd "$M/t" || exit 99

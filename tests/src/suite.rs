@@ -1,7 +1,8 @@
 //! Suites of shell sessions: `tests/sessions/NAME.sh`.
 //!
-//! A line `#:: NAME [needs A,B] [exit N] [limit SECONDS] [size SIZE]` begins a session; what stands before the first
-//! one belongs to all of them. Each session is a test of its own and runs in an empty directory, which is `$T`.
+//! A line `#:: NAME [needs A,B] [exit N] [limit SECONDS] [size SIZE]` begins a session; what stands before
+//! the first one belongs to all of them. Each session is a test of its own and runs in an empty directory,
+//! which is `$T`.
 
 use std::collections::BTreeSet;
 use std::path::Path;

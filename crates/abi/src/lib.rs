@@ -1,7 +1,8 @@
 //! Linux's numbers, structures and errors under the names that the rest of Lightpath uses.
 //!
 //! Nothing here has state or policy. Constants and structures are those of the kernel's user API, taken from
-//! `linux-raw-sys`; [`Errno`] and the raw system calls are ours because the gate may call neither libc nor std.
+//! `linux-raw-sys`; [`Errno`] and the raw system calls are ours because the gate may call neither libc nor
+//! std.
 //!
 //! ```
 //! use lp_abi::linux::__NR_getpid;

@@ -144,7 +144,8 @@ pub(crate) fn bars(report: &Report, workload: &WorkloadReport, series: &Series) 
     const AREA: f64 = WIDTH - 172.0;
     let mut svg = Svg::new(WIDTH, TOP + series.cells.len() as f64 * (BAR + 3.0) + 6.0);
     svg.text("", (0.0, 13.0), Anchor::Start, &row_label(series));
-    // A disk that is a hundred times slower would leave nothing visible of the others, so its bar is truncated.
+    // A disk that is a hundred times slower would leave nothing visible of the others, so its bar is
+    // truncated.
     let known = |place: &str| series.cell(place).map_or(0.0, |cell| cell.max);
     let compared = known(workload.baseline()).max(known("lightpath"));
     let most = series.cells.iter().map(|cell| cell.max).fold(f64::MIN_POSITIVE, f64::max).min(compared * 2.5);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::calls::{DIRS, Dir, Made, Part};
+use crate::calls::{BUSY, DIRS, Dir, Made, Part};
 use crate::control::{Page, RESULTS, Slot, order, state};
 use crate::door::{Door, OWN};
 use crate::step::{self, Role};
@@ -24,6 +24,7 @@ pub fn play(door: &dyn Door, page: &'static Page, index: usize, part: &Part) -> 
         match slot.report(state::DONE) {
             order::CALLS => step::stepped(|| next.by_ref().for_each(make)),
             order::NEXT => next.by_ref().take(1).for_each(make),
+            order::REFUSED => next.by_ref().take(1).for_each(|_| note(slot, BUSY)),
             order::VERIFY => note(slot, door.verify()),
             order::LEAVE => leave(door, slot),
             _ => {}

@@ -88,14 +88,29 @@ pub struct Call {
     /// A result and another that is acceptable in its place: Linux looks up one path after the other, and
     /// other calls may run in between.
     pub also: Option<(i64, i64)>,
+    /// Whether it fails with [`BUSY`] while another call is under way on the same mount.
+    pub ends_mount: bool,
 }
+
+/// The result of unmounting what is in use.
+pub const BUSY: i64 = -(libc::EBUSY as i64);
 
 const fn call(
     name: &'static str,
     changes: &'static [&'static str],
     make: fn(&dyn Door, &Dir) -> i64,
 ) -> Call {
-    Call { name, changes, make, before: |_, _| (), corpse: false, bytes: false, waits: false, also: None }
+    Call {
+        name,
+        changes,
+        make,
+        before: |_, _| (),
+        corpse: false,
+        bytes: false,
+        waits: false,
+        also: None,
+        ends_mount: false,
+    }
 }
 
 const fn biased(
@@ -115,6 +130,11 @@ const fn waiting(name: &'static str, make: fn(&dyn Door, &Dir) -> i64, before: f
 /// A call that changes bytes.
 const fn bytes(of: Call) -> Call {
     Call { bytes: true, ..of }
+}
+
+/// A call that unmounts.
+const fn ending(name: &'static str, make: fn(&dyn Door, &Dir) -> i64) -> Call {
+    Call { ends_mount: true, ..call(name, &["@/m"], make) }
 }
 
 const fn with_corpse(name: &'static str, make: fn(&dyn Door, &Dir) -> i64) -> Call {
@@ -170,6 +190,12 @@ fn mount_below(door: &dyn Door, dir: &Dir) {
 fn mount_both(door: &dyn Door, dir: &Dir) {
     mount_below(door, dir);
     door.mount(None, &dir.d, 0);
+}
+
+/// Mounts a file in `m` that then loses its last name.
+fn mount_gone(door: &dyn Door, dir: &Dir) {
+    door.mount(Some(&dir.b), &dir.my, libc::MS_BIND);
+    door.unlink(&dir.b);
 }
 
 /// Takes `m` out of the tree, and mounts and unmounts until its record has been used again, read-only.
@@ -309,7 +335,7 @@ pub static CALLS: &[Call] = &[
     call("mount", &["@/d"], |door, dir| door.mount(None, &dir.d, libc::MS_NOSUID)),
     call("bind", &["@/d"], |door, dir| door.mount(Some(&dir.e), &dir.d, libc::MS_BIND)),
     biased("bind-tree", &["@/d"], |door, dir| door.mount(Some(&dir.m), &dir.d, TREE), mount_below),
-    call("umount", &["@/m"], |door, dir| door.umount(&dir.m, 0)),
+    ending("umount", |door, dir| door.umount(&dir.m, 0)),
     biased("detach", &["@/m"], |door, dir| door.umount(&dir.m, libc::MNT_DETACH), mount_below),
     biased("move", &["@/m", "@/d"], |door, dir| door.mount(Some(&dir.m), &dir.d, libc::MS_MOVE), mount_both),
     call("remount", &["@/m"], |door, dir| door.mount(None, &dir.m, CLOSED)),
@@ -324,6 +350,8 @@ pub static CALLS: &[Call] = &[
     bytes(call("write-new", &["@/e/x"], |door, _| door.pwrite(NEW, &BYTES[..1], 0))),
     call("churn", &["@/m", "@/d"], churn),
     call("chmod-below", &["@/e/x", "@/m"], |door, dir| door.chmod(&dir.mx, 0o600)),
+    biased("chmod-gone", &["@/m"], |door, dir| door.chmod(&dir.my, 0o600), mount_gone),
+    ending("umount-below", |door, dir| door.umount(&dir.my, 0)),
     with_corpse("statfs", |door, _| door.statfs()),
     call("born", &[], |door, _| door.born()),
     call("join", &[], |door, _| door.join()),

@@ -54,6 +54,8 @@ pub mod order {
     pub const GO_ON: u32 = 4;
     /// Make the next call.
     pub const NEXT: u32 = 5;
+    /// Take the next call as made, with `EBUSY`.
+    pub const REFUSED: u32 = 6;
 }
 
 /// Communication between one actor and the conductor.

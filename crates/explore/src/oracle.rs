@@ -1,6 +1,6 @@
 //! The oracle: makes the same calls on a tmpfs, in every order that a schedule allows.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -18,6 +18,8 @@ use crate::{actor, world};
 pub enum Turn {
     /// The actor makes its next call.
     Call(usize),
+    /// The actor's next call finds that what it needs is in use.
+    Refused(usize),
     /// The actor is killed.
     Kill(usize),
     /// The actor receives a signal: if it is waiting, its call ends.
@@ -117,7 +119,8 @@ impl Oracle {
 
     fn play(&self, parts: &[&Part], turns: &[Turn]) {
         world::furnish(&Kernel);
-        let mut stage = Actors { page: self.page, pids: [0; ACTORS], pending: [0; 3], blocked: [false; 3] };
+        let mut stage =
+            Actors { page: self.page, pids: [0; ACTORS], pending: Default::default(), blocked: [false; 3] };
         for index in CAST.into_iter().filter(|index| *index < parts.len()) {
             // SAFETY: the process has one thread.
             match unsafe { libc::fork() } {
@@ -132,7 +135,8 @@ impl Oracle {
         }
         for turn in turns {
             match turn {
-                Turn::Call(index) => stage.pending[*index] += 1,
+                Turn::Call(index) => stage.pending[*index].push_back(order::NEXT),
+                Turn::Refused(index) => stage.pending[*index].push_back(order::REFUSED),
                 Turn::Kill(index) => stage.end(*index),
                 // SAFETY: a child of this process.
                 Turn::Signal(index) => _ = unsafe { libc::kill(stage.pids[*index], libc::SIGUSR1) },
@@ -164,8 +168,8 @@ impl Oracle {
 struct Actors {
     page: &'static Page,
     pids: [i32; ACTORS],
-    /// Calls that each has yet to make.
-    pending: [u32; 3],
+    /// Orders that each has yet to carry out.
+    pending: [VecDeque<u32>; 3],
     /// The actors that wait.
     blocked: [bool; 3],
 }
@@ -182,9 +186,8 @@ impl Actors {
                 if self.blocked[index] {
                     self.blocked[index] = !self.is_done(index);
                     moved |= !self.blocked[index];
-                } else if self.pending[index] > 0 {
-                    self.pending[index] -= 1;
-                    self.page.slots[index].tell(order::NEXT);
+                } else if let Some(order) = self.pending[index].pop_front() {
+                    self.page.slots[index].tell(order);
                     self.blocked[index] = !self.is_done(index);
                     moved = true;
                 }

@@ -10,8 +10,8 @@ use crate::control::{Slot, shared};
 
 /// Maximum length of a path in instructions.
 const MOST: usize = 1 << 19;
-/// No breakpoint finds it: the instruction repeats itself, each iteration of which counts as an arrival, or is
-/// one of those that take breakpoints out and put them back.
+/// No breakpoint finds it: the instruction repeats itself, each iteration of which counts as an arrival, or
+/// is one of those that take breakpoints out and put them back.
 const REPEATS: u64 = 1 << 63;
 const INT3: u8 = 0xcc;
 const TRAP_FLAG: i64 = 0x100;

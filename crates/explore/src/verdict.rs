@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 
-use crate::calls::{DIRS, Part};
+use crate::calls::{BUSY, DIRS, Part};
 use crate::control::{OTHER, PEER, VICTIM};
 use crate::judge::{COUNTS, LATER, WAKES};
 use crate::oracle::{Oracle, Seen, Turn, merges};
@@ -79,13 +79,14 @@ impl Report {
     pub fn judge(&self, schedule: &Schedule, oracle: &mut Oracle, clean: &[String]) -> Result<Vec<Finding>> {
         let mut findings = self.findings.clone();
         let Some(counts) = &self.counts else { return Ok(findings) };
-        let orders = self.orders(schedule);
+        let mut orders = self.orders(schedule);
         let third = other(schedule);
         let exec = schedule.outcome == Outcome::Exec;
         let with_third = exec || schedule.outcome == Outcome::Waiter && self.waited && self.stopped;
         let second = first(schedule);
         let mut parts: Vec<&Part> = vec![&schedule.victim, &second];
         parts.extend(third.as_ref().filter(|_| with_third));
+        orders.iter_mut().for_each(|order| self.refuse(order, &parts));
         let mut allowed: Vec<Seen> = Vec::new();
         for turns in &orders {
             allowed.push(oracle.ask(&parts, turns).with_context(|| format!("{turns:?}"))?.clone());
@@ -158,6 +159,22 @@ impl Report {
                 ["a", "b", "n", "d"].map(|name| format!("{}/{name}", DIRS[made.dir])).to_vec()
             }
             _ => Vec::new(),
+        }
+    }
+
+    /// Lets calls that ended a mount fail in an order where they failed here because another call was under
+    /// way.
+    fn refuse(&self, order: &mut [Turn], parts: &[&Part]) {
+        for (index, results) in &self.results {
+            let Some(part) = parts.get(*index) else { continue };
+            let turns = order.iter_mut().filter(|turn| **turn == Turn::Call(*index));
+            for ((turn, made), result) in turns.zip(&part.calls).zip(results) {
+                let others = parts.iter().enumerate().filter(|(other, _)| other != index);
+                let mut others = others.flat_map(|(_, part)| &part.calls);
+                if made.call.ends_mount && *result == BUSY && others.any(|other| other.meets(made)) {
+                    *turn = Turn::Refused(*index);
+                }
+            }
         }
     }
 

@@ -14,8 +14,8 @@ use crate::Task;
 use crate::task::with_path;
 
 impl Task<'_> {
-    /// Opens a file, creating it with `mode` if `flags` say so: open(2). As in the kernel, the descriptor is the lowest
-    /// free one.
+    /// Opens a file, creating it with `mode` if `flags` say so: open(2). As in the kernel, the descriptor is
+    /// the lowest free one.
     ///
     /// # Errors
     /// Those of open(2); `ENXIO` for FIFOs, sockets and devices, which have no kernel behind them here.

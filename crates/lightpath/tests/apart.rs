@@ -113,7 +113,8 @@ fn the_first_call_may_be_any() {
 fn a_limit_or_a_filter_does_not_keep_a_process_out() {
     let limited = "ulimit -v 4000000; echo text > /light/file; read word < /light/file; echo $word";
     assert_eq!(text(&lightpath(&[], &["sh", "-c", limited]).output().unwrap()), "exit status: 0text\n");
-    // A filter of one instruction, which allows everything: what counts is that the process has joined by then.
+    // A filter of one instruction, which allows everything: what counts is that the process has joined by
+    // then.
     let filtered = "import ctypes, os, struct
 code = ctypes.create_string_buffer(struct.pack('HBBI', 6, 0, 0, 0x7fff0000))
 program = struct.pack('HxxxxxxQ', 1, ctypes.addressof(code))

@@ -1,4 +1,5 @@
-//! The library door: calls answer as the manual pages say, and tasks on several threads share one file system.
+//! The library door: calls answer as the manual pages say, and tasks on several threads share one file
+//! system.
 
 use std::ffi::OsString;
 use std::path::Path;

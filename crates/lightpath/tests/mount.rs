@@ -1,4 +1,5 @@
-//! What a run's mounts hold: several of them, programs in them, what a region file keeps, what `--stats` counts.
+//! What a run's mounts hold: several of them, programs in them, what a region file keeps, what `--stats`
+//! counts.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -17,7 +17,8 @@ fn made(directory: &Path) -> PathBuf {
     path
 }
 
-/// Runs on `region` and expects status 1 and one line that ends with `complaint` and a region that is not changed.
+/// Runs on `region` and expects status 1 and one line that ends with `complaint` and a region that is not
+/// changed.
 fn refused(options: &[&str], region: &Path, complaint: &str) {
     let head = || {
         let mut head = Vec::new();

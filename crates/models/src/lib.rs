@@ -1,8 +1,8 @@
 //! The lock-free algorithms of Lightpath under loom: every interleaving and every outcome that the memory
 //! model allows, run on the source files that ship, compiled against loom's atomics.
 //!
-//! A model that cannot fail proves nothing, so each is run again with orderings weakened ([`sync::weakened`]) and must
-//! then find the fault.
+//! A model that cannot fail proves nothing, so each is run again with orderings weakened ([`sync::weakened`])
+//! and must then find the fault.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::absurd_extreme_comparisons,

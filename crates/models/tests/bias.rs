@@ -193,7 +193,8 @@ fn a_lane_that_died_inside_is_repaired_once() {
     });
 }
 
-/// Lane 3 dies as it waits for lane 1 to leave, whose bias it has begun to revoke; then lane 2 wants the lock.
+/// Lane 3 dies as it waits for lane 1 to leave, whose bias it has begun to revoke; then lane 2 wants the
+/// lock.
 fn a_revoker_that_dies() {
     let shared = Shared::biased_to_lane_1(3);
     let (me, dead) = (LaneId(1), LaneId(3));

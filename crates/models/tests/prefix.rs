@@ -5,8 +5,8 @@ use std::sync::Arc;
 use lp_models::seq::Seq;
 use lp_models::sync::{AtomicU32, Ordering, Weaken, check, weakened};
 
-/// One thread moves a directory; another, which noted before where it stands, looks whether it has moved and then asks the
-/// cache.
+/// One thread moves a directory; another, which noted before where it stands, looks whether it has moved and
+/// then asks the cache.
 fn who_saw_it_moved_does_not_find_it_in_the_old_place() {
     let tree = Arc::new((Seq::new(), AtomicU32::new(0)));
     let mover = Arc::clone(&tree);

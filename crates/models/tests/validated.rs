@@ -15,7 +15,8 @@ struct Slots {
     clearing: Seq,
 }
 
-/// One thread replaces slot 1 by slot 2, frees slot 1 and fills it with something else; another reads what the word names.
+/// One thread replaces slot 1 by slot 2, frees slot 1 and fills it with something else; another reads what
+/// the word names.
 fn a_reader_sees_the_old_or_the_new() {
     let slots = Arc::new(Slots::default());
     slots.contents[1].store(5, Ordering::Relaxed);

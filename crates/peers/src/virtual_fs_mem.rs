@@ -1,4 +1,5 @@
-//! `mem_fs` of Wasmer's `virtual-fs`. Its files are asynchronous; in memory every future is ready when it is first asked.
+//! `mem_fs` of Wasmer's `virtual-fs`. Its files are asynchronous; in memory every future is ready when it is
+//! first asked.
 
 use crate::peer::Peer;
 use anyhow::{Context, Result};

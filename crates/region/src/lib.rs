@@ -1,6 +1,7 @@
 //! Shared memory that survives its users: the records of a Lightpath region, slots, lanes, locks, liveness.
 //!
-//! This crate knows what the records are and how they are guarded; what a directory or a read *means* is `lp-vfs`'s.
+//! This crate knows what the records are and how they are guarded; what a directory or a read *means* is
+//! `lp-vfs`'s.
 //!
 //! ```
 //! use lp_region::sync::Ordering;

@@ -90,8 +90,8 @@ pub fn call_off(closed: &AtomicU32, seen: u32, bits: u32) -> bool {
     closed.compare_exchange(seen, seen & !bits, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
-/// Makes of `closed` what `becomes` says, without the `bits` that [`shut`] set, once nobody is inside; false if
-/// somebody has called that off. It is done if `lasting` is set.
+/// Makes of `closed` what `becomes` says, without the `bits` that [`shut`] set, once nobody is inside; false
+/// if somebody has called that off. It is done if `lasting` is set.
 pub fn commit(closed: &AtomicU32, bits: u32, lasting: u32, becomes: impl Fn(u32) -> u32) -> bool {
     let mut seen = closed.load(Ordering::Acquire);
     while seen & bits == bits || seen & lasting == lasting {

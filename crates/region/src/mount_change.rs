@@ -4,7 +4,8 @@
 //! A lane looks at the tree in a *turn* in which no change is under way, writes what it wants to become of
 //! which records into its own [`Plan`], and swaps its name into the word of the turn ([`make`]). The exchange
 //! fails if anything has changed since the lane looked; then it looks again. Once it has succeeded the change
-//! is made: whoever wants to look at the next turn first carries the plan out ([`settle`]), and ends the turn.
+//! is made: whoever wants to look at the next turn first carries the plan out ([`settle`]), and ends the
+//! turn.
 //!
 //! A step of a plan is one exchange of one record's state, whose upper bits count its exchanges. A helper
 //! loads the state, checks that the turn is still the plan's, and only then exchanges it: if the plan was

@@ -12,8 +12,8 @@ pub const DETACHED: u32 = 2;
 /// No mount: it holds the place of one that was moved.
 pub const PLACE: u32 = 3;
 
-/// Value of `Mount::state`: a kind in 2 bits, the record with the mount's place in 8 (0: its own), and a count
-/// of the exchanges of this word in 22, so that no value comes back.
+/// Value of `Mount::state`: a kind in 2 bits, the record with the mount's place in 8 (0: its own), and a
+/// count of the exchanges of this word in 22, so that no value comes back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct State(pub u32);
 
@@ -22,6 +22,12 @@ impl State {
     #[inline]
     pub const fn kind(self) -> u32 {
         self.0 & 3
+    }
+
+    /// Whether the record is a mount's, in the tree or out of it.
+    #[inline]
+    pub const fn is_mount(self) -> bool {
+        matches!(self.kind(), ATTACHED | DETACHED)
     }
 
     /// The record that has the place; none if it is the mount's own.

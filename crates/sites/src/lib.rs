@@ -15,8 +15,8 @@
 //!
 //! [`by_gs`](mod@by_gs) creates the gate for static programs.
 //!
-//! A site of a call that [`lp_abi::gated`] lists, or whose number is not known beforehand, must be patched. If it cannot
-//! be, the object is refused: a program never runs half-covered.
+//! A site of a call that [`lp_abi::gated`] lists, or whose number is not known beforehand, must be patched.
+//! If it cannot be, the object is refused: a program never runs half-covered.
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code, reason = "maps files")]

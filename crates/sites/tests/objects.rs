@@ -130,7 +130,8 @@ fn glibc() {
     let dynamic =
         analysis.sites.iter().filter(|site| site.number == lp_sites::number::Number::Dynamic).count();
     assert!((1..12).contains(&dynamic), "{dynamic} numbers are not known beforehand");
-    // The functions that programs call enter by the shortest way, but for fstat, which musl and old glibc make themselves.
+    // The functions that programs call enter by the shortest way, but for fstat, which musl and old glibc
+    // make themselves.
     for (call, nr) in QUICK_CALLS.into_iter().enumerate().filter(|(_, nr)| *nr != 5) {
         let shortest = analysis.patches.iter().filter(|patch| patch.entry == Entry::QuickScratch(call));
         assert!(shortest.count() >= 1, "call {nr}");
@@ -199,9 +200,9 @@ fn entries_keep_what_is_read() {
     );
 }
 
-/// Sites of read(2) in functions that behind it read: nothing; an argument; an argument on one of two ways; perhaps one, in a
-/// function that they call; what they have set themselves; nothing, but their callers may. Then a call without an entry of its own,
-/// and one that keeps a vector register.
+/// Sites of read(2) in functions that behind it read: nothing; an argument; an argument on one of two ways;
+/// perhaps one, in a function that they call; what they have set themselves; nothing, but their callers may.
+/// Then a call without an entry of its own, and one that keeps a vector register.
 const READERS: &str = "
 function nothing
     mov $0, %eax
@@ -266,9 +267,10 @@ fn compiled_corner_cases() {
     assert!(analysis.sites[1].number.is(0) && analysis.sites[5].number.is(257));
 }
 
-/// A function each: an ordinary site; one with no room before it, so that what follows is displaced; a retry loop that jumps
-/// to the number's load; a futex with its number in another register; a site that is jumped to from both sides; one whose number
-/// is pushed and popped. The bytes of `syscall` within another instruction are none.
+/// A function each: an ordinary site; one with no room before it, so that what follows is displaced; a retry
+/// loop that jumps to the number's load; a futex with its number in another register; a site that is jumped
+/// to from both sides; one whose number is pushed and popped. The bytes of `syscall` within another
+/// instruction are none.
 const CORNERS: &str = "
 function ordinary
     mov $1, %eax

@@ -1,5 +1,5 @@
-// A call of a killed process either was made or was not, once waitpid(2) has returned, whatever is queried, by
-// whichever thread of the process that waited, and whatever other processes write meanwhile.
+// A call of a killed process either was made or was not, once waitpid(2) has returned, whatever is queried,
+// by whichever thread of the process that waited, and whatever other processes write meanwhile.
 #include "storm.h"
 #include <semaphore.h>
 

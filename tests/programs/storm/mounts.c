@@ -1,5 +1,5 @@
-// Processes mount, bind, move, remount and unmount, each in a directory of its own, while others of them are stopped and
-// killed anywhere in it. The others go on, and what a killed one leaves can be taken out.
+// Processes mount, bind, move, remount and unmount, each in a directory of its own, while others of them are
+// stopped and killed anywhere in it. The others go on, and what a killed one leaves can be taken out.
 #include "storm.h"
 #include <sys/mount.h>
 
@@ -78,8 +78,8 @@ static void goes_on(int which, const pid_t *workers, const char *who)
         }
 }
 
-// Kills a worker and has another take its place. Whoever buries the dead holds the locks of what it was changing: none
-// is stopped before the next has passed them.
+// Kills a worker and has another take its place. Whoever buries the dead holds the locks of what it was
+// changing: none is stopped before the next has passed them.
 static void replace(int which, pid_t *workers)
 {
     finish(workers[which]);

@@ -303,7 +303,8 @@ pub(crate) struct Options {
     /// Mount read-only, for this run.
     #[arg(long)]
     pub(crate) ro: bool,
-    /// Limit of the file system: bytes, with a unit (512M, 2GiB, 10GB) or a share of the memory. [default: 50%]
+    /// Limit of the file system: bytes, with a unit (512M, 2GiB, 10GB) or a share of the memory. [default:
+    /// 50%]
     #[arg(long, value_name = "SIZE")]
     pub(crate) size: Option<Size>,
     /// Keep the file system in FILE, which is created if absent. It persists across runs, and several runs

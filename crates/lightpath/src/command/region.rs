@@ -263,8 +263,8 @@ impl Session {
         Ok(done)
     }
 
-    /// What the gate of the command, which this process is about to exec, has to be told. With a slot this process becomes
-    /// the slot's; without, the command takes one when it meets a mount.
+    /// What the gate of the command, which this process is about to exec, has to be told. With a slot this
+    /// process becomes the slot's; without, the command takes one when it meets a mount.
     pub(crate) fn enter(&self, slot: Option<&Slot>) -> Result<String, Failure> {
         let (fd, length) = (self.region.fd(), self.region.length());
         let Some(slot) = slot else { return Ok(format!("{fd}:@{}:{length}", self.run.0)) };

@@ -62,7 +62,8 @@ pub fn open(task: &Task, what: What) {
     }
 }
 
-/// Makes something read-only: `becomes` says what of the flags of each mount. Once it returns no change through it is under way and none begins.
+/// Makes something read-only: `becomes` says what of the flags of each mount. Once it returns no change
+/// through it is under way and none begins.
 ///
 /// # Errors
 /// `EBUSY` if a file is open for writing, if a writer does not finish, or in a process without barriers.

@@ -97,8 +97,12 @@ pub(crate) fn hold_found<'r>(task: &Task<'r>, slot: usize, found: Spot) -> Resul
 #[cold]
 fn hold_root_slow<'r>(task: &Task<'r>, slot: usize, found: Spot, errno: Errno) -> Result<Pin<'r>> {
     let pin = hold_known(task, slot, found.inode.id);
-    // The walk keeps the mount's record, and that its root.
-    if task.region.mount(found.mount).root() == found.inode { Ok(pin) } else { Err(errno) }
+    let mount = task.region.mount(found.mount);
+    let state = mount.state();
+    // A record keeps its root's word after its mount has ended. If the mount was there after the pin was set,
+    // a sweep that frees its root comes later and sees the pin.
+    let is_kept = state.is_mount() && mount.root() == found.inode && mount.state() == state;
+    if is_kept { Ok(pin) } else { Err(errno) }
 }
 
 /// [`known_inode`] for as long as the guard lives.

@@ -54,7 +54,8 @@ impl Tree<'_, '_> {
         by_process || by_lane() || in_flight()
     }
 
-    /// Whether the last walk of another living lane went through a mount. Its records are not used again then.
+    /// Whether the last walk of another living lane went through a mount. Its records are not used again
+    /// then.
     pub(super) fn is_walked(&self, id: MountId) -> bool {
         // PAIRS: the light barrier in `mounts::keep`.
         let is_certain = heavy_barrier();
@@ -111,7 +112,7 @@ impl Tree<'_, '_> {
             }
             let is_place = |other: MountId| {
                 let other = self.record(other).state();
-                matches!(other.kind(), mount_state::ATTACHED | mount_state::DETACHED) && other.at() == id
+                other.is_mount() && other.at() == id
             };
             // Only its maker's change names a place, and that is over.
             if !all(task).any(is_place) && self.stands() {
@@ -146,12 +147,10 @@ impl Tree<'_, '_> {
     fn is_mounted(&self, root: u32) -> bool {
         all(self.task).any(|id| {
             let record = self.record(id);
-            let kind = record.state().kind();
-            let is_one = match kind {
-                mount_state::FREE => self.is_made(record.maker.load(Ordering::Acquire)),
-                kind => kind != mount_state::PLACE,
-            };
-            is_one && record.superblock.load(Ordering::Relaxed) == root
+            let state = record.state();
+            let is_being_made =
+                || state.kind() == mount_state::FREE && self.is_made(record.maker.load(Ordering::Acquire));
+            (state.is_mount() || is_being_made()) && record.superblock.load(Ordering::Relaxed) == root
         })
     }
 }

@@ -118,10 +118,14 @@ impl<'t, 'r> Tree<'t, 'r> {
         self.task.region.header().mount_serial.fetch_add(1, Ordering::Relaxed) + 1 // Relaxed: a count.
     }
 
+    /// Whether a record is of the caller's run.
+    fn is_own(&self, id: MountId) -> bool {
+        self.record(id).run.load(Ordering::Relaxed) == self.run() // Relaxed: immutable while in use.
+    }
+
     /// Whether a mount is in the tree of the caller's run (the kernel's check_mnt).
     pub fn holds(&self, id: MountId) -> bool {
-        let record = self.record(id);
-        record.state().kind() == mount_state::ATTACHED && record.run.load(Ordering::Relaxed) == self.run() // Relaxed: immutable while in use.
+        self.record(id).state().kind() == mount_state::ATTACHED && self.is_own(id)
     }
 
     /// The mounts whose mount point is in `parent`.
@@ -289,7 +293,8 @@ impl<'t, 'r> Tree<'t, 'r> {
         drop(shift);
         drop(draft.locked);
         if made {
-            let left = plan.leaving.iter().map(|id| self.standing(id));
+            // Mounts of runs that have ended leave too; the caller has not mounted there.
+            let left = plan.leaving.iter().filter(|id| self.is_own(*id)).map(|id| self.standing(id));
             left.chain(plan.place.is_some().then_some(old)).for_each(|at| self.uncover(at.point, at.dirent));
         } else if let Some((point, dirent)) = draft.point {
             self.uncover(point, dirent);

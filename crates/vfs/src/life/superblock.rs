@@ -272,8 +272,8 @@ pub(crate) fn reconfigure(task: &Task<'_>, root: u32, options: &Options) {
     }
 }
 
-/// Frees what a file system holds that nobody can reach any more. The caller has claimed it. May be done again
-/// after a death.
+/// Frees what a file system holds that nobody can reach any more. The caller has claimed it. May be done
+/// again after a death.
 pub(crate) fn destroy(task: &Task<'_>, root: u32) {
     let record = task.region.superblock(root);
     let top = InodeRef::from_word(record.root.load(Ordering::Relaxed));

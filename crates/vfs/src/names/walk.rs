@@ -358,7 +358,8 @@ pub(crate) fn in_known(task: &Task<'_>, dirfd: Fd, given: Text, follow: Follow) 
 #[inline(always)]
 fn known<'t>(task: &'t Task<'_>, dirfd: Fd, given: Text) -> Option<(Spot, Name<'t>)> {
     let text = buffer(task, given.which).cast::<u8>().cast_const();
-    // SAFETY: the buffer holds the text and a NUL, with SLACK bytes behind it, and is not written while these are used.
+    // SAFETY: the buffer holds the text and a NUL, with SLACK bytes behind it, and is not written while these
+    // are used.
     let (absolute, name, prefix) = unsafe {
         let absolute = *text == b'/';
         let base = if absolute { Spot::NONE } else { base(task, dirfd)? };

@@ -98,7 +98,8 @@ fn open_at(task: &'static Task<'static>, at: At, how: &How) -> isize {
     }
 }
 
-/// Installs what `open` opens in the file system. If the path leads to the host after all, `leave` returns the result.
+/// Installs what `open` opens in the file system. If the path leads to the host after all, `leave` returns
+/// the result.
 #[inline(always)]
 fn open_ours(
     task: &'static Task<'static>,

@@ -6,8 +6,8 @@
 //! | `report.rs` | the rates between two samples, and their JSON |
 //! | `screen.rs` | the terminal: tables, keys |
 //!
-//! Nothing of it disturbs a run: the counters are those of `run --stats`, and the rest is read from the region
-//! as it is.
+//! Nothing of it disturbs a run: the counters are those of `run --stats`, and the rest is read from the
+//! region as it is.
 
 mod report;
 mod sample;
