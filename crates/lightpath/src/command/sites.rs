@@ -1,7 +1,11 @@
 //! `lightpath sites`: started by the gate when it meets an object without a site image.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 use lp_sites::elf::Elf;
 use lp_sites::image::Verdict;
 use lp_sites::{Bundle, Status};
@@ -29,15 +33,60 @@ pub(crate) fn sites(arguments: &Sites) -> Result<u8, Failure> {
         cache::prepare(directory)
             .map_err(|why| Failure::new(REGION, format!("{}: {why}", directory.display())))?;
     }
-    let bundle = Bundle::open(&place).map_err(|e| fail(&place, &e))?;
+    let progress = Progress::new(arguments.paths.len());
+    let next = AtomicUsize::new(0);
+    let work = || {
+        // A descriptor of its own: the bundle's lock keeps those of one descriptor from nothing.
+        let bundle = Bundle::open(&place).map_err(|e| fail(&place, &e))?;
+        let mut is_refused = false;
+        // Relaxed: only the number matters.
+        while let Some(path) = arguments.paths.get(next.fetch_add(1, Ordering::Relaxed)) {
+            is_refused |= matches!(bundle.add(path).map_err(|e| fail(path, &e))?, Status::Refused(_));
+            progress.advance();
+        }
+        Ok(is_refused)
+    };
+    let results: Vec<Result<bool, Failure>> = thread::scope(|scope| {
+        let more = thread::available_parallelism().map_or(1, usize::from).min(arguments.paths.len()) - 1;
+        // Where no thread can be made, this one does everything.
+        let helpers = (0..more).map_while(|_| thread::Builder::new().spawn_scoped(scope, work).ok());
+        let helpers: Vec<_> = helpers.collect();
+        let own = work();
+        let panicked = |_| Err(Failure::new(REGION, "building a site image failed"));
+        helpers.into_iter().map(|helper| helper.join().unwrap_or_else(panicked)).chain([own]).collect()
+    });
     // What cannot be patched the gate tells the user, now and whenever it meets the object again.
     let mut status = 0;
-    for path in &arguments.paths {
-        if let Status::Refused(_) = bundle.add(path).map_err(|e| fail(path, &e))? {
+    for is_refused in results {
+        if is_refused? {
             status = CANNOT_RUN;
         }
     }
     Ok(status)
+}
+
+/// How many objects are done, on a terminal, once it has taken longer than a second.
+struct Progress {
+    bar: ProgressBar,
+    begun: Instant,
+}
+
+impl Progress {
+    fn new(objects: usize) -> Progress {
+        let bar = ProgressBar::with_draw_target(Some(objects as u64), ProgressDrawTarget::hidden());
+        let style = ProgressStyle::with_template(
+            "lightpath: preparing libraries for their first use: {pos} of {len}",
+        );
+        let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Progress { bar: bar.with_finish(ProgressFinish::AndClear), begun: Instant::now() }
+    }
+
+    fn advance(&self) {
+        if self.bar.is_hidden() && self.begun.elapsed() > Duration::from_secs(1) {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        self.bar.inc(1);
+    }
 }
 
 /// The bundle in which the gate of a run by this user looks for its images.

@@ -5,21 +5,19 @@ use lp_abi::linux::{__NR_clone, __NR_execve, __NR_exit_group, __NR_wait4};
 use crate::low::thread::home;
 use crate::low::tools::{names, report};
 
-/// Maximum number of unknown objects at once; the gate refuses more.
-pub(crate) const UNKNOWN: usize = 64;
+/// Maximum number of objects that the builder is given at once.
+pub(crate) const BATCH: usize = 256;
 
-/// Runs the builder for the objects with these names (empty: the program itself) and waits for it.
+/// Runs the builder for the objects with these names (empty: the program itself) and waits for it. Returns how
+/// many of the names it was given: at least one, and as many as there is room for.
 #[cold]
 #[inline(never)]
-pub(crate) fn build<'a>(names: impl Iterator<Item = &'a [u8]>) {
-    const PATHS: usize = 8 << 10;
+pub(crate) fn build<'a>(names: impl Iterator<Item = &'a [u8]>) -> usize {
+    const PATHS: usize = 16 << 10;
     let settings = home::settings();
-    if settings.builder.get().is_empty() {
-        return;
-    }
+    let (mut used, mut given) = (0, 0);
     let mut paths = [0u8; PATHS];
-    let mut used = 0;
-    let mut argv = [core::ptr::null::<u8>(); UNKNOWN + 6];
+    let mut argv = [core::ptr::null::<u8>(); BATCH + 6];
     let fixed = [
         settings.builder.pointer(),
         c"sites".as_ptr().cast(),
@@ -28,17 +26,27 @@ pub(crate) fn build<'a>(names: impl Iterator<Item = &'a [u8]>) {
         c"--build".as_ptr().cast(),
     ];
     argv[..fixed.len()].copy_from_slice(&fixed);
-    for (slot, name) in (fixed.len()..).zip(names) {
-        let room = &mut paths[used..];
+    for name in names.take(BATCH) {
         let mut own = [0; names::ROOM];
         let path = if name.is_empty() { names::of_program(&mut own) } else { name };
-        let length = store(room, path);
-        let Some(length) = length.filter(|_| slot < argv.len() - 1) else {
-            report::refuse(&[b"path too long: ", name_of(name)]);
+        let Some(length) = store(&mut paths[used..], path) else {
+            if given == 0 {
+                report::refuse(&[b"path too long: ", name_of(name)]);
+            }
+            break;
         };
-        argv[slot] = paths[used..].as_ptr();
+        argv[fixed.len() + given] = paths[used..].as_ptr();
         used += length + 1;
+        given += 1;
     }
+    if !settings.builder.get().is_empty() {
+        run(settings.builder.pointer(), &argv);
+    }
+    given
+}
+
+/// Runs a program and waits for its end. `argv` ends with null.
+fn run(path: *const u8, argv: &[*const u8]) {
     // Fork without an exit signal, so that the program does not see the child. execve(2) resets the signal to
     // SIGCHLD, so the builder is a grandchild, and the child between does not exec.
     match fork_silently() {
@@ -56,9 +64,7 @@ pub(crate) fn build<'a>(names: impl Iterator<Item = &'a [u8]>) {
     }
     let environment = [core::ptr::null::<u8>(); 1];
     // SAFETY: the path and the arguments are NUL-terminated, and both vectors end with null.
-    let _ = unsafe {
-        lp_abi::syscall!(__NR_execve, settings.builder.pointer(), argv.as_ptr(), environment.as_ptr())
-    };
+    let _ = unsafe { lp_abi::syscall!(__NR_execve, path, argv.as_ptr(), environment.as_ptr()) };
     exit(127)
 }
 

@@ -3,7 +3,7 @@
 use lp_abi::image::{Entry, state};
 use lp_abi::refusal::Refusal;
 
-use crate::low::cover::build::{UNKNOWN, build, name_of};
+use crate::low::cover::build::{BATCH, build, name_of};
 use crate::low::cover::patch;
 use crate::low::cover::patch::Bundle;
 use crate::low::object::objects::Object;
@@ -39,36 +39,49 @@ pub(crate) unsafe fn cover<'o>(objects: impl Iterator<Item = Object<'o>>) {
     let own = &raw const crate::low::arrive::entry::lp_entry as usize;
     // SAFETY: the settings' strings are NUL-terminated.
     let bundle = unsafe { Bundle::open(home::settings().bundle.pointer()) };
-    let (mut unknown, mut count) = ([None; UNKNOWN], 0);
-    for object in objects.filter(|object| !object.contains(own)) {
+    let mut objects = objects.filter(|object| !object.contains(own));
+    while let Some(object) = objects.next() {
         // SAFETY: the caller guarantees that the objects are mapped and that their initialisers have not run.
-        if matches!(unsafe { cover_one(bundle.as_ref(), &object) }, Outcome::Unknown) {
-            match unknown.get_mut(count) {
-                Some(slot) => *slot = Some(object),
-                None => report::refuse(&[b"too many objects without a site image"]),
+        unsafe {
+            if matches!(cover_one(bundle.as_ref(), &object), Outcome::Unknown) {
+                cover_unknown(bundle.as_ref(), object, &mut objects);
             }
-            count += 1;
         }
-    }
-    if count != 0 {
-        // SAFETY: the caller guarantees that the objects are mapped and that their initialisers have not run.
-        unsafe { cover_unknown(&unknown[..count]) };
     }
 }
 
-/// Builds images for objects that the bundle did not know, and patches the objects.
+/// Patches `rest`, and builds images for `first` and all others that the bundle did not know; or for as many of
+/// them as the builder takes at once.
 ///
 /// # Safety
 /// They must be mapped, and their initialisers must not have run.
 #[cold]
 #[inline(never)]
-unsafe fn cover_unknown(objects: &[Option<Object<'_>>]) {
-    build(objects.iter().flatten().map(|object| object.name));
+unsafe fn cover_unknown<'o>(
+    bundle: Option<&Bundle>,
+    first: Object<'o>,
+    rest: &mut dyn Iterator<Item = Object<'o>>,
+) {
+    let mut objects = [None; BATCH];
+    objects[0] = Some(first);
+    // SAFETY: the caller guarantees that the objects are mapped and that their initialisers have not run.
+    let mut unknown = rest.filter(|object| matches!(unsafe { cover_one(bundle, object) }, Outcome::Unknown));
+    for slot in &mut objects[1..] {
+        *slot = unknown.next();
+        if slot.is_none() {
+            break;
+        }
+    }
+    let objects = objects.iter().flatten();
+    let mut built = 0;
+    while built < objects.clone().count() {
+        built += build(objects.clone().skip(built).map(|object| object.name));
+    }
     // SAFETY: the settings' strings are NUL-terminated.
     let Some(bundle) = (unsafe { Bundle::open(home::settings().bundle.pointer()) }) else {
         report::refuse(&[b"no site images at ", home::settings().bundle.get()]);
     };
-    for object in objects.iter().flatten() {
+    for object in objects {
         // SAFETY: the caller guarantees that the objects are mapped and that their initialisers have not run.
         if matches!(unsafe { cover_one(Some(&bundle), object) }, Outcome::Unknown) {
             report::refuse(&[b"no site image for ", name_of(object.name)]);

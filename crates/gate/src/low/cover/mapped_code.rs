@@ -37,7 +37,7 @@ pub(crate) unsafe extern "sysv64" fn mmap(
             let read = |to: &mut [u8], at: u64| read_file(fd, to, at);
             let mut room = [0; names::ROOM];
             let name = names::of_descriptor(fd, &mut room);
-            let build = || build::build(core::iter::once(name));
+            let build = || _ = build::build(core::iter::once(name));
             mapped(&Source { read: &read, name, build: &build }, result as usize, offset);
         }
     }
