@@ -75,3 +75,47 @@ echo x >f; mkdir d; setfattr -n user.a -v one f; setfattr -n user.b f; getfattr 
 
 #:: less_common needs file,strings,install,split,time,xxd
 sample; file src/a.txt src/sub src/link src/dangling; strings src/a.txt | head -2; xxd -l 32 src/a.txt; xxd src/sub/b.txt | xxd -r | cmp - src/sub/b.txt; column -t src/sub/b.txt 2>/dev/null; look lin src/a.txt 2>/dev/null | head -1; hexdump -C src/sub/b.txt 2>/dev/null; rev src/sub/b.txt 2>/dev/null; namei -m src/sub/b.txt 2>/dev/null | tail -3; flock lock -c 'echo locked >in'; cat in; flock -n lock flock -n lock true; echo $?; fallocate -l 100000 fa; stat -c '%s %b' fa; fallocate -p -o 0 -l 8192 fa; stat -c '%s %b' fa; fallocate -c -o 0 -l 4096 fa; echo $?; rename.ul 2>/dev/null; getopt ab -a >g; cat g; logger --version >/dev/null; mcookie -f src/a.txt 2>/dev/null | wc -c; cksfv 2>/dev/null; script -qc 'echo typed' ts >/dev/null; grep -c typed ts; rm ts; truncate -s 1M disk; mkfs.ext2 -q disk 2>/dev/null; rm disk
+
+#:: sanitizers needs gcc limit 120
+cat >m.c <<'X'
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
+static int count;
+static void *add(void *path)
+{
+    for (int i = 0; i < 1000; i++) __atomic_fetch_add(&count, 1, __ATOMIC_RELAXED);
+    FILE *f = fopen(path, "a");
+    fputs("x", f);
+    fclose(f);
+    return 0;
+}
+int main(int c, char **v)
+{
+    pthread_t t[4];
+    for (int i = 0; i < 4; i++) pthread_create(&t[i], 0, add, "file");
+    for (int i = 0; i < 4; i++) pthread_join(t[i], 0);
+    // Runs a process that shares memory and thread-local storage; afterwards the mount is there as before.
+    for (int i = 0; i < 3 && __lsan_do_recoverable_leak_check; i++) {
+        int found = __lsan_do_recoverable_leak_check(), status = 0;
+        add("file");
+        if (!fork()) _exit(access("file", R_OK) ? 1 : 3);
+        wait(&status);
+        printf("%d %d\n", found, WEXITSTATUS(status));
+    }
+    char b[20] = "", *volatile p = malloc(10);
+    FILE *f = fopen("file", "r");
+    fgets(b, sizeof b, f);
+    fclose(f);
+    printf("%s %d\n", b, count);
+    fflush(stdout);
+    if (c > 1 && !strcmp(v[1], "past")) p[10] = 1;
+    if (c > 1 && !strcmp(v[1], "leak")) p = 0; else free(p);
+    return 0;
+}
+X
+for s in address leak undefined; do gcc -fsanitize=$s m.c -o $s -lpthread; for how in none past leak; do for i in 1 2; do rm -f file; ./$s $how 2>err; echo $?; grep -o 'SUMMARY: [^/]*' err; done; done; done; gcc m.c -o plain -lpthread; rm file; LD_PRELOAD=$(gcc -print-file-name=libasan.so) ./plain; rm file; LD_PRELOAD=libasan.so.8 sh -c ./plain 2>&1 | sed 's/.*libasan.*/no such version/'

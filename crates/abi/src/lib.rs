@@ -21,6 +21,7 @@ mod errno;
 mod fd;
 pub mod gated;
 pub mod image;
+pub mod library;
 #[cfg(miri)]
 #[allow(unsafe_code, reason = "memory is the interpreter's to give")]
 mod miri;

@@ -1,11 +1,12 @@
-//! Whether the loader would look for libraries in a mount. If so, a covered process must start the command,
-//! because the gate prepares such a start.
+//! Whether the loader would look for libraries in a mount, or must load one before the gate. If so, a covered
+//! process must start the command, because the gate prepares such a start.
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use lp_abi::library;
 use object::Endianness;
 use object::ReadRef;
 use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_STRTAB, FileHeader64, PT_LOAD};
@@ -21,16 +22,20 @@ pub(crate) fn searched(mounts: &[MountPoint]) -> bool {
     value.is_some_and(|list| any(list.as_bytes(), b":;", mounts))
 }
 
-/// Whether a library that the environment's LD_PRELOAD names by a path lies in a mount.
+/// Whether a library that the environment's LD_PRELOAD names by a path lies in a mount, or the first one must be
+/// the loader's first.
 pub(crate) fn preloaded(mounts: &[MountPoint]) -> bool {
     std::env::var_os("LD_PRELOAD").is_some_and(|list| {
+        if library::comes_first(library::first_of(list.as_bytes())) {
+            return true;
+        }
         let named = list.as_bytes().split(|b| b": ".contains(b)).filter(|entry| entry.contains(&b'/'));
         named.into_iter().any(|entry| in_mount(Path::new(OsStr::from_bytes(entry)), mounts))
     })
 }
 
 /// Whether the program at `path` makes the loader look in a mount, through its own search path or a library's
-/// path. False for a file that cannot be read.
+/// path, or needs a library that must be the loader's first. False for a file that cannot be read.
 pub(crate) fn needed(path: &Path, mounts: &[MountPoint]) -> bool {
     File::open(path).ok().and_then(|file| leads(&file, path, mounts).ok()).unwrap_or(false)
 }
@@ -62,6 +67,7 @@ fn leads(file: &File, path: &Path, mounts: &[MountPoint]) -> object::Result<bool
         let text = || (&cache).read_bytes_at_until(at..end, 0).unwrap_or_default();
         match entry.tag32(endian) {
             Some(DT_RPATH | DT_RUNPATH) => any(&expanded(text(), origin), b":", mounts),
+            Some(DT_NEEDED) if library::comes_first(text()) => true,
             Some(DT_NEEDED) if text().contains(&b'/') => any(&expanded(text(), origin), b"", mounts),
             _ => false,
         }

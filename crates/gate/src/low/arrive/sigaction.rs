@@ -257,8 +257,9 @@ fn repair(address: usize) -> bool {
     if !High::has_mappings() {
         return false;
     }
-    if current::thread().is_null() {
-        first_call::start_slow(); // A thread may touch a mapping before its first call.
+    // A thread may touch a mapping before its first call.
+    if current::thread().is_null() && first_call::start_slow() {
+        return false;
     }
     tls::set_in_gate(1);
     // SAFETY: the thread's own record, which nothing else uses at this point.

@@ -5,13 +5,13 @@
 //! static one. A file whose execution changes ids or capabilities would run without the gate, because ld.so
 //! then ignores LD_PRELOAD. What the kernel itself refuses is left to the kernel, for its errno.
 
-use lp_abi::Errno;
 use lp_abi::linux::{
     __NR_close, __NR_faccessat2, __NR_fgetxattr, __NR_fstat, __NR_getegid, __NR_geteuid, __NR_openat,
     __NR_prctl, AT_EACCESS, AT_EMPTY_PATH, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_PATH, O_RDONLY, S_IFMT,
     S_IFREG, S_ISGID, S_ISUID, S_IXGRP, stat,
 };
 use lp_abi::refusal::Refusal;
+use lp_abi::{Errno, library};
 use lp_region::ucopy;
 
 use crate::High;
@@ -74,10 +74,16 @@ impl Program<'_> {
         sum
     }
 
-    /// How the gate is loaded into a program that names paths itself, under `environment`.
-    fn load_with_paths(&self, thread: &Thread, loader: Loader, environment: &Environment) -> Load {
-        let audits =
-            loader.is_gnu() && (self.leads_into_mount(thread) || environment.leads_into_mount(thread));
+    /// Whether it needs a library that must be the loader's first.
+    fn needs_a_first(&self) -> bool {
+        self.elf.needed(&mut library::comes_first)
+    }
+
+    /// How the gate is loaded into a program that names paths itself, or needs a library before the gate, under
+    /// `environment`.
+    fn load_with_needs(&self, thread: &Thread, loader: Loader, environment: &Environment) -> Load {
+        let audits = loader.is_gnu()
+            && (self.needs_a_first() || self.leads_into_mount(thread) || environment.wants_auditor(thread));
         if audits { Load::Audit { storage: self.storage(thread) } } else { Load::Preload }
     }
 
@@ -91,8 +97,8 @@ impl Program<'_> {
         remember: impl FnOnce(Loader),
     ) -> Load {
         // Where its paths lead depends on the run's mounts.
-        if self.elf.has_paths() {
-            return self.load_with_paths(thread, loader, environment);
+        if self.elf.has_paths() || self.needs_a_first() {
+            return self.load_with_needs(thread, loader, environment);
         }
         let loader = match loader {
             Loader::System if !self.elf.needs_c_library() => Loader::Gnu,

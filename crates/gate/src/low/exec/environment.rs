@@ -12,7 +12,7 @@
 //!
 //! Attach finds and removes them again.
 
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Result, library};
 use lp_region::ucopy;
 
 use crate::High;
@@ -143,13 +143,26 @@ impl Environment {
         Err(Errno::E2BIG)
     }
 
-    /// Whether it makes the loader look in a mount.
-    pub(crate) fn leads_into_mount(&self, thread: &Thread) -> bool {
+    /// Whether the gate must be loaded as an auditor: the loader looks in a mount, or preloads a library that
+    /// must be its first.
+    pub(crate) fn wants_auditor(&self, thread: &Thread) -> bool {
         let leads = |variable: usize, name: &[u8], list| {
             variable != 0 && High::list_leads_into_mount(thread, list, (variable + name.len()) as *const u8)
         };
         leads(self.library_path, LIBRARY_PATH, List::Directories)
             || leads(self.preload, PRELOAD, List::Libraries)
+            || self.preloads_a_first()
+    }
+
+    fn preloads_a_first(&self) -> bool {
+        if self.preload == 0 {
+            return false;
+        }
+        let mut room = [0u8; lp_abi::PATH_MAX];
+        // SAFETY: the copy routine handles bad pointers.
+        let length = unsafe { ucopy::string(&mut room, (self.preload + PRELOAD.len()) as *const u8) };
+        // One that is too long still has its first entry in the room.
+        library::comes_first(library::first_of(&room[..length.unwrap_or(lp_abi::PATH_MAX)]))
     }
 
     /// How the gate is loaded into a program that names no paths itself.
@@ -159,7 +172,7 @@ impl Environment {
         let is_plain = self.preload == 0 && self.library_path == 0 && !self.audits;
         match loader {
             Loader::System if is_plain && !home::settings().library.get().is_empty() => Load::Within,
-            loader if loader.is_gnu() && self.leads_into_mount(thread) => Load::Audit { storage: 0 },
+            loader if loader.is_gnu() && self.wants_auditor(thread) => Load::Audit { storage: 0 },
             _ => Load::Preload,
         }
     }

@@ -5,14 +5,18 @@ use lp_abi::linux::SIG_SETMASK;
 use crate::High;
 use crate::low::above::Above;
 use crate::low::live::signal;
-use crate::low::thread::{current, pool};
+use crate::low::thread::{current, lend, pool};
 use crate::low::tools::report;
 
-/// Creates a record for the calling thread, which has none.
+/// Creates a record for the calling thread, which has none. Returns whether it must not have one now, because
+/// its words are lent: the kernel answers the call.
 ///
 /// Blocks signals meanwhile, because a signal handler might make the first call.
 #[cold]
-pub(crate) extern "sysv64" fn start_slow() {
+pub(crate) extern "sysv64" fn start_slow() -> bool {
+    if lend::is_lent() {
+        return true;
+    }
     let before = signal::set_mask(SIG_SETMASK, u64::MAX);
     if current::thread().is_null() && !pool::restore_first() {
         let Some(thread) = pool::take() else {
@@ -20,11 +24,13 @@ pub(crate) extern "sysv64" fn start_slow() {
         };
         // A limited process cannot block signals, so a handler may have created the record meanwhile.
         if !current::thread().is_null() {
-            return pool::give_back(thread);
+            pool::give_back(thread);
+            return false;
         }
         current::enter(thread);
         // SAFETY: the record is this thread's own, and `current`.
         High::thread_start(unsafe { &*thread });
     }
     signal::set_mask(SIG_SETMASK, before);
+    false
 }

@@ -7,8 +7,8 @@
 //! - a copy, on a stack of its own: by [`crate::low::arrive::entry`], with one record for both sides.
 //! - shares memory, parent waits (vfork, posix_spawn): by [`crate::low::arrive::entry`], with a record for
 //!   the child.
-//! - shares memory, parent continues, not a thread: like a thread. It shares its creator's thread-local
-//!   storage unless it sets one up, which no C library survives either.
+//! - shares memory, parent continues, not a thread: like a thread. If it shares its creator's thread-local
+//!   storage, both are without the gate while it lives ([`crate::low::thread::lend`]).
 
 use core::cell::Cell;
 use core::mem::offset_of;
@@ -16,7 +16,8 @@ use core::mem::offset_of;
 use lp_abi::Errno;
 use lp_abi::linux::{
     __NR_clone, __NR_clone3, __NR_exit, __NR_exit_group, __NR_vfork, CLONE_FILES, CLONE_PARENT_SETTID,
-    CLONE_PIDFD, CLONE_THREAD, CLONE_VFORK, CLONE_VM, SIG_BLOCK, SIG_SETMASK, SIGCHLD, clone_args,
+    CLONE_PIDFD, CLONE_SETTLS, CLONE_THREAD, CLONE_VFORK, CLONE_VM, SIG_BLOCK, SIG_SETMASK, SIGCHLD,
+    clone_args,
 };
 use lp_abi::sys::{self, syscall6};
 use lp_region::ucopy;
@@ -27,6 +28,7 @@ use crate::low::dispatch::{AGAIN, MAKE_THREAD, NOT_OURS, SHARE_MEMORY};
 use crate::low::live::deferred;
 use crate::low::live::signal::set_mask;
 use crate::low::thread::current;
+use crate::low::thread::lend;
 use crate::low::thread::pool;
 use crate::low::thread::record::Thread;
 use crate::low::thread::tls;
@@ -188,6 +190,9 @@ fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: ChildStack) -> isize 
     let has = |flag: u32| flags & u64::from(flag) != 0;
     let thread = current();
     if has(CLONE_VM) && (!has(CLONE_VFORK) || has(CLONE_THREAD)) {
+        if !has(CLONE_THREAD) && !has(CLONE_SETTLS) {
+            lend::lend(thread);
+        }
         return make_thread(stack);
     }
     let [first, second, third, fourth, fifth, _] = arguments;

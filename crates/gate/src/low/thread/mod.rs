@@ -7,6 +7,7 @@
 pub mod actions;
 pub mod current;
 pub mod home;
+pub mod lend;
 pub mod pending;
 pub mod pool;
 pub mod record;

@@ -156,6 +156,7 @@ unsafe fn prepare(thread: *mut Thread) {
     unsafe {
         (*thread).child.set(null_mut());
         (*thread).parent.set(null());
+        (*thread).lends_words.set(0);
         (*thread).own_stack.set(0);
         (*thread).switched.set(0);
         (*thread).actions.set(home::actions());

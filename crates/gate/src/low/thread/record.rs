@@ -28,6 +28,8 @@ pub struct Thread {
     /// Nonzero if the child being created starts on a stack of its own. Kept in the child's record if it
     /// shares memory with its parent, else in its creator's.
     pub(crate) own_stack: Cell<u64>,
+    /// Nonzero while the thread lends its words ([`crate::low::thread::lend`]).
+    pub(crate) lends_words: Cell<u64>,
     /// Nonzero while a site on a small stack creates a child. Both sides then use the stack in their record.
     pub(crate) switched: Cell<u64>,
     /// The call that creates a child: number and three arguments as the kernel gets them, then the program's
