@@ -176,7 +176,7 @@ fn open_and_close(task: &Task, path: &CStr, flags: u32) -> Answer<()> {
     let Place::Inside(Opened::File(id)) = open::openat(task, Fd::CWD, at(path), flags, 0o644)? else {
         return Err(Errno::ENXIO);
     };
-    let fd = table::lowest(task, 0, u32::MAX)?;
+    let fd = task.table.lowest(0, u32::MAX)?;
     table::install(task, fd, id, 0)?;
     lp_vfs::close::close(task, fd)
 }
@@ -221,7 +221,7 @@ fn inside(answer: Answer<Place<()>>) -> Answer<()> {
 fn open_file(task: &Task, path: &CStr, flags: u32) -> Result<Fd> {
     let opened = open::openat(task, Fd::CWD, at(path), flags, 0o644).map_err(failed("open a file"))?;
     let Place::Inside(Opened::File(id)) = opened else { bail!("{path:?} is not a file of the region") };
-    let fd = table::lowest(task, 0, u32::MAX).map_err(failed("find a descriptor"))?;
+    let fd = task.table.lowest(0, u32::MAX).map_err(failed("find a descriptor"))?;
     table::install(task, fd, id, 0).map_err(|errno| {
         file::discard(task, id);
         failed("install a descriptor")(errno)

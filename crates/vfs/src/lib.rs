@@ -88,10 +88,7 @@ pub mod read {
 }
 
 pub mod table {
-    pub use crate::descriptors::table::{
-        change, closing, covered, covered_of, entry, fget, fget_any, load, lowest, open_entries, reach,
-        replace, restore,
-    };
+    pub use crate::descriptors::table::{FdTable, change, closing, entry, reach, replace, restore};
     pub use crate::life::open_file::{install, let_go, take_out};
 }
 

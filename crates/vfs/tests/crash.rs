@@ -62,7 +62,7 @@ fn opened(task: &Task, path: UserPtr, flags: u32) -> Option<Fd> {
     let Ok(Place::Inside(Opened::File(id))) = open::openat(task, Fd::CWD, path, flags, 0o644) else {
         return None;
     };
-    let fd = table::lowest(task, 3, 1000).expect("number");
+    let fd = task.table.lowest(3, 1000).expect("number");
     table::install(task, fd, id, 0).expect("install");
     Some(fd)
 }
@@ -77,7 +77,7 @@ fn write_file(task: &Task, path: UserPtr, random: &mut Random, buffer: &[u8]) {
     if random.below(3) == 0
         && let Ok(id) = dup::dup(task, fd)
     {
-        let other = table::lowest(task, 3, 1000).expect("number");
+        let other = task.table.lowest(3, 1000).expect("number");
         dup::install(task, other, id, 0).expect("install");
         let _ = close::close(task, other);
     }

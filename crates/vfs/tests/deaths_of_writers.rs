@@ -137,7 +137,7 @@ fn opened(task: &Task, flags: u32) -> Fd {
     let Ok(Place::Inside(Opened::File(id))) = open::openat(task, Fd::CWD, path, flags, 0o600) else {
         std::process::abort()
     };
-    let fd = table::lowest(task, 3, 100).expect("number");
+    let fd = task.table.lowest(3, 100).expect("number");
     table::install(task, fd, id, 0).expect("install");
     fd
 }
@@ -161,7 +161,7 @@ fn make(task: &Task, size: usize) {
 /// Reads, writes, and checks everything that exists.
 fn check(task: &Task, at: &str) {
     let fd = opened(task, O_RDWR);
-    let held = table::fget(task, fd).expect("open");
+    let held = task.fget(fd).expect("open");
     let record: &Inode = held.inode;
     let mut bytes = vec![9u8; 1 << 20];
     let got = read::pread(task, fd, lent::room(&mut bytes), 0).expect("pread");
@@ -319,7 +319,7 @@ fn a_locker_killed_at_any_instruction_leaves_no_record_to_two() {
         assert_eq!(lock(&task, fd, F_RDLCK), Ok(()), "{at}");
         reap::dead(&task);
         let owner = lp_vfs::file_lock::process_owner(&task);
-        let held = table::fget(&task, fd).expect("open");
+        let held = task.fget(fd).expect("open");
         assert!(
             lp_vfs::file_lock::holds(&task, held.inode_id(), owner, lp_vfs::file_lock::LockType::Shared),
             "{at}: lost"

@@ -21,7 +21,7 @@ fn opened(task: &Task, path: &str, flags: u32) -> Result<Fd> {
     let path = CString::new(path).unwrap();
     match open::openat(task, Fd::CWD, lent::path(&path), flags, 0o600)? {
         Place::Inside(Opened::File(id)) => {
-            let fd = table::lowest(task, 0, 1024)?;
+            let fd = task.table.lowest(0, 1024)?;
             table::install(task, fd, id, 0).map(|()| fd)
         }
         other => panic!("{other:?}"),

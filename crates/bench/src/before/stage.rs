@@ -284,7 +284,7 @@ fn open_file(task: &Task, path: &str, flags: u32) -> Result<Fd> {
     // Threads open files in turn only while they do not race for a number, so each uses the lowest number in
     // a range of its own.
     let first = task.lane_id.0 % MOST_WORKERS as u32 * 4;
-    let fd = table::lowest(task, first, u32::MAX).map_err(failed("find a descriptor"))?;
+    let fd = task.table.lowest(first, u32::MAX).map_err(failed("find a descriptor"))?;
     table::install(task, fd, id, 0).map_err(|errno| {
         file::discard(task, id);
         failed("install a descriptor")(errno)

@@ -66,7 +66,7 @@ impl Caller {
         let path = c(path);
         let opened = inside(open::openat(&self.0, Fd::CWD, lent::path(&path), flags, 0o644)?);
         let Opened::File(id) = opened else { panic!("not a file of the region") };
-        let fd = table::lowest(&self.0, 3, 1000)?;
+        let fd = self.0.table.lowest(3, 1000)?;
         table::install(&self.0, fd, id, 0)?;
         Ok(fd)
     }

@@ -10,7 +10,7 @@ use lp_region::records::PROGRAMS;
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{DirentId, InodeId, LaneId, ProcessId, Spot};
 use lp_vfs::boot::ImageIds;
-use lp_vfs::table::{self, entry};
+use lp_vfs::table::entry;
 use lp_vfs::task::Task;
 use lp_vfs::{boot, close, fork, getcwd};
 
@@ -144,7 +144,7 @@ impl Above for High {
         join::join(thread);
         let Some(task) = task_of(thread) else { return true };
         placeholder::flush(task);
-        let may = !table::open_entries(task).any(|(_, word)| word & entry::HOST == 0);
+        let may = !task.table.open().any(|(_, word)| word & entry::HOST == 0);
         if may {
             device::distrust(task);
         }
@@ -431,5 +431,5 @@ fn table_copied(task: &Task, child: ProcessId) {
     let process = task.region.process(child);
     placeholder::copy_to(task, process);
     shadow_end::copy_to(task, process);
-    device::copied(task, process, task.region.fd_table(child));
+    device::copied(task, child);
 }

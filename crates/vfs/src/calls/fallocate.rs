@@ -13,7 +13,6 @@ use crate::caller::event::Touched;
 use crate::caller::task::Task;
 use crate::calls::truncate;
 use crate::content::{cut, map, page};
-use crate::descriptors::table;
 use crate::inodes::inode::{self, Touch};
 use crate::inodes::watched;
 use crate::lane::writer;
@@ -27,7 +26,7 @@ use crate::rights::privileges;
 /// mode that tmpfs does not support; `EFBIG`; `ENOSPC`; `EISDIR`, `ENODEV` if it is not a regular file;
 /// `EPERM` for an append-only or immutable one.
 pub fn fallocate(task: &Task, fd: Fd, mode: u32, offset: i64, length: i64) -> Result<()> {
-    let held = table::fget_no_path(task, fd)?;
+    let held = task.fget_no_path(fd)?;
     if offset < 0 || length <= 0 {
         return Err(Errno::EINVAL);
     }

@@ -20,8 +20,8 @@ use lp_region::{DirentId, InodeId, InodeRef, sync, ucopy};
 use crate::caller::below;
 use crate::caller::task::Task;
 use crate::content::map;
+use crate::descriptors::fget::HeldFile;
 use crate::descriptors::file;
-use crate::descriptors::table::{self, Held};
 use crate::inodes::inode;
 use crate::names::dir::{self, Leaf, PER_LEAF};
 use crate::names::{dirent, hash};
@@ -82,7 +82,7 @@ struct Entry {
 /// # Errors
 /// `EBADF`, `ENOTDIR`; `ENOENT` for a removed directory; `EINVAL` if not even one record fits; `EFAULT`.
 pub fn getdents64(task: &Task<'_>, fd: Fd, buffer: UserSlice) -> Result<usize> {
-    let held = table::fget(task, fd)?;
+    let held = task.fget(fd)?;
     if held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0 {
         return Err(Errno::EBADF);
     }
@@ -107,7 +107,7 @@ pub fn getdents64(task: &Task<'_>, fd: Fd, buffer: UserSlice) -> Result<usize> {
     }
 }
 
-fn fill(task: &Task<'_>, held: &Held<'_>, cookie: &mut u64, out: &mut Out) -> Result<()> {
+fn fill(task: &Task<'_>, held: &HeldFile<'_>, cookie: &mut u64, out: &mut Out) -> Result<()> {
     let id = held.inode_id();
     while *cookie < DOTS {
         let up = InodeId(held.inode.parent.load(Ordering::Relaxed)); // Relaxed: one word, as seen.

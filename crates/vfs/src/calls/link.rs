@@ -8,7 +8,6 @@ use lp_region::sync::Ordering;
 
 use crate::caller::event;
 use crate::caller::task::{Outside, Place, Task};
-use crate::descriptors::table;
 use crate::inodes::{inode, watched};
 use crate::lane::writer;
 use crate::names::change::{self, Change, Links};
@@ -73,7 +72,7 @@ pub fn linkat(
 
 fn source(task: &Task<'_>, dirfd: Fd, path: UserPtr, flags: u32) -> Result<Place<Spot>> {
     if flags & AT_EMPTY_PATH != 0 && walk::is_empty(path)? {
-        return Ok(match table::fget_any(task, dirfd) {
+        return Ok(match task.fget_any(dirfd) {
             Ok(held) => Place::Inside(held.spot()),
             Err(_) => Place::Outside(Outside::AsGiven),
         });

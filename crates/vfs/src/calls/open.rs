@@ -15,7 +15,6 @@ use crate::caller::below::{self, Need};
 use crate::caller::task::{Place, Task};
 use crate::calls::create::{self, Content, Made, What};
 use crate::calls::truncate;
-use crate::descriptors::table;
 use crate::inodes::{inode, watched};
 use crate::lane::pin::Pin;
 use crate::lane::{kept, pin, writer};
@@ -135,7 +134,7 @@ pub fn reopen(task: &Task, fd: Fd, flags: u32) -> Result<Opened> {
     }
     // O_NOFOLLOW would refer to the link in /proc, which is the kernel's.
     let how = How::new(flags & !O_NOFOLLOW, 0)?;
-    let held = table::fget_any(task, fd)?;
+    let held = task.fget_any(fd)?;
     let found = Found {
         inode: held.inode_ref(),
         dirent: DirentId(held.file.dirent.load(Ordering::Relaxed)),
@@ -145,7 +144,7 @@ pub fn reopen(task: &Task, fd: Fd, flags: u32) -> Result<Opened> {
     let pin = pin::hold_known(task, pin::slot::OPEN, found.inode.id);
     let opened = pinned(task, pin, &found, &how);
     // The new reference came from another in the same table.
-    table::moved(task);
+    task.table.moved();
     opened
 }
 
@@ -362,7 +361,7 @@ fn pin_found<'r>(task: &Task<'r>, dirfd: Fd, found: &Found) -> Result<Pin<'r>> {
 fn pin_base_slow<'r>(task: &Task<'r>, dirfd: Fd, found: &Found, errno: Errno) -> Result<Pin<'r>> {
     let base = match dirfd {
         Fd::CWD => Spot::from_word(task.process.cwd.load(Ordering::Relaxed)).inode,
-        fd => table::fget_any(task, fd).map(|held| held.inode_ref()).unwrap_or(InodeRef::NONE),
+        fd => task.fget_any(fd).map(|held| held.inode_ref()).unwrap_or(InodeRef::NONE),
     };
     if found.inode != base {
         return Err(errno);

@@ -10,7 +10,7 @@ use lp_region::sync::{Ordering, futex_wait};
 use lp_region::{FileId, InodeRef, MountId, marks, order};
 
 use crate::caller::task::Task;
-use crate::descriptors::table::entry;
+use crate::descriptors::table::FdTable;
 use crate::lane::pin;
 use crate::names::mounts;
 
@@ -123,9 +123,7 @@ fn has_writable_file(task: &Task, what: What) -> bool {
         mode & file_mode::WRITE != 0 || matches!(what, What::Superblock(_)) && nameless()
     };
     let in_tables = region.processes().any(|process| {
-        let limit = region.process(process).fd_limit.load(Ordering::Acquire) as usize;
-        let open = |word: u64| word & entry::OPEN != 0 && keeps(region.file(FileId(word as u32)));
-        region.fd_table(process).iter().take(limit).any(|word| open(word.load(Ordering::Acquire)))
+        FdTable::of(region, process).open().any(|(_, word)| keeps(region.file(FileId(word as u32))))
             && !region.process_is_dead(process, task.process_id)
     });
     in_tables

@@ -14,7 +14,6 @@ use lp_region::{InodeId, MountId, ucopy};
 use crate::caller::event::Touched;
 use crate::caller::task::{Place, Task};
 use crate::calls::target;
-use crate::descriptors::table;
 use crate::inodes::blob::{self, Which};
 use crate::inodes::xattrs::{self, CAPABILITY, NAME_ROOM, Value};
 use crate::inodes::{inode, watched};
@@ -50,7 +49,7 @@ pub fn setxattr(
 /// # Errors
 /// Those of [`setxattr`]; `EBADF`.
 pub fn fsetxattr(task: &Task, fd: Fd, name: UserPtr, value: Value) -> Result<()> {
-    let held = table::fget_no_path(task, fd)?;
+    let held = task.fget_no_path(fd)?;
     set(task, (held.inode_id(), held.inode, held.mount()), &checked(name, &value)?, value)
 }
 
@@ -77,7 +76,7 @@ pub fn getxattr(
 /// # Errors
 /// Those of [`getxattr`]; `EBADF`.
 pub fn fgetxattr(task: &Task, fd: Fd, name: UserPtr, to: UserSlice) -> Result<usize> {
-    let held = table::fget_no_path(task, fd)?;
+    let held = task.fget_no_path(fd)?;
     get(task, held.inode_id(), held.inode, &Name::import(name)?, to)
 }
 
@@ -100,7 +99,7 @@ pub fn listxattr(
 /// # Errors
 /// Those of [`listxattr`]; `EBADF`.
 pub fn flistxattr(task: &Task, fd: Fd, to: UserSlice) -> Result<usize> {
-    let held = table::fget_no_path(task, fd)?;
+    let held = task.fget_no_path(fd)?;
     list(task, held.inode_id(), held.inode, to)
 }
 
@@ -120,7 +119,7 @@ pub fn removexattr(task: &Task, dirfd: Fd, path: UserPtr, at_flags: u32, name: U
 /// # Errors
 /// Those of [`removexattr`]; `EBADF`.
 pub fn fremovexattr(task: &Task, fd: Fd, name: UserPtr) -> Result<()> {
-    let held = table::fget_no_path(task, fd)?;
+    let held = task.fget_no_path(fd)?;
     remove(task, (held.inode_id(), held.inode, held.mount()), &Name::import(name)?)
 }
 

@@ -22,7 +22,7 @@ use lp_region::{InodeRef, LaneId, MountId, ProcessId, Region, RunId, Spot};
 use crate::caller::task::Task;
 use crate::caller::walked;
 use crate::content::page;
-use crate::descriptors::table::{self, entry};
+use crate::descriptors::table::entry;
 use crate::inodes::make;
 use crate::lane::{mount_claim, pin};
 use crate::life::mount_tree::{self, Draft, Making, Tree};
@@ -288,7 +288,7 @@ fn drop_mappings(task: &Task) -> bool {
 
 /// Descriptors that exec closes. The door must close each with `open_file::remove`, and its placeholder.
 pub fn cloexec_fds<'r>(task: &Task<'r>) -> impl Iterator<Item = Fd> + use<'r> {
-    table::open_entries(task).filter(|(_, entry)| entry & entry::CLOEXEC != 0).map(|(fd, _)| fd)
+    task.table.open().filter(|(_, entry)| entry & entry::CLOEXEC != 0).map(|(fd, _)| fd)
 }
 
 /// Creates root number `root` if it does not exist, as a directory like that of a fresh tmpfs, owned by the
@@ -428,7 +428,7 @@ pub fn exit(task: &Task) {
         return;
     }
     if task.process.posix_locks.load(Ordering::Relaxed) != 0 {
-        for (fd, _) in table::open_entries(task) {
+        for (fd, _) in task.table.open() {
             let _ = open_file::remove(task, fd);
         }
     }
@@ -437,7 +437,7 @@ pub fn exit(task: &Task) {
         return leave_unlocked(task);
     }
     let Some(dying) = task.region.begin_emptying(task.process_id, life, task.lane_id) else { return };
-    for (fd, _) in table::open_entries(task) {
+    for (fd, _) in task.table.open() {
         let _ = open_file::remove(task, fd);
     }
     let named = [&task.process.cwd, &task.process.exe]
@@ -462,7 +462,7 @@ pub fn exit(task: &Task) {
 /// slot, so the slot is left to a reaper that finds the process dead.
 #[cold]
 fn leave_unlocked(task: &Task) {
-    for (fd, _) in table::open_entries(task) {
+    for (fd, _) in task.table.open() {
         let _ = open_file::remove(task, fd);
     }
     reclaim::run_own(task);

@@ -9,7 +9,7 @@ use lp_region::{FileId, LaneId, ProcessId, Region, RunId};
 
 use crate::caller::task::Task;
 use crate::descriptors::file;
-use crate::descriptors::table::{self, closing, entry};
+use crate::descriptors::table::{self, FdTable, closing, entry};
 use crate::life::boot::own_pid_namespace;
 use crate::life::{mapping, reap, reclaim};
 
@@ -56,7 +56,7 @@ fn prepare(task: &Task, memory: Memory) -> Result<ProcessId> {
     if (region.header().moves.load(Ordering::Relaxed) as u32).is_multiple_of(REAP_EVERY) {
         reap::dead(task);
     }
-    // Held across the kernel's fork; `copied` unlocks it.
+    // HeldFile across the kernel's fork; `copied` unlocks it.
     table::lock(task).leave();
     let copied = copy_table(task, child);
     let inherited =
@@ -111,8 +111,8 @@ fn copy_table(task: &Task, child: ProcessId) -> Result<()> {
     let limit = task.process.fd_limit.load(Ordering::Relaxed);
     task.region.back_table(child, 0, limit as usize)?;
     task.region.process(child).fd_limit.store(limit, Ordering::Release);
-    let table = task.region.fd_table(child);
-    for (to, from) in table.iter().zip(task.table).take(limit as usize) {
+    let table = FdTable::of(task.region, child);
+    for ((_, to), (_, from)) in table.entries().zip(task.table.entries()) {
         let word = from.load(Ordering::Relaxed);
         if word & entry::OPEN != 0 {
             file::share(task.region.file(FileId(word as u32)));

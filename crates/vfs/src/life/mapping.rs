@@ -48,7 +48,7 @@ pub struct Piece {
 /// Those of mmap(2): `EBADF`, `EACCES`, `ENODEV` if it is not a regular file, `EOVERFLOW`; `ENOMEM` without a
 /// record.
 pub fn begin(task: &Task, fd: Fd, offset: u64, len: usize, sharing: Sharing) -> Result<InodeRef> {
-    let held = table::fget_no_path(task, fd)?;
+    let held = task.fget_no_path(fd)?;
     let mode = held.file.mode.load(Relaxed); // Relaxed: immutable.
     let append_only = held.inode.flags.load(Relaxed) & inode_flags::APPEND != 0;
     let may_write = mode & file_mode::WRITE != 0 && !append_only;

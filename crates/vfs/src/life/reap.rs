@@ -11,7 +11,6 @@
 //! has died. Callers must hold no inode lock.
 
 use lp_region::lane::Lane;
-use lp_region::layout::FDS;
 use lp_region::life::{Life, State};
 use lp_region::records::{Bucket, Dirent, Inode, LockRecord, LongName, Mapping, OpenFile};
 use lp_region::slab::Slot;
@@ -21,7 +20,7 @@ use lp_region::{FileId, InodeId, InodeRef, LaneId, MappingId, ProcessId, custody
 use crate::caller::task::Task;
 use crate::content::page;
 use crate::descriptors::file;
-use crate::descriptors::table::entry;
+use crate::descriptors::table::{FdTable, entry};
 use crate::inodes::{inode, make};
 use crate::lane::kept::{self, Listed};
 use crate::lane::{mount_claim, pin, taken};
@@ -103,9 +102,8 @@ pub(crate) fn empty(task: &Task, id: ProcessId) -> bool {
     // Entries are removed without a closer's pin: a scan under way may have passed the table that still holds
     // a copy.
     region.header().moves.fetch_add(1, Ordering::Release);
-    let limit = process.fd_limit.load(Ordering::Acquire) as usize;
     let mut done = true;
-    for word in region.fd_table(id).iter().take(limit.min(FDS)) {
+    for (_, word) in FdTable::of(region, id).entries() {
         let old = word.load(Ordering::Relaxed);
         if old & entry::OPEN == 0 {
             if old != 0 {

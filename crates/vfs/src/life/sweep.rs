@@ -38,7 +38,8 @@ use lp_region::{
 };
 
 use crate::caller::task::Task;
-use crate::descriptors::{flight, table};
+use crate::descriptors::flight;
+use crate::descriptors::table::{self, FdTable};
 use crate::inodes::make;
 use crate::lane::kept::{Listed, all_lanes, chain, link_in, listed};
 use crate::lane::pin;
@@ -285,7 +286,7 @@ impl<'t, 'r> Sweep<'t, 'r> {
             let process = self.region.process(id);
             let (mut hit, mut stood_still) = (false, false);
             for _ in 0..SCANS {
-                stood_still = table::look_through(self.region, id, |file| {
+                stood_still = FdTable::of(self.region, id).look_through(|file| {
                     hit |= self.found_file(file, Found::Named);
                 });
                 if stood_still {

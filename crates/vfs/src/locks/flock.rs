@@ -6,7 +6,6 @@ use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
 
 use crate::caller::task::Task;
-use crate::descriptors::table;
 use crate::locks::file_lock::{self, Lock, LockType, Range, Wait, family};
 
 /// Locks or unlocks an open file's inode. The door must restart on `EINTR`.
@@ -25,7 +24,7 @@ pub fn flock(task: &Task, fd: Fd, operation: u32) -> Result<()> {
         LOCK_UN => None,
         _ => return Err(Errno::EINVAL),
     };
-    let held = table::fget(task, fd)?;
+    let held = task.fget(fd)?;
     let mode = held.file.mode.load(Ordering::Relaxed);
     let usable = mode & (file_mode::READ | file_mode::WRITE) != 0;
     if mode & file_mode::PATH != 0 || kind.is_some() && !usable {

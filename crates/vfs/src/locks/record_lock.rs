@@ -10,8 +10,9 @@ use lp_region::sync::Ordering;
 use lp_region::ucopy;
 
 use crate::caller::task::Task;
+use crate::descriptors::fget::HeldFile;
 use crate::descriptors::file;
-use crate::descriptors::table::{self, Held};
+use crate::descriptors::table;
 use crate::locks::file_lock::{self, Lock, LockType, Owner, Range, TO_END, Wait, family};
 
 /// `struct flock`.
@@ -39,7 +40,7 @@ pub fn is_command(command: u32) -> bool {
 /// `EBADF`, also for a lock that the access mode does not allow and for `O_PATH`; `EFAULT`, `EINVAL`,
 /// `EOVERFLOW`, `EAGAIN`, `EDEADLK`, `EINTR`, `ENOLCK`.
 pub fn fcntl(task: &Task, fd: Fd, command: u32, argument: UserPtr) -> Result<()> {
-    let held = table::fget(task, fd)?;
+    let held = task.fget(fd)?;
     if held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0 {
         return Err(Errno::EBADF);
     }
@@ -57,7 +58,7 @@ pub fn fcntl(task: &Task, fd: Fd, command: u32, argument: UserPtr) -> Result<()>
     }
 }
 
-fn get(task: &Task, held: &Held, owner: Owner, asked: Flock, argument: UserPtr) -> Result<()> {
+fn get(task: &Task, held: &HeldFile, owner: Owner, asked: Flock, argument: UserPtr) -> Result<()> {
     let posix = owner.family == family::POSIX;
     if posix && kind_of(&asked)?.is_none() {
         return Err(Errno::EINVAL);
@@ -87,7 +88,7 @@ fn get(task: &Task, held: &Held, owner: Owner, asked: Flock, argument: UserPtr) 
     unsafe { ucopy::put(argument.cast().as_ptr(), &answer) }
 }
 
-fn set(task: &Task, held: &Held, owner: Owner, asked: &Flock, wait: Wait) -> Result<()> {
+fn set(task: &Task, held: &HeldFile, owner: Owner, asked: &Flock, wait: Wait) -> Result<()> {
     let (range, kind) = (range_of(task, held, asked)?, kind_of(asked)?);
     let needed = match kind {
         Some(LockType::Shared) => file_mode::READ,
@@ -122,7 +123,7 @@ fn kind_of(asked: &Flock) -> Result<Option<LockType>> {
 }
 
 /// The kernel's flock_to_posix_lock.
-fn range_of(task: &Task, held: &Held, asked: &Flock) -> Result<Range> {
+fn range_of(task: &Task, held: &HeldFile, asked: &Flock) -> Result<Range> {
     let base = match asked.whence as u32 {
         SEEK_SET => 0,
         SEEK_CUR => file::position(task, held).get() as i64,

@@ -22,7 +22,6 @@ use lp_region::{DirentId, InodeId, InodeRef, MountId, Spot, ucopy};
 use crate::caller::below::{self, Need};
 use crate::caller::prefix_cache::{self, Prefix};
 use crate::caller::task::{Outside, Place, SLACK, Task};
-use crate::descriptors::table;
 use crate::names::hash::Hit;
 use crate::names::mounts::{self, Above, Crossing};
 use crate::names::name::Name;
@@ -512,7 +511,7 @@ fn base(task: &Task<'_>, dirfd: Fd) -> Option<Spot> {
         let cwd = task.process.cwd.load(Ordering::Relaxed); // Relaxed: only the calling process writes it.
         return (cwd != 0).then(|| Spot::from_word(cwd));
     }
-    table::fget_any(task, dirfd).ok().map(|held| held.spot())
+    task.fget_any(dirfd).ok().map(|held| held.spot())
 }
 
 /// The text after leading slashes.

@@ -81,8 +81,7 @@ fn close_range_slow(task: &'static Task<'static>, first: u32, last: u32, flags: 
         close::cloexec_range(task, first, last);
     } else {
         placeholder::flush(task);
-        for (fd, _) in table::open_entries(task).filter(|(fd, _)| (first..=last).contains(&(fd.raw() as u32)))
-        {
+        for (fd, _) in task.table.open().filter(|(fd, _)| (first..=last).contains(&(fd.raw() as u32))) {
             // Another thread may have closed it meanwhile.
             let _ = table::take_out(task, fd, |place| placeholder::close_slow(task, fd, place));
         }

@@ -162,7 +162,7 @@ fn replace_both(
     flags: Option<u32>,
     word: u64,
 ) -> Result<u64> {
-    let place = if word == 0 { table::covered(task, new) } else { Some(table::reach(task, new)?) };
+    let place = if word == 0 { task.table.covered(new) } else { Some(table::reach(task, new)?) };
     if place.is_some_and(|place| place.load(Ordering::Relaxed) == entry::TRANSIT) {
         return Err(Errno::EBUSY);
     }

@@ -148,7 +148,7 @@ fn ours(task: &'static Task<'static>, given: At, inside: At, last: Last, exec: &
 fn find(task: &'static Task<'static>, at: At, last: Last, flags: u32) -> Result<Place<Found>> {
     let follow = if last == Last::Follow { Follow::Link } else { Follow::No };
     let found = if flags & AT_EMPTY_PATH != 0 && is_empty(at.path) {
-        let held = lp_vfs::table::fget_any(task, at.dirfd)?;
+        let held = task.fget_any(at.dirfd)?;
         let dirent = lp_region::DirentId(held.file.dirent.load(Ordering::Relaxed));
         let parent = lp_region::InodeId(held.file.parent.load(Ordering::Relaxed));
         let found = Found { inode: held.inode_ref(), dirent, parent, mount: held.mount() };

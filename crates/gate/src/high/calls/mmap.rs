@@ -8,7 +8,6 @@ use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
 use lp_vfs::mapping;
 use lp_vfs::mounts;
-use lp_vfs::table;
 use lp_vfs::task::Task;
 
 use crate::high::calls::exec::copy_to_memfd;
@@ -147,7 +146,7 @@ fn map(task: &Task, wanted: &Wanted) -> Result<usize> {
         (false, _) => mapping::Sharing::SharedWrite,
     };
     let writable = {
-        let held = table::fget(task, wanted.fd)?;
+        let held = task.fget(wanted.fd)?;
         let is_noexec = mounts::has(task, held.mount(), mount_flags::NOEXEC);
         if wanted.protection & PROT_EXEC != 0 && is_noexec {
             return Err(Errno::EPERM);

@@ -113,7 +113,7 @@ pub fn allocate(task: &'static Task<'static>, min: u32) -> Result<Fd> {
     }
     let number = usable.trailing_zeros();
     task.process.parked.store(parked & !(1 << number), Ordering::Relaxed);
-    task.table[number as usize].store(entry::TRANSIT, Ordering::Relaxed);
+    task.table.words()[number as usize].store(entry::TRANSIT, Ordering::Relaxed);
     Ok(Fd::new(number as i32))
 }
 
@@ -182,7 +182,7 @@ fn take_ready(task: &'static Task<'static>, min: u32) -> Result<Fd> {
     }
     let number = Fd::new(FIRST_READY + usable.trailing_zeros() as i32);
     unmark_parked(task, number);
-    task.table[number.index()].store(entry::TRANSIT, Ordering::Release);
+    task.table.words()[number.index()].store(entry::TRANSIT, Ordering::Release);
     Ok(number)
 }
 
@@ -241,7 +241,7 @@ pub fn unmark_parked(task: &Task, fd: Fd) {
 /// Parks or closes the unneeded placeholder on `fd`, which came from [`allocate`].
 pub fn release(task: &'static Task<'static>, fd: Fd) {
     let _guard = Guard::take(task);
-    vacate(task, fd, &task.table[fd.index()]);
+    vacate(task, fd, &task.table.words()[fd.index()]);
 }
 
 /// Parks or closes the placeholder on `fd`, whose entry is in transit. The caller must hold the guard.
@@ -319,7 +319,7 @@ fn flush_from(task: &Task, from: u32) {
     }
     while close != 0 {
         let number = close.trailing_zeros();
-        task.table[number as usize].store(0, Ordering::Relaxed);
+        task.table.words()[number as usize].store(0, Ordering::Relaxed);
         close_number(Fd::new(number as i32));
         close &= close - 1;
     }
@@ -349,8 +349,7 @@ pub fn after_fork(task: &Task) {
 
 /// Clears entries, and closes the kernel's descriptor behind those that have a placeholder.
 fn clear(task: &Task, is_meant: impl Fn(u64) -> bool, has_placeholder: impl Fn(Fd) -> bool) {
-    let limit = task.process.fd_limit.load(Ordering::Relaxed);
-    for (fd, place) in (0..limit as i32).map(Fd::new).zip(task.table) {
+    for (fd, place) in task.table.entries() {
         if is_meant(place.load(Ordering::Relaxed)) {
             if has_placeholder(fd) {
                 close_number(fd);

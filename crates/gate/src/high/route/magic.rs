@@ -9,7 +9,7 @@ use lp_region::life::State;
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, FileId, InodeId, ProcessId, Spot, ucopy};
 use lp_vfs::getcwd;
-use lp_vfs::table::{self, entry};
+use lp_vfs::table::{FdTable, entry};
 use lp_vfs::task::Task;
 
 use crate::high::fd::{descriptor, directory, own_descriptor};
@@ -103,7 +103,7 @@ fn is_ours(task: &Task, magic: Magic) -> bool {
     // Relaxed, all: one word each; the user of the result checks again.
     match magic.link {
         Link::Descriptor(fd) => {
-            let word = table::covered_of(task.region, magic.process, fd);
+            let word = FdTable::of(task.region, magic.process).entry(fd);
             word.is_some_and(|word| word.load(Ordering::Relaxed) & entry::OPEN != 0)
         }
         Link::Cwd => process.cwd.load(Ordering::Relaxed) != 0,
@@ -114,7 +114,7 @@ fn is_ours(task: &Task, magic: Magic) -> bool {
 /// Whether a descriptor, opened with `O_PATH`, refers to a symbolic link.
 fn is_symlink(task: &Task, fd: Fd) -> bool {
     // Relaxed: the type of an open inode does not change.
-    table::fget_any(task, fd).is_ok_and(|held| held.inode.mode.load(Ordering::Relaxed) & S_IFMT == S_IFLNK)
+    task.fget_any(fd).is_ok_and(|held| held.inode.mode.load(Ordering::Relaxed) & S_IFMT == S_IFLNK)
 }
 
 /// Whether a path under /proc or /dev may concern a mount although the calling process has nothing of ours:
@@ -241,7 +241,7 @@ fn text_of(task: &Task, magic: Magic, to: &mut [u8; PATH_MAX]) -> Option<usize> 
     // ago.
     let text = match magic.link {
         Link::Descriptor(fd) => {
-            let word = table::covered_of(task.region, magic.process, fd)?.load(Ordering::Relaxed);
+            let word = FdTable::of(task.region, magic.process).entry(fd)?.load(Ordering::Relaxed);
             getcwd::of_file(task, task.region.file(FileId(word as u32)))
         }
         Link::Cwd => getcwd::of_directory(task, Spot::from_word(process.cwd.load(Ordering::Relaxed))),

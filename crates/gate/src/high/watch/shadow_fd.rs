@@ -89,7 +89,7 @@ fn keep(task: &'static Task<'static>, fd: Fd, shadow: Fd) {
 
 /// Closes the descriptor of a shadow whose file was closed.
 pub(crate) fn close(task: &Task<'_>, fd: Fd) {
-    let Some(place) = table::covered(task, fd) else { return };
+    let Some(place) = task.table.covered(fd) else { return };
     let _guard = Guard::take(handler::task());
     // The program may have put something else at the number.
     if place.load(Ordering::Relaxed) & (entry::OPEN | entry::SHADOW) == entry::SHADOW {
@@ -112,7 +112,9 @@ fn inode_of(task: &Task<'_>, word: u64) -> Option<InodeId> {
 /// Reports an event of an inode without a name, through a descriptor of this process. `None` if the process
 /// has none.
 pub(crate) fn touch(task: &Task<'_>, id: InodeId, what: Touched) -> Option<()> {
-    let mut shadows = table::open_entries(task)
+    let mut shadows = task
+        .table
+        .open()
         .filter(|(_, word)| inode_of(task, *word) == Some(id))
         .filter_map(|(_, word)| of(task, word));
     let first = shadows.next()?;
