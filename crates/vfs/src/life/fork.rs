@@ -56,7 +56,7 @@ fn prepare(task: &Task, memory: Memory) -> Result<ProcessId> {
     if (region.header().moves.load(Ordering::Relaxed) as u32).is_multiple_of(REAP_EVERY) {
         reap::dead(task);
     }
-    // HeldFile across the kernel's fork; `copied` unlocks it.
+    // Held across the kernel's fork; `copied` unlocks it.
     table::lock(task).leave();
     let copied = copy_table(task, child);
     let inherited =
