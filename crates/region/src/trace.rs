@@ -31,7 +31,7 @@ const LOCK: i64 = 1 << 60;
 
 /// What the tracer asks for.
 #[repr(C, align(64))]
-pub struct Front {
+pub struct TraceHeader {
     /// Nonzero while the tracer reads. Atomic.
     pub reading: AtomicU32,
     /// Grows as writers wait: the tracer sleeps on it. Atomic.
@@ -141,7 +141,7 @@ impl Rings {
     }
 
     /// What the tracer asks for.
-    pub fn front(&self) -> &Front {
+    pub fn front(&self) -> &TraceHeader {
         self.record(0)
     }
 
@@ -167,9 +167,9 @@ impl Rings {
     /// Begins an entry of `words` in the ring of a lane, which is the caller's. `fd` is the file's
     /// descriptor. `None` if there is no room and nobody makes any.
     #[inline]
-    pub fn begin(&self, fd: i32, lane: usize, words: usize) -> Option<Entry<'_>> {
+    pub fn begin(&self, fd: i32, lane: usize, words: usize) -> Option<EntryWriter<'_>> {
         let at = self.ring(lane).written.load(Ordering::Relaxed); // Relaxed: the lane's own.
-        (self.has_room(lane, at, words) || self.wait_slow(fd, lane, at, words)).then_some(Entry {
+        (self.has_room(lane, at, words) || self.wait_slow(fd, lane, at, words)).then_some(EntryWriter {
             rings: self,
             lane,
             at,
@@ -217,14 +217,14 @@ impl Rings {
     }
 }
 
-/// An entry that is being written. It shows once [`Entry::end`] is called, and never otherwise.
-pub struct Entry<'r> {
+/// An entry that is being written. It shows once [`EntryWriter::end`] is called, and never otherwise.
+pub struct EntryWriter<'r> {
     rings: &'r Rings,
     lane: usize,
     at: u64,
 }
 
-impl Entry<'_> {
+impl EntryWriter<'_> {
     /// Appends a word.
     #[inline]
     pub fn push(&mut self, word: u64) {
@@ -249,10 +249,10 @@ impl Entry<'_> {
     }
 }
 
-/// Words that [`Entry::push_bytes`] takes for so many bytes.
+/// Words that [`EntryWriter::push_bytes`] takes for so many bytes.
 pub const fn words_for(bytes: usize) -> usize {
     1 + bytes.div_ceil(8)
 }
 
-const _: () = assert!(size_of::<Ring>() == 128 && size_of::<Front>() <= FRONT);
+const _: () = assert!(size_of::<Ring>() == 128 && size_of::<TraceHeader>() <= FRONT);
 const _: () = assert!(HEAD + 2 * words_for(lp_abi::PATH_MAX) + words_for(144) <= WORDS);

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use lp_abi::linux::*;
 use lp_abi::{Errno, Fd, PAGE_SIZE, UserPtr, syscall};
 use lp_region::{Geometry, Region};
-use lp_vfs::mapping::{self, Piece, Sharing};
+use lp_vfs::mapping::{self, MapAccess, Piece};
 use lp_vfs::{copy, inode, lseek, page, read, truncate, write};
 use setup::{Fixture, Random, lent};
 
@@ -167,7 +167,7 @@ fn mapped_pages_stay_while_they_are_mapped() {
     let fixture = Fixture::on(Region::create(memory, &geometry).expect("region"));
     let (task, fd) = (&fixture.task, fixture.file(O_RDWR));
     put(&fixture, fd, &[5; 2 * PAGE_SIZE], 10 * PAGE_SIZE as i64);
-    let of = mapping::begin(task, fd, 0, 64 * PAGE_SIZE, Sharing::SharedWrite).expect("mapping");
+    let of = mapping::begin(task, fd, 0, 64 * PAGE_SIZE, MapAccess::SharedWrite).expect("mapping");
     let pieces = || {
         let mut pieces: Vec<Piece> = Vec::new();
         let end = mapping::pieces(task, of, 0, 64 * PAGE_SIZE, &mut |piece| {

@@ -8,7 +8,7 @@ use lp_abi::{Fd, PAGE_SIZE};
 use lp_region::records::{Inode, LockRecord};
 use lp_region::sync::Ordering;
 use lp_vfs::open::Opened;
-use lp_vfs::xattr::Value;
+use lp_vfs::xattr::XattrValue;
 use lp_vfs::{
     Place, Task, boot, chmod, chown, close, fallocate, map, open, page, read, reap, reclaim, record_lock,
     stat, table, truncate, unlink, utimens, write, xattr,
@@ -36,7 +36,7 @@ fn put(task: &Task, fd: Fd, from: &[u8], len: usize, at: i64) {
 }
 
 fn set(task: &Task, fd: Fd, name: &std::ffi::CStr, from: &[u8], size: usize) {
-    let value = Value { bytes: lent::bytes(&from[..size]), flags: 0 };
+    let value = XattrValue { bytes: lent::bytes(&from[..size]), flags: 0 };
     let _ = xattr::fsetxattr(task, fd, lent::path(name), value);
 }
 
@@ -227,7 +227,7 @@ fn attributes_change_together_or_not_at_all() {
     let task = death::task();
     let path: &CString = &PATH.to_owned();
     let set_acl = |task: &Task| {
-        let value = Value { bytes: lent::bytes(&ACL), flags: 0 };
+        let value = XattrValue { bytes: lent::bytes(&ACL), flags: 0 };
         let name = lent::path(c"system.posix_acl_access");
         let _ = xattr::setxattr(task, Fd::CWD, lent::path(path), 0, name, value);
     };

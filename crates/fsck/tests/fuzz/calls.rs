@@ -8,7 +8,7 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::{FileId, Region};
 use lp_vfs::boot::{self, RunSetup};
 use lp_vfs::open::Opened;
-use lp_vfs::xattr::Value;
+use lp_vfs::xattr::XattrValue;
 use lp_vfs::{
     Place, Task, chdir, clock, close, copy, dup, fallocate, flock, getcwd, getdents, link, lseek, mkdir,
     open, read, readlink, reap, reclaim, record_lock, rename, stat, statfs, symlink, table, truncate, unlink,
@@ -100,7 +100,7 @@ impl Caller {
     }
 
     fn setxattr(&self, path: &str, name: &str, value: &[u8]) {
-        let value = Value { bytes: lent::bytes(&value), flags: 0 };
+        let value = XattrValue { bytes: lent::bytes(&value), flags: 0 };
         let (path, name) = (c(path), c(name));
         let _ = xattr::setxattr(&self.0, Fd::CWD, lent::path(&path), 0, lent::path(&name), value);
     }

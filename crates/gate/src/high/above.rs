@@ -36,8 +36,8 @@ use crate::low::above::Attached;
 use crate::low::above::List;
 use crate::low::above::PATH;
 use crate::low::dispatch::Calls;
+use crate::low::dispatch::LowFds;
 use crate::low::dispatch::Table;
-use crate::low::dispatch::Way;
 use crate::low::thread::record::Thread;
 use crate::low::tools::report;
 use lp_abi::text::{Writer, number};
@@ -78,9 +78,9 @@ impl Above for High {
 
     fn calls(thread: &Thread) -> Calls {
         let (table, way) = match task_of(thread) {
-            _ if lp_abi::sys::is_limited() => (&LIMITED, Way::Long),
+            _ if lp_abi::sys::is_limited() => (&LIMITED, LowFds::Long),
             Some(task) => calls_of(task),
-            None => (&APART, Way::Apart),
+            None => (&APART, LowFds::Apart),
         };
         Calls { table, way, hidden: apart::lowest() as u32 }
     }
@@ -325,17 +325,17 @@ impl Above for High {
 }
 
 /// The table for a process that has a task, and whether fast paths may bypass it.
-fn calls_of(task: &Task) -> (&'static Table, Way) {
+fn calls_of(task: &Task) -> (&'static Table, LowFds) {
     // Relaxed: immutable.
     match task.run.stats.load(Ordering::Relaxed) {
-        CALLS_COUNTED => return (&COUNTED, Way::Long),
+        CALLS_COUNTED => return (&COUNTED, LowFds::Long),
         CALLS_TRACED => {
             traced::open(task);
-            return (&traced::TRACED, Way::Long);
+            return (&traced::TRACED, LowFds::Long);
         }
         _ => {}
     }
-    let way = if placeholder::own_may_be_low(task) { Way::Long } else { Way::Short };
+    let way = if placeholder::own_may_be_low(task) { LowFds::Long } else { LowFds::Short };
     (&CALLS, way)
 }
 

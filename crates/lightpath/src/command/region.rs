@@ -14,7 +14,7 @@ use lp_region::layout::{LANES_AT, RUNS, VERSION};
 use lp_region::process::{CALLS_COUNTED, CALLS_TRACED};
 use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
 use lp_region::{Geometry, LaneId, ProcessId, Region, RegionError, RunId, trace};
-use lp_vfs::boot::{self, Access, RunSetup};
+use lp_vfs::boot::{self, MountAccess, RunSetup};
 use lp_vfs::walk::{self, Follow};
 use lp_vfs::{Place, Task, below};
 use rustix::fs::{FlockOperation, MemfdFlags, SealFlags, flock};
@@ -114,7 +114,7 @@ fn make_roots(region: Region<'static>, run: RunId, options: &Options) -> Result<
         let task = task_of(region, process, lane);
         // A region file may name processes that died with an earlier run.
         lp_vfs::reap::dead(&task);
-        let access = if options.ro { Access::ReadOnly } else { Access::ReadWrite };
+        let access = if options.ro { MountAccess::ReadOnly } else { MountAccess::ReadWrite };
         let mut roots = 0..options.at.len() as u32;
         let made = roots.try_for_each(|root| boot::mount_root(&task, root, access));
         let laid = made.and_then(|()| lay(&task, options));

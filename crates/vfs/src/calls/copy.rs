@@ -19,7 +19,7 @@ use crate::caller::event::Touched;
 use crate::caller::task::Task;
 use crate::calls::write;
 use crate::content::buffer::Single;
-use crate::content::pipe::{Drain, End, Pipe, Wait};
+use crate::content::pipe::{Drain, Pipe, PipeEnd, PipeWait};
 use crate::content::snapshot;
 use crate::content::source::FileContent;
 use crate::descriptors::fget::HeldFile;
@@ -111,7 +111,7 @@ pub fn sendfile(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count:
         match host_type(fd_out)? {
             // The kernel's do_sendfile: into a pipe it is splice(2).
             S_IFIFO if count != 0 => {
-                into_pipe(task, &from, at, Pipe::new(fd_out, End::Write, Wait::Blocks)?, count)?
+                into_pipe(task, &from, at, Pipe::new(fd_out, PipeEnd::Write, PipeWait::Blocks)?, count)?
             }
             _ => to_host(task, &from, at, fd_out, count)?,
         }
@@ -148,10 +148,10 @@ pub fn splice(
     if !its_offset.is_null() {
         return Err(Errno::ESPIPE);
     }
-    let wait = if flags & SPLICE_F_NONBLOCK != 0 { Wait::Never } else { Wait::Blocks };
+    let wait = if flags & SPLICE_F_NONBLOCK != 0 { PipeWait::Never } else { PipeWait::Blocks };
     if ours.0 {
         let from = task.fget(fd_in)?;
-        let pipe = Pipe::new(pipe, End::Write, wait);
+        let pipe = Pipe::new(pipe, PipeEnd::Write, wait);
         readable(&from)?;
         let at = offset(&from, off_in)?;
         let done = into_pipe(task, &from, at, pipe?, len)?;
@@ -159,7 +159,7 @@ pub fn splice(
         return Ok(done);
     }
     let to = task.fget(fd_out)?;
-    let pipe = Pipe::new(pipe, End::Read, wait)?;
+    let pipe = Pipe::new(pipe, PipeEnd::Read, wait)?;
     writable(&to)?;
     let at = offset(&to, off_out)?;
     not_append(&to)?;

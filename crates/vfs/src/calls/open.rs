@@ -13,14 +13,14 @@ use lp_region::{DirentId, FileId, InodeId, InodeRef, Spot, ucopy};
 
 use crate::caller::below::{self, Need};
 use crate::caller::task::{Place, Task};
-use crate::calls::create::{self, Content, Made, What};
+use crate::calls::create::{self, InitialContent, InodeKind, Made};
 use crate::calls::truncate;
 use crate::inodes::{inode, watched};
 use crate::lane::pin::Pin;
 use crate::lane::{kept, pin, writer};
 use crate::life::open_file::{self, NewFile, Opening};
 use crate::names::mounts;
-use crate::names::walk::{self, End, Follow, Found, Last};
+use crate::names::walk::{self, End, Follow, Found, LastType};
 use crate::rights::{credentials, initial, permission};
 
 /// `__O_TMPFILE`, without the `O_DIRECTORY` that `O_TMPFILE` includes.
@@ -280,13 +280,13 @@ fn open_or_make(task: &Task, dirfd: Fd, path: UserPtr, how: &How) -> Result<Plac
         Place::Outside(outside) => return Ok(Place::Outside(outside)),
     };
     // The kernel's open_last_lookups: a slash after the last name is EISDIR, whatever is there.
-    if place.last == Last::Name && place.trailing_slash {
+    if place.last == LastType::Name && place.trailing_slash {
         return Err(Errno::EISDIR);
     }
     let found = match found {
         Some(found) => found,
         None => {
-            let what = What { mode: S_IFREG | how.mode, rdev: 0, content: Content::Empty };
+            let what = InodeKind { mode: S_IFREG | how.mode, rdev: 0, content: InitialContent::Empty };
             match create::named(task, &place, &place.name(task), &what)? {
                 Made::New(found) => return made(task, dirfd, &found, how).map(Place::Inside),
                 Made::Existing(_) if !how.has(O_EXCL) => return Err(Errno::ESTALE), // Somebody was faster.

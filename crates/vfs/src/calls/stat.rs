@@ -128,7 +128,7 @@ fn of_path(
     follow: Follow,
     put: impl Fn(InodeId, &Inode, MountId) -> Result<()>,
 ) -> Result<Place<()>> {
-    let text = walk::copy_path(task, walk::Which::Path, path)?;
+    let text = walk::copy_path(task, walk::PathBuffer::Path, path)?;
     if let Some(found) = walk::in_known(task, dirfd, text, follow)
         && of_found(task, &found?, &put)?
     {
@@ -141,7 +141,7 @@ fn of_path(
 fn of_path_slow(
     task: &Task,
     dirfd: Fd,
-    text: walk::Text,
+    text: walk::PathText,
     follow: Follow,
     put: &dyn Fn(InodeId, &Inode, MountId) -> Result<()>,
 ) -> Result<Place<()>> {

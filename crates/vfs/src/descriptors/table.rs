@@ -4,7 +4,7 @@
 //! functions of the task. What concerns the table alone is in [`FdTable`].
 
 use lp_abi::{Errno, Fd, Result};
-use lp_region::order::{self, Kept, Rank};
+use lp_region::order::{self, LockGuard, Rank};
 use lp_region::process::Process;
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{FileId, ProcessId, Region};
@@ -54,7 +54,8 @@ fn grow<'r>(task: &Task<'r>, fd: Fd) -> Result<&'r AtomicU64> {
 }
 
 /// A number that changes with each copy of a reference that a scan of all tables may miss at both ends.
-/// Copies within a table that one thread uses are not included, because [`FdTable::look_through`] detects those.
+/// Copies within a table that one thread uses are not included, because [`FdTable::look_through`] detects
+/// those.
 pub(crate) fn moves(region: Region) -> u64 {
     // PAIRS: the increments after a copy, in `dup::received` and `fork`.
     let between = region.header().moves.load(Ordering::Acquire);
@@ -97,7 +98,7 @@ pub fn change(task: &Task, fd: Fd, set: u64, clear: u64) -> Result<()> {
 /// The table's lock, held until this is dropped, if threads share the table.
 #[must_use = "the lock is given back once this is dropped"]
 pub struct TableLock<'r> {
-    _held: Option<Kept<'r>>,
+    _held: Option<LockGuard<'r>>,
 }
 
 impl TableLock<'_> {

@@ -12,7 +12,7 @@ use lp_abi::linux::{
 use lp_abi::{Errno, Fd, Result};
 use lp_region::lane::GONE;
 use lp_region::layout::RUNS;
-use lp_region::life::State;
+use lp_region::life::SlotState;
 use lp_region::mount::{mount_flags, mount_state};
 use lp_region::process::{Process, RUN_MOUNTS, caps};
 use lp_region::records::Inode;
@@ -56,7 +56,7 @@ pub struct RunSetup<'a> {
 
 /// Access to the mounts of a run's command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Access {
+pub enum MountAccess {
     /// Read and write.
     ReadWrite,
     /// `--ro`.
@@ -297,14 +297,14 @@ pub fn cloexec_fds<'r>(task: &Task<'r>) -> impl Iterator<Item = Fd> + use<'r> {
 /// # Errors
 /// `ENOSPC`; `EINVAL` for a root number that is too large.
 pub fn mkfs(task: &Task, root: u32) -> Result<()> {
-    mount_root(task, root, Access::ReadWrite)
+    mount_root(task, root, MountAccess::ReadWrite)
 }
 
 /// [`mkfs`], read-only if the run asks for that.
 ///
 /// # Errors
 /// Those of [`mkfs`].
-pub fn mount_root(task: &Task, root: u32, access: Access) -> Result<()> {
+pub fn mount_root(task: &Task, root: u32, access: MountAccess) -> Result<()> {
     let header = task.region.header();
     let place = header.roots.get(root as usize).ok_or(Errno::EINVAL)?;
     // PAIRS: the release in `make_root`.
@@ -332,7 +332,7 @@ pub(crate) fn hidden_root(task: &Task, root: u32) -> Result<InodeRef> {
 ///
 /// # Errors
 /// `ENOSPC`.
-fn mount_base(task: &Task<'_>, root: u32, access: Access) -> Result<()> {
+fn mount_base(task: &Task<'_>, root: u32, access: MountAccess) -> Result<()> {
     let word = Tree::look(task).base(root);
     if word.load(Ordering::Acquire) != 0 {
         return Ok(());
@@ -342,8 +342,8 @@ fn mount_base(task: &Task<'_>, root: u32, access: Access) -> Result<()> {
     let generation = task.region.inode(id).generation.load(Ordering::Acquire);
     let source = b"lightpath";
     let flags = match access {
-        Access::ReadWrite => mount_flags::RELATIME,
-        Access::ReadOnly => mount_flags::RELATIME | mount_flags::READ_ONLY,
+        MountAccess::ReadWrite => mount_flags::RELATIME,
+        MountAccess::ReadOnly => mount_flags::RELATIME | mount_flags::READ_ONLY,
     };
     let making = Making { root: InodeRef { id, generation }, superblock: root, flags, source };
     let mut base = MountId::NONE;
@@ -433,7 +433,7 @@ pub fn exit(task: &Task) {
         }
     }
     let life = task.process.life.get();
-    if life.state() == State::Born {
+    if life.state() == SlotState::Born {
         return leave_unlocked(task);
     }
     let Some(dying) = task.region.begin_emptying(task.process_id, life, task.lane_id) else { return };

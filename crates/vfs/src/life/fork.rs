@@ -1,7 +1,7 @@
 //! fork(2), vfork(2) and clone(2) without `CLONE_FILES`: the child's slot is a copy of the parent's.
 
 use lp_abi::Result;
-use lp_region::life::State;
+use lp_region::life::SlotState;
 use lp_region::order;
 use lp_region::process::{Process, UNANNOUNCED};
 use lp_region::sync::{AtomicU32, Ordering, register_barrier};
@@ -197,7 +197,7 @@ pub fn failed(task: &Task, child: ProcessId) {
 pub fn after_vfork(task: &Task, child: ProcessId) {
     // If the child has exited, the slot may be another's, but then another thread claimed it.
     let life = task.region.process(child).life.get();
-    if life.state() == State::Born && life.lane() == task.lane_id {
+    if life.state() == SlotState::Born && life.lane() == task.lane_id {
         give_back_unborn(task, child);
     }
 }

@@ -11,7 +11,7 @@
 //! has died. Callers must hold no inode lock.
 
 use lp_region::lane::Lane;
-use lp_region::life::{Life, State};
+use lp_region::life::{Life, SlotState};
 use lp_region::records::{Bucket, Dirent, Inode, LockRecord, LongName, Mapping, OpenFile};
 use lp_region::slab::Slot;
 use lp_region::sync::Ordering;
@@ -69,7 +69,7 @@ pub fn child(task: &Task, pid: u32) {
 /// could.
 pub fn bury_process(task: &Task, id: ProcessId, life: Life) -> bool {
     // What a dead reaper of the slot had in hand is released once, and before this reaper meets it again.
-    let reaper = if life.state() == State::Dying { life.lane() } else { LaneId::NONE };
+    let reaper = if life.state() == SlotState::Dying { life.lane() } else { LaneId::NONE };
     if reaper.is_some() && !burial::is_buried(task, reaper) && !bury(task, reaper) {
         return false;
     }

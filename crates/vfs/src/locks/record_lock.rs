@@ -13,7 +13,7 @@ use crate::caller::task::Task;
 use crate::descriptors::fget::HeldFile;
 use crate::descriptors::file;
 use crate::descriptors::table;
-use crate::locks::file_lock::{self, Lock, LockType, Owner, Range, TO_END, Wait, family};
+use crate::locks::file_lock::{self, ByteRange, Lock, LockType, LockWait, Owner, TO_END, family};
 
 /// `struct flock`.
 #[repr(C)]
@@ -52,8 +52,8 @@ pub fn fcntl(task: &Task, fd: Fd, command: u32, argument: UserPtr) -> Result<()>
     };
     match command {
         F_GETLK | F_OFD_GETLK => get(task, &held, owner, asked, argument),
-        F_SETLK | F_OFD_SETLK => set(task, &held, owner, &asked, Wait::No),
-        F_SETLKW | F_OFD_SETLKW => set(task, &held, owner, &asked, Wait::Yes),
+        F_SETLK | F_OFD_SETLK => set(task, &held, owner, &asked, LockWait::No),
+        F_SETLKW | F_OFD_SETLKW => set(task, &held, owner, &asked, LockWait::Yes),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -88,7 +88,7 @@ fn get(task: &Task, held: &HeldFile, owner: Owner, asked: Flock, argument: UserP
     unsafe { ucopy::put(argument.cast().as_ptr(), &answer) }
 }
 
-fn set(task: &Task, held: &HeldFile, owner: Owner, asked: &Flock, wait: Wait) -> Result<()> {
+fn set(task: &Task, held: &HeldFile, owner: Owner, asked: &Flock, wait: LockWait) -> Result<()> {
     let (range, kind) = (range_of(task, held, asked)?, kind_of(asked)?);
     let needed = match kind {
         Some(LockType::Shared) => file_mode::READ,
@@ -123,7 +123,7 @@ fn kind_of(asked: &Flock) -> Result<Option<LockType>> {
 }
 
 /// The kernel's flock_to_posix_lock.
-fn range_of(task: &Task, held: &HeldFile, asked: &Flock) -> Result<Range> {
+fn range_of(task: &Task, held: &HeldFile, asked: &Flock) -> Result<ByteRange> {
     let base = match asked.whence as u32 {
         SEEK_SET => 0,
         SEEK_CUR => file::position(task, held).get() as i64,
@@ -142,5 +142,5 @@ fn range_of(task: &Task, held: &HeldFile, asked: &Flock) -> Result<Range> {
     if start < 0 {
         return Err(Errno::EINVAL);
     }
-    Ok(Range { start: start as u64, end: end as u64 })
+    Ok(ByteRange { start: start as u64, end: end as u64 })
 }

@@ -29,7 +29,7 @@ use crate::high::route::hostlink;
 use crate::high::route::path::{leave, may_be_link, route};
 use crate::low::exec::check::Program;
 use crate::low::exec::environment::Environment;
-use crate::low::exec::load::{Load, Static};
+use crate::low::exec::load::{LoaderHook, Static};
 use crate::low::exec::{check, run as low};
 use crate::low::object::elf::{Elf, Loader, read_file};
 use crate::low::thread::current;
@@ -222,7 +222,7 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
     if loader == Some(Loader::Static) {
         return match copy_to_memfd(task, inode, name) {
             Ok(fd) => {
-                let load = Load::Static(Static {
+                let load = LoaderHook::Static(Static {
                     fd: fd.raw(),
                     directory: given.dirfd.raw(),
                     path: given.path.as_ptr(),
@@ -238,7 +238,7 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
             // SAFETY: the record is the thread's own.
             program.load(unsafe { &*current::thread() }, loader, &environment, |_| ())
         }
-        _ => Load::Preload,
+        _ => LoaderHook::Preload,
     };
     match copy_to_memfd(task, inode, name) {
         Ok(fd) => program(task, found, fd, exec.argv, &environment, load),
@@ -266,7 +266,7 @@ fn program(
     fd: Fd,
     argv: usize,
     environment: &Environment,
-    load: Load,
+    load: LoaderHook,
 ) -> isize {
     // Relaxed: the process's own words.
     task.process.exe.store(found.spot().to_word(), Ordering::Relaxed);

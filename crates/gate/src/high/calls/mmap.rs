@@ -17,7 +17,7 @@ use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::memory::areas;
 use crate::high::memory::areas::{Area, Sharing};
 use crate::low::cover::build;
-use crate::low::cover::mapped_code::{Source, mapped};
+use crate::low::cover::mapped_code::{MappedFile, mapped};
 use crate::low::dispatch::NOT_OURS;
 use crate::low::tools::names;
 
@@ -141,9 +141,9 @@ fn map(task: &Task, wanted: &Wanted) -> Result<usize> {
         return Err(Errno::EOPNOTSUPP);
     }
     let sharing = match (private, wanted.protection & PROT_WRITE) {
-        (true, _) => mapping::Sharing::Private,
-        (false, 0) => mapping::Sharing::SharedRead,
-        (false, _) => mapping::Sharing::SharedWrite,
+        (true, _) => mapping::MapAccess::Private,
+        (false, 0) => mapping::MapAccess::SharedRead,
+        (false, _) => mapping::MapAccess::SharedWrite,
     };
     let writable = {
         let held = task.fget(wanted.fd)?;
@@ -213,7 +213,7 @@ fn cover(task: &Task, of: InodeRef, at: usize, offset: u64) {
         build::build(core::iter::once(names::of_descriptor(fd.index(), &mut room)));
         placeholder::close_number(fd);
     };
-    let source = Source { read: &read, name: names::NAMELESS, build: &build };
+    let source = MappedFile { read: &read, name: names::NAMELESS, build: &build };
     // SAFETY: the mapping was just made, and nothing in it runs yet.
     unsafe { mapped(&source, at, offset as usize) };
 }

@@ -5,7 +5,7 @@
 
 use lp_abi::linux::{S_IFLNK, S_IFMT};
 use lp_abi::{Errno, Fd, PATH_MAX};
-use lp_region::life::State;
+use lp_region::life::SlotState;
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, FileId, InodeId, ProcessId, Spot, ucopy};
 use lp_vfs::getcwd;
@@ -16,7 +16,7 @@ use crate::high::fd::{descriptor, directory, own_descriptor};
 use crate::high::frame::at::{At, DOT, Last, Route, Which, buffer, path_in, spare_buffer};
 use crate::high::run::apart;
 use crate::high::run::mount_table;
-use crate::high::run::mounts::Mounts;
+use crate::high::run::mounts::MountPaths;
 use crate::low::start::standalone::link;
 use crate::low::tools::names;
 use lp_abi::text::parse_decimal;
@@ -88,7 +88,7 @@ fn process_of<'p>(task: &Task, name: &'p [u8]) -> Option<(ProcessId, &'p [u8])> 
     let is = |id: ProcessId| {
         let process = task.region.process(id);
         // Relaxed: one word, constant while the process lives.
-        process.pid.load(Ordering::Relaxed) == pid && process.life.get().state() == State::Live
+        process.pid.load(Ordering::Relaxed) == pid && process.life.get().state() == SlotState::Live
     };
     if is(task.process_id) {
         return Some((task.process_id, rest));
@@ -280,7 +280,7 @@ pub fn readlink(task: &Task, at: At) -> Option<&'static [u8]> {
 }
 
 /// The path in a mount that a host path denotes if it starts with the memfd of the running program.
-pub fn in_memfd<'p>(task: &Task, mounts: &Mounts, path: &'p [u8]) -> Option<&'p [u8]> {
+pub fn in_memfd<'p>(task: &Task, mounts: &MountPaths, path: &'p [u8]) -> Option<&'p [u8]> {
     let path = path.strip_prefix(names::MEMFD).filter(|path| mounts.holds(path))?;
     (task.process.exe.load(Ordering::Relaxed) != 0).then_some(path) // Relaxed: the process's own word.
 }

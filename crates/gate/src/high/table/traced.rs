@@ -9,7 +9,7 @@ use core::arch::global_asm;
 
 use lp_abi::Fd;
 use lp_abi::linux::stat;
-use lp_abi::signature::{Kind, arguments};
+use lp_abi::signature::{Parameter, arguments};
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_region::trace::{DATA, HEAD, Rings, words_for};
 use lp_region::ucopy;
@@ -162,7 +162,7 @@ impl Pointed {
         let mut paths = 0;
         for (argument, kind) in arguments(number).into_iter().enumerate() {
             let bytes = match kind {
-                Kind::Path if paths < 2 => {
+                Parameter::Path if paths < 2 => {
                     // SAFETY: the thread's own buffers, unused between handlers; the copy routine handles bad
                     // pointers.
                     let read = unsafe {
@@ -173,9 +173,9 @@ impl Pointed {
                     paths += 1;
                     continue;
                 }
-                Kind::In => words[argument + 1].min(DATA),
-                Kind::Out if result > 0 => (result as usize).min(DATA),
-                Kind::Stat if result == 0 => size_of::<stat>(),
+                Parameter::In => words[argument + 1].min(DATA),
+                Parameter::Out if result > 0 => (result as usize).min(DATA),
+                Parameter::Stat if result == 0 => size_of::<stat>(),
                 _ => continue,
             };
             // SAFETY: at most the buffer's length; the copy routine handles bad pointers.
@@ -190,7 +190,7 @@ impl Pointed {
         self.paths.iter().chain([&self.data]).flatten().map(|(_, bytes)| words_for(*bytes)).sum()
     }
 
-    fn push(&self, thread: &Thread, entry: &mut lp_region::trace::Entry<'_>) {
+    fn push(&self, thread: &Thread, entry: &mut lp_region::trace::EntryWriter<'_>) {
         for (path, buffer) in self.paths.iter().zip(&thread.scratch) {
             let Some((argument, length)) = *path else { continue };
             // SAFETY: the thread's own buffer, which `read` has filled.

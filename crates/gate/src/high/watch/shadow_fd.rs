@@ -15,7 +15,7 @@ use lp_region::sync::Ordering;
 use lp_region::{FileId, InodeId, InodeRef};
 use lp_vfs::table::{self, closing, entry};
 use lp_vfs::task::Task;
-use lp_vfs::watch::{self, Kind, Touched};
+use lp_vfs::watch::{self, ShadowKind, Touched};
 
 use crate::high::fd::descriptor;
 use crate::high::fd::placeholder::close_number;
@@ -52,8 +52,8 @@ pub(crate) fn open_and_close(task: &Task<'_>, id: InodeId, flags: u32) -> Result
 fn open_shadow(task: &Task<'_>, id: InodeId, flags: u32) -> Result<Fd> {
     let path = shadow_path::path_of(task, id, spare_buffer())?;
     let kind = match watch::kind(task.region.inode(id)) {
-        Kind::Directory => O_DIRECTORY,
-        Kind::File => 0,
+        ShadowKind::Directory => O_DIRECTORY,
+        ShadowKind::File => 0,
     };
     let flags = flags & O_ACCMODE | kind | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_LARGEFILE;
     // SAFETY: a NUL-terminated path; the call only creates a descriptor.

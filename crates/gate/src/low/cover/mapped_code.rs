@@ -38,14 +38,14 @@ pub(crate) unsafe extern "sysv64" fn mmap(
             let mut room = [0; names::ROOM];
             let name = names::of_descriptor(fd, &mut room);
             let build = || build::build(core::iter::once(name));
-            mapped(&Source { read: &read, name, build: &build }, result as usize, offset);
+            mapped(&MappedFile { read: &read, name, build: &build }, result as usize, offset);
         }
     }
     result
 }
 
 /// The file of a mapping.
-pub(crate) struct Source<'s> {
+pub(crate) struct MappedFile<'s> {
     pub(crate) read: Read<'s>,
     /// Its path, or [`names::NAMELESS`] if the kernel has none.
     pub(crate) name: &'s [u8],
@@ -58,7 +58,7 @@ pub(crate) struct Source<'s> {
 ///
 /// # Safety
 /// The whole segment must be mapped, and nothing in it may run yet.
-pub(crate) unsafe fn mapped(source: &Source<'_>, at: usize, offset: usize) {
+pub(crate) unsafe fn mapped(source: &MappedFile<'_>, at: usize, offset: usize) {
     let mut head = Head::new();
     let Some(segments) = head.read(source.read) else { return };
     let text = segments.iter().find(|segment| {

@@ -17,8 +17,8 @@ use lp_region::ucopy;
 use crate::High;
 use crate::low::above::Above;
 use crate::low::exec::environment::Environment;
-use crate::low::exec::known::Known;
-use crate::low::exec::load::Load;
+use crate::low::exec::known::KnownPrograms;
+use crate::low::exec::load::LoaderHook;
 use crate::low::exec::load::Static;
 use crate::low::object::elf::{Elf, Loader, Read, read_file};
 use crate::low::thread::record::Thread;
@@ -75,10 +75,10 @@ impl Program<'_> {
     }
 
     /// How the gate is loaded into a program that names paths itself, under `environment`.
-    fn load_with_paths(&self, thread: &Thread, loader: Loader, environment: &Environment) -> Load {
+    fn load_with_paths(&self, thread: &Thread, loader: Loader, environment: &Environment) -> LoaderHook {
         let audits =
             loader.is_gnu() && (self.leads_into_mount(thread) || environment.leads_into_mount(thread));
-        if audits { Load::Audit { storage: self.storage(thread) } } else { Load::Preload }
+        if audits { LoaderHook::Audit { storage: self.storage(thread) } } else { LoaderHook::Preload }
     }
 
     /// How the gate is loaded into it. If that depends only on the file's loader, `remember` records the
@@ -89,7 +89,7 @@ impl Program<'_> {
         loader: Loader,
         environment: &Environment,
         remember: impl FnOnce(Loader),
-    ) -> Load {
+    ) -> LoaderHook {
         // Where its paths lead depends on the run's mounts.
         if self.elf.has_paths() {
             return self.load_with_paths(thread, loader, environment);
@@ -120,10 +120,10 @@ pub(crate) unsafe fn host_file(
     directory: isize,
     path: *const u8,
     flags: usize,
-) -> Result<Option<Load>, Refusal> {
+) -> Result<Option<LoaderHook>, Refusal> {
     // SAFETY: the caller guarantees a NUL-terminated `path`, or one that the kernel answers with `EFAULT`.
     let known = High::known_programs(thread)
-        .map(Known)
+        .map(KnownPrograms)
         .and_then(|known| unsafe { known.get(directory, path, flags) });
     match known {
         Some(Loader::Static) | None => {}
@@ -132,35 +132,35 @@ pub(crate) unsafe fn host_file(
     // SAFETY: the caller guarantees a NUL-terminated `path`, or one that the kernel answers with `EFAULT`.
     let mut file = unsafe { File::open(directory, path, flags) }?;
     let start = |file: File| match file.may_be_executed() {
-        true => Load::Static(Static { fd: file.keep(), directory: directory as i32, path }),
-        false => Load::Preload, // The kernel returns the error.
+        true => LoaderHook::Static(Static { fd: file.keep(), directory: directory as i32, path }),
+        false => LoaderHook::Preload, // The kernel returns the error.
     };
     if known.is_some() {
-        return Ok(Some(file.map_or(Load::Preload, start)));
+        return Ok(Some(file.map_or(LoaderHook::Preload, start)));
     }
     let mut head = [0u8; HEAD];
     for depth in 0..SCRIPTS {
-        let Some(open) = &file else { return Ok(Some(Load::Preload)) };
+        let Some(open) = &file else { return Ok(Some(LoaderHook::Preload)) };
         let got = open.read(&mut head, 0);
         let head = &mut head[..got];
         if !head.starts_with(b"#!") {
             return match program(thread, environment, open, head)? {
                 Some(load) => Ok(Some(load)),
                 None if depth > 0 => Ok(None),
-                None => Ok(Some(file.map_or(Load::Preload, start))),
+                None => Ok(Some(file.map_or(LoaderHook::Preload, start))),
             };
         }
-        let Some((interpreter, _)) = interpreter_of(head) else { return Ok(Some(Load::Preload)) };
+        let Some((interpreter, _)) = interpreter_of(head) else { return Ok(Some(LoaderHook::Preload)) };
         let end = interpreter.end;
         let start = interpreter.start;
         if end >= head.len() {
-            return Ok(Some(Load::Preload));
+            return Ok(Some(LoaderHook::Preload));
         }
         head[end] = 0;
         // SAFETY: the string's NUL is within the buffer.
         file = unsafe { File::open(AT_FDCWD, head[start..].as_ptr(), 0) }?;
     }
-    Ok(Some(Load::Preload))
+    Ok(Some(LoaderHook::Preload))
 }
 
 /// Judges a file that is not a script, by its first bytes. `None` if it is a static program.
@@ -169,8 +169,8 @@ fn program(
     environment: &Environment,
     open: &File,
     head: &[u8],
-) -> Result<Option<Load>, Refusal> {
-    const PRELOAD: Result<Option<Load>, Refusal> = Ok(Some(Load::Preload));
+) -> Result<Option<LoaderHook>, Refusal> {
+    const PRELOAD: Result<Option<LoaderHook>, Refusal> = Ok(Some(LoaderHook::Preload));
     let Some(stat) = open.stat() else { return PRELOAD };
     open.privileges(&stat)?;
     let read = |to: &mut [u8], at: u64| open.read(to, at);
@@ -181,7 +181,7 @@ fn program(
         None => return PRELOAD,
         Some(loader) => loader,
     };
-    let known = High::known_programs(thread).map(Known).filter(|_| !open.has_capabilities());
+    let known = High::known_programs(thread).map(KnownPrograms).filter(|_| !open.has_capabilities());
     let remember = |loader| {
         if let Some(known) = known {
             known.add(&stat, loader, lp_vfs::clock::now().sec);

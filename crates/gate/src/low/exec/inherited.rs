@@ -17,7 +17,7 @@ fn split_mask(gate: &[u8]) -> (Option<u64>, &[u8]) {
 }
 
 /// The gate's part of the environment.
-pub(crate) struct Found {
+pub(crate) struct Inherited {
     /// LIGHTPATH_GATE's value without the mask.
     pub(crate) gate: &'static [u8],
     /// The signal mask to set once the gate is attached, if it differs from the one that the image started
@@ -63,7 +63,7 @@ fn split_program(gate: &'static [u8]) -> (Option<StaticProgram>, &'static [u8]) 
 ///
 /// # Safety
 /// `envp` must be the process's own environment as the kernel made it, and nothing else may use it meanwhile.
-pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Found> {
+pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Inherited> {
     // SAFETY: the vector ends with a null pointer; the strings are NUL-terminated and stay in place as long
     // as the process lives.
     let (gate_at, gate) = unsafe {
@@ -82,7 +82,7 @@ pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Found> {
     let (program, gate) = split_program(gate);
     let (audits, within) = (audits && program.is_none(), within && program.is_none());
     let (mask, gate) = split_mask(gate);
-    let mut found = Found { gate, mask, preload: &[], audits, within, program };
+    let mut found = Inherited { gate, mask, preload: &[], audits, within, program };
     let is_preloaded = !audits && !within && program.is_none();
     let (mut from, mut to) = (envp, envp);
     // SAFETY: the vector ends with a null pointer; the strings are NUL-terminated and stay in place as long

@@ -2,7 +2,7 @@
 
 /// How the loader of the new image loads the gate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Load {
+pub(crate) enum LoaderHook {
     /// With the program's libraries, before they are initialised.
     Preload,
     /// As part of the C library (`lp_sites::merge`), which the loader finds instead of the system's.

@@ -13,7 +13,7 @@ use crate::low::above::Above;
 use crate::low::arrive::sigaction;
 
 use crate::low::exec::environment::Environment;
-use crate::low::exec::load::Load;
+use crate::low::exec::load::LoaderHook;
 use crate::low::exec::{check, environment};
 use crate::low::live::{deferred, signal};
 use crate::low::thread::current;
@@ -82,7 +82,7 @@ pub unsafe fn host(
         Ok(Some(load)) => {
             // SAFETY: the caller guarantees that `path` and `argv` are the program's, or valid.
             let done = unsafe { run(thread, directory, path, argv, &environment, flags, load) };
-            if let Load::Static(program) = load {
+            if let LoaderHook::Static(program) = load {
                 // SAFETY: the descriptor was opened for this exec, and nothing else uses it.
                 let _ = unsafe { lp_abi::syscall!(__NR_close, program.fd) };
             }
@@ -114,7 +114,7 @@ pub(crate) unsafe fn run(
     argv: usize,
     environment: &Environment,
     flags: usize,
-    load: Load,
+    load: LoaderHook,
 ) -> isize {
     let environment = match environment.build(thread, load) {
         Ok(environment) => environment,
@@ -122,7 +122,7 @@ pub(crate) unsafe fn run(
     };
     let mut room = [0u8; names::ROOM];
     let (directory, path, flags) = match load {
-        Load::Static(program) => match environment::static_gate(&mut room) {
+        LoaderHook::Static(program) => match environment::static_gate(&mut room) {
             Some(gate) => {
                 // The new image uses the descriptor by its number and closes it. SAFETY: the descriptor
                 // belongs to the gate.
