@@ -78,7 +78,8 @@ fn make_region() -> Result<(Region<'static>, RunId)> {
     // The tracer recognises the region by this name. Leaked: it lives as long as the process.
     let memory = memfd_create("lightpath-audit", MFdFlags::MFD_CLOEXEC)?;
     let geometry = Geometry { data_bytes: 64 << 20, inodes: 4096, identity: 1 };
-    let memory = lp_region::life_file::beside(memory.into_raw_fd()).map_err(failed("make a life file"))?;
+    let memory =
+        lp_region::life_file::beside(Fd::new(memory.into_raw_fd())).map_err(failed("make a life file"))?;
     let region = Region::create(memory, &geometry).map_err(|error| anyhow!("{error:?}"))?;
     let setup = RunSetup { mounts: &[b""], ..RunSetup::default() };
     Ok((region, boot::claim_run(region, &setup).map_err(failed("claim a run"))?))

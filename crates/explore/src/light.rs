@@ -116,7 +116,7 @@ impl Light {
     pub fn found() -> Light {
         // SAFETY: the name is a string.
         let fd = unsafe { libc::memfd_create(c"explore".as_ptr(), libc::MFD_CLOEXEC) };
-        let fd = lp_region::life_file::beside(fd).expect("a life file");
+        let fd = lp_region::life_file::beside(Fd::new(fd)).expect("a life file");
         let geometry = lp_region::Geometry { data_bytes: 16 << 20, inodes: 1000, identity: 7 };
         let region = Region::create(fd, &geometry).expect("a region");
         let setup = boot::RunSetup { mounts: &[MOUNT.to_bytes()], ..boot::RunSetup::default() };

@@ -68,7 +68,7 @@ pub fn is_in_use(region: Region<'_>) -> bool {
         let state = region.process(*id).life.get().state();
         state == SlotState::Live && !region.process_is_dead(*id, ProcessId::NONE)
     };
-    region.fd() >= 0
+    region.has_file()
         && ((1..RUNS as u32).any(|run| region.run_is_held(RunId(run)))
             || region.processes().any(|id| lives(&id)))
 }

@@ -103,7 +103,7 @@ impl<'r> Region<'r> {
 
     /// Takes or drops the record lock of a slot.
     fn lock_slot(self, id: ProcessId, kind: i16) -> Result<()> {
-        if self.fd() < 0 {
+        if !self.has_file() {
             return Ok(());
         }
         let mut lock = flock_of(id, kind);
@@ -162,7 +162,7 @@ impl<'r> Region<'r> {
     /// Whether the process of slot `id` is gone. `me` is the calling process, which is alive.
     pub fn process_is_dead(self, id: ProcessId, me: ProcessId) -> bool {
         // A process restricted by a filter cannot query locks.
-        if id == me || self.fd() < 0 || lp_abi::sys::is_limited() {
+        if id == me || !self.has_file() || lp_abi::sys::is_limited() {
             return false;
         }
         let process = self.process(id);
@@ -317,7 +317,7 @@ impl<'r> Region<'r> {
     /// # Errors
     /// Those of fcntl(2).
     pub fn hold_run(self, id: RunId) -> Result<()> {
-        if self.fd() >= 0 {
+        if self.has_file() {
             let mut lock = run_lock_of(id, F_RDLCK as i16);
             // SAFETY: the kernel reads the struct.
             unsafe { lp_abi::syscall!(__NR_fcntl, self.fd(), F_OFD_SETLK, &raw mut lock) }?;

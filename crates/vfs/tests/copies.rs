@@ -162,7 +162,7 @@ fn files_of_the_host_are_received() {
 fn mapped_pages_stay_while_they_are_mapped() {
     // SAFETY: the name is NUL-terminated.
     let memory = unsafe { syscall!(__NR_memfd_create, c"copies".as_ptr(), 0) }.expect("memfd") as i32;
-    let memory = lp_region::life_file::beside(memory).expect("life");
+    let memory = lp_region::life_file::beside(Fd::new(memory)).expect("life");
     let geometry = Geometry { data_bytes: 32 << 20, inodes: 1000, identity: 9 };
     let fixture = Fixture::on(Region::create(memory, &geometry).expect("region"));
     let (task, fd) = (&fixture.task, fixture.file(O_RDWR));

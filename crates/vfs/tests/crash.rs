@@ -311,7 +311,7 @@ fn kill(pid: i32) {
 fn killed_processes_leave_nothing_behind() {
     // SAFETY: the name is NUL-terminated.
     let fd = unsafe { syscall!(__NR_memfd_create, c"crash".as_ptr(), 0) }.expect("memfd") as i32;
-    let fd = lp_region::life_file::beside(fd).expect("life");
+    let fd = lp_region::life_file::beside(Fd::new(fd)).expect("life");
     let geometry = Geometry { data_bytes: 8 << 20, inodes: 10_000, identity: 7 };
     let region = Region::create(fd, &geometry).expect("region");
     let setup = boot::RunSetup { mounts: &[b"/light"], ..boot::RunSetup::default() };

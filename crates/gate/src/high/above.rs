@@ -4,7 +4,7 @@ use crate::high::life::task::set_task;
 
 use lp_abi::gated::GATED_SET;
 use lp_abi::linux::{__NR_fstat, __NR_prctl, stat};
-use lp_abi::{Errno, image};
+use lp_abi::{Errno, Fd, image};
 use lp_region::process::{CALLS_COUNTED, CALLS_TRACED, Run};
 use lp_region::records::PROGRAMS;
 use lp_region::sync::{AtomicU64, Ordering};
@@ -61,9 +61,9 @@ impl Above for High {
         };
         if is_apart {
             let length = length.ok_or(&b"LIGHTPATH_GATE says no length"[..])?;
-            return attached(apart::start(fd as i32, id, length)?, ids.euid, room);
+            return attached(apart::start(Fd::new(fd as i32), id, length)?, ids.euid, room);
         }
-        let task = attach_slot(thread, fd as i32, ProcessId(id), length, ids)?;
+        let task = attach_slot(thread, Fd::new(fd as i32), ProcessId(id), length, ids)?;
         attached(task.run, task.process.fsuid.load(Ordering::Relaxed), room)
     }
 
@@ -82,7 +82,7 @@ impl Above for High {
             Some(task) => calls_of(task),
             None => (&APART, LowFds::Apart),
         };
-        Calls { table, way, hidden: apart::lowest() as u32 }
+        Calls { table, way, hidden: apart::lowest().raw() as u32 }
     }
 
     fn thread_start(thread: &Thread) {
@@ -272,7 +272,7 @@ impl Above for High {
         let mut text = Writer::new(value);
         match task_of(thread) {
             Some(task) => {
-                text.push_decimal(task.region.fd() as u64);
+                text.push_decimal(task.region.fd().raw() as u64);
                 text.push(b":");
                 text.push_decimal(u64::from(task.process_id.0));
                 text.push(b":");
@@ -286,7 +286,9 @@ impl Above for High {
     #[cold]
     fn end_if_cut() {
         let region = joined().map(|(region, _)| (region.fd(), region.length()));
-        let Some((fd, length)) = region.or_else(apart::extent).filter(|(fd, _)| *fd >= 0) else { return };
+        let Some((fd, length)) = region.or_else(apart::extent).filter(|(fd, _)| *fd != Fd::NONE) else {
+            return;
+        };
         // SAFETY: zeros are a valid `stat`, and the kernel fills it in.
         let size = unsafe {
             let mut found: stat = core::mem::zeroed();
@@ -347,7 +349,7 @@ fn task_of(thread: &Thread) -> Option<&'static Task<'static>> {
 /// Attaches to the slot that a launcher, or the image before, left to this one.
 fn attach_slot(
     thread: &Thread,
-    fd: i32,
+    fd: Fd,
     process: ProcessId,
     length: Option<usize>,
     ids: ImageIds,

@@ -83,14 +83,14 @@ impl<'r> FdTable<'r> {
 
     /// All words, of which the first have memory; see [`FdTable::entries`].
     #[inline(always)]
-    pub fn words(self) -> &'r [AtomicU64; FDS] {
+    pub fn words(&self) -> &'r [AtomicU64; FDS] {
         self.words
     }
 
     /// The entry of `fd`, if its memory exists. Only for the table of the calling process, whose first
     /// entries always have memory.
     #[inline(always)]
-    pub fn covered(self, fd: Fd) -> Option<&'r AtomicU64> {
+    pub fn covered(&self, fd: Fd) -> Option<&'r AtomicU64> {
         // Relaxed: a thread that knows a number added by another has synchronised with that thread.
         let is_past = |fd| fd >= self.process.fd_limit.load(Ordering::Relaxed);
         if fd.raw() as u32 >= FDS_BACKED as u32 && is_past(fd.raw() as u32) {
@@ -101,7 +101,7 @@ impl<'r> FdTable<'r> {
 
     /// The value of the entry of `fd`; 0 for numbers that the table does not cover.
     #[inline]
-    pub fn load(self, fd: Fd) -> u64 {
+    pub fn load(&self, fd: Fd) -> u64 {
         match self.covered(fd) {
             Some(entry) => marks::named(entry),
             None => 0,
@@ -111,13 +111,13 @@ impl<'r> FdTable<'r> {
     /// Whether calls on `fd` are answered here rather than by the kernel: an open file of ours, data
     /// included.
     #[inline]
-    pub(crate) fn is_ours(self, fd: Fd) -> bool {
+    pub(crate) fn is_ours(&self, fd: Fd) -> bool {
         self.load(fd) & (entry::OPEN | entry::HOST) == entry::OPEN
     }
 
     /// The owner of `fd`.
     #[inline]
-    pub(crate) fn whose(self, fd: Fd) -> Whose {
+    pub(crate) fn whose(&self, fd: Fd) -> Whose {
         match self.load(fd) & (entry::OPEN | entry::HOST) {
             entry::OPEN => Whose::Ours,
             0 => Whose::NotOurs,
@@ -130,7 +130,7 @@ impl<'r> FdTable<'r> {
     ///
     /// # Errors
     /// `EMFILE`.
-    pub fn lowest(self, from: u32, limit: u32) -> Result<Fd> {
+    pub fn lowest(&self, from: u32, limit: u32) -> Result<Fd> {
         (from..limit.min(FDS as u32))
             .map(|fd| Fd::new(fd as i32))
             .find(|fd| self.covered(*fd).is_none_or(|entry| entry.load(Ordering::Relaxed) == 0))
@@ -138,18 +138,18 @@ impl<'r> FdTable<'r> {
     }
 
     /// The entries that the table covers.
-    pub fn entries(self) -> impl Iterator<Item = (Fd, &'r AtomicU64)> + use<'r> {
+    pub fn entries(&self) -> impl Iterator<Item = (Fd, &'r AtomicU64)> + use<'r> {
         let limit = self.process.fd_limit.load(Ordering::Acquire); // PAIRS: the release in `table::grow`.
         (0..limit as i32).map(Fd::new).zip(self.words)
     }
 
     /// The entry of `fd`, if the table covers the number: [`FdTable::covered`] for the table of any process.
-    pub fn entry(self, fd: Fd) -> Option<&'r AtomicU64> {
+    pub fn entry(&self, fd: Fd) -> Option<&'r AtomicU64> {
         self.entries().nth(fd.index()).map(|(_, entry)| entry)
     }
 
     /// The numbers that name open files, with their words.
-    pub fn open(self) -> impl Iterator<Item = (Fd, u64)> + use<'r> {
+    pub fn open(&self) -> impl Iterator<Item = (Fd, u64)> + use<'r> {
         // PAIRS: the releases of those who change an entry.
         self.entries()
             .map(|(fd, entry)| (fd, entry.load(Ordering::Acquire)))
@@ -158,14 +158,14 @@ impl<'r> FdTable<'r> {
 
     /// Records that a reference was copied within the table. A scan under way may have passed the copy but
     /// not reached the original, which may be removed from here on.
-    pub(crate) fn moved(self) {
+    pub(crate) fn moved(&self) {
         // PAIRS: the loads in `look_through`.
         self.process.moves.fetch_add(1, Ordering::Release);
     }
 
     /// Calls `found` for each open file that the table names. Returns false if references moved within it
     /// meanwhile, so that one may have been missed.
-    pub(crate) fn look_through(self, found: impl FnMut(FileId)) -> bool {
+    pub(crate) fn look_through(&self, found: impl FnMut(FileId)) -> bool {
         // PAIRS: the release in `moved`.
         let moves = self.process.moves.load(Ordering::Acquire);
         self.open().map(|(_, word)| FileId(word as u32)).for_each(found);

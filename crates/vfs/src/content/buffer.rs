@@ -3,7 +3,7 @@
 use core::mem::MaybeUninit;
 
 use lp_abi::linux::{UIO_MAXIOV, iovec};
-use lp_abi::{Errno, MAX_RW_COUNT, PAGE_SIZE, Result, UserSlice};
+use lp_abi::{Errno, Fd, MAX_RW_COUNT, PAGE_SIZE, Result, UserSlice};
 use lp_region::ucopy;
 
 use crate::content::bulk::{self, Direction};
@@ -266,7 +266,7 @@ pub(crate) unsafe fn copy(
     pages: *mut u8,
     buffer: &mut impl Buffer,
     bytes: usize,
-    file: (i32, usize),
+    file: (Fd, usize),
 ) -> usize {
     let mut done = 0;
     while done < bytes {

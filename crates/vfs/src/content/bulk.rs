@@ -6,8 +6,8 @@
 //! or written once from end to end costs what it costs on tmpfs; one that is used again costs less. Recently
 //! copied places are recorded for the whole process, like its mapping; a wrong guess only costs time.
 
-use lp_abi::PAGE_SIZE;
 use lp_abi::linux::{__NR_pread64, __NR_pwrite64};
+use lp_abi::{Fd, PAGE_SIZE};
 use lp_region::sync::{AtomicU32, Ordering};
 use lp_region::ucopy;
 
@@ -44,9 +44,9 @@ pub(crate) unsafe fn copy(
     pages: *mut u8,
     memory: *mut u8,
     bytes: usize,
-    file: (i32, usize),
+    file: (Fd, usize),
 ) -> usize {
-    if bytes < LEAST || file.0 < 0 || lp_abi::sys::is_limited() {
+    if bytes < LEAST || file.0.raw() < 0 || lp_abi::sys::is_limited() {
         // SAFETY: the caller guarantees `pages` for `bytes` bytes.
         return match unsafe { by_process(way, pages, memory, bytes) } {
             true => bytes,
@@ -70,7 +70,7 @@ pub(crate) unsafe fn copy(
 }
 
 /// [`copy`] within a unit; `pages` must be valid for `bytes` bytes.
-unsafe fn piece(way: Direction, pages: *mut u8, memory: *mut u8, bytes: usize, file: (i32, usize)) -> usize {
+unsafe fn piece(way: Direction, pages: *mut u8, memory: *mut u8, bytes: usize, file: (Fd, usize)) -> usize {
     // SAFETY: the caller guarantees `pages` for `bytes` bytes.
     if was_lately(pages) && unsafe { mapped_by_process(way, pages, memory, bytes) } {
         return bytes;
@@ -114,7 +114,7 @@ unsafe fn by_process(way: Direction, pages: *mut u8, memory: *mut u8, bytes: usi
 
 /// Lets the kernel copy.
 #[inline(never)]
-unsafe fn by_kernel(way: Direction, memory: *mut u8, bytes: usize, (fd, offset): (i32, usize)) -> usize {
+unsafe fn by_kernel(way: Direction, memory: *mut u8, bytes: usize, (fd, offset): (Fd, usize)) -> usize {
     let call = if way == Direction::Out { __NR_pread64 } else { __NR_pwrite64 };
     let mut done = 0;
     while done < bytes {

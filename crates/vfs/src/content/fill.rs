@@ -1,6 +1,6 @@
 //! Filling pages for a write: copies into the pages that an inode has and allocates those that it lacks.
 
-use lp_abi::{Errno, PAGE_SIZE, Result, UserSlice};
+use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserSlice};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, PageId};
 
@@ -77,7 +77,7 @@ fn into_pages(
     let Some(base) = snapshot::span(task.region, first, len) else { return 0 };
     // The kernel would check its own write, far out in the region's file, against the program's limit.
     let limited = task.process.fsize_limit.load(Relaxed) != u64::MAX;
-    let file = if limited { -1 } else { task.region.fd() };
+    let file = if limited { Fd::NONE } else { task.region.fd() };
     // SAFETY: `span` checked that the pages are in the region.
     unsafe {
         let to = task.region.base().add(base + within);

@@ -400,7 +400,7 @@ fn shrink_slow(task: &Task, index: usize) {
 /// Returns the memory of pages to the host; they read as zeros afterwards.
 fn discard(region: Region, first: PageId, bytes: usize) -> Result<()> {
     let offset = region.page_offset(first).ok_or(Errno::EINVAL)?;
-    if region.fd() < 0 {
+    if !region.has_file() {
         // SAFETY: nobody uses the pages; private memory reads as zeros after MADV_DONTNEED.
         return unsafe { lp_abi::syscall!(__NR_madvise, region.page(first), bytes, MADV_DONTNEED) }.map(drop);
     }

@@ -178,7 +178,7 @@ impl Drop for Drain<'_> {
 }
 
 impl Source for Drain<'_> {
-    unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, _: (i32, usize)) -> usize {
+    unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, _: (Fd, usize)) -> usize {
         let mut done = 0;
         while done < bytes {
             let (at, most) = (pages.wrapping_add(done), bytes - done);

@@ -4,7 +4,7 @@
 //! stopped, or writes a gigabyte) keeps the count odd, a reader takes what is there, like Linux: each page as
 //! it was at some moment while the map named it.
 
-use lp_abi::{Errno, PAGE_SIZE, Result, UserSlice};
+use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserSlice};
 use lp_region::records::Inode;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::sync::{acquire_fence, pause, spin};
@@ -118,7 +118,7 @@ fn copy<B: Buffer>(region: Region, inode: &Inode, mut to: B, len: usize, offset:
     let page = map::get(region, inode, offset / PAGE_SIZE as u64);
     let got = if page.is_some() {
         // SAFETY: within the page.
-        unsafe { buffer::copy(Direction::Out, region.page(page).add(within), &mut to, len, (-1, 0)) }
+        unsafe { buffer::copy(Direction::Out, region.page(page).add(within), &mut to, len, (Fd::NONE, 0)) }
     } else {
         hole(inode, &mut to, len)?
     };

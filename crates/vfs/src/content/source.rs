@@ -1,6 +1,6 @@
 //! Sources of a write's bytes: the program's memory, another file's pages, a pipe.
 
-use lp_abi::{PAGE_SIZE, UserSlice};
+use lp_abi::{Fd, PAGE_SIZE, UserSlice};
 use lp_region::Region;
 use lp_region::records::Inode;
 use lp_region::sync::Ordering::Relaxed;
@@ -28,7 +28,7 @@ pub(crate) trait Source {
     ///
     /// # Safety
     /// `pages` must be valid for `bytes` bytes.
-    unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, file: (i32, usize)) -> usize;
+    unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, file: (Fd, usize)) -> usize;
 
     /// All of it, if it is one piece of the program's memory.
     fn whole(&self) -> Option<UserSlice>;
@@ -36,7 +36,7 @@ pub(crate) trait Source {
 
 impl<B: Buffer> Source for B {
     #[inline(always)]
-    unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, file: (i32, usize)) -> usize {
+    unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, file: (Fd, usize)) -> usize {
         // SAFETY: the caller guarantees `pages` for `bytes` bytes, and their place in the file.
         unsafe { buffer::copy(Direction::In, pages, self, bytes, file) }
     }
@@ -72,7 +72,7 @@ impl<'r> FileContent<'r> {
 
     /// Copies from the piece at the offset. Returns the number of bytes, 0 at the end, and the piece. `pages`
     /// must be valid for `most` bytes.
-    unsafe fn copy(&self, pages: *mut u8, most: usize, file: (i32, usize)) -> (usize, Extent) {
+    unsafe fn copy(&self, pages: *mut u8, most: usize, file: (Fd, usize)) -> (usize, Extent) {
         let piece = self.piece(most);
         let within = self.at as usize % PAGE_SIZE;
         let there = (piece.len as usize * PAGE_SIZE - within).min(most);
@@ -94,7 +94,7 @@ impl Source for FileContent<'_> {
     // The source's read was reported first.
     const IS_TOLD: bool = false;
 
-    unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, file: (i32, usize)) -> usize {
+    unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, file: (Fd, usize)) -> usize {
         let (mut done, mut tries) = (0, 0);
         while done < bytes {
             let before = self.inode.data_seq.read();

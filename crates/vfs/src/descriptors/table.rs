@@ -109,7 +109,7 @@ impl TableLock<'_> {
 }
 
 /// Takes the table's lock if threads share it.
-#[inline]
+#[inline(always)]
 #[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
 pub fn lock<'r>(task: &Task<'r>) -> TableLock<'r> {
     // Relaxed: only this thread can have created the second thread.

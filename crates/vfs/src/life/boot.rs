@@ -92,7 +92,7 @@ pub fn claim_run(region: Region, setup: &RunSetup) -> Result<RunId> {
     // SAFETY: geteuid(2) has no effect.
     let owner = unsafe { lp_abi::syscall!(__NR_geteuid) }?;
     run.owner.store(owner as u32, Ordering::Relaxed);
-    run.descriptor.store(region.fd() as u32, Ordering::Relaxed);
+    run.descriptor.store(region.fd().raw() as u32, Ordering::Relaxed);
     run.launcher.set(setup.launcher)?;
     run.cache.set(setup.cache)?;
     run.preload.set(setup.preload)?;

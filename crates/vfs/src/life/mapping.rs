@@ -55,7 +55,7 @@ pub fn begin(task: &Task, fd: Fd, offset: u64, len: usize, sharing: MapAccess) -
     if mode & file_mode::READ == 0 || sharing == MapAccess::SharedWrite && !may_write {
         return Err(Errno::EACCES);
     }
-    if mode & file_mode::REGULAR == 0 || task.region.fd() < 0 {
+    if mode & file_mode::REGULAR == 0 || !task.region.has_file() {
         return Err(Errno::ENODEV);
     }
     offset.checked_add(len as u64).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::EOVERFLOW)?;

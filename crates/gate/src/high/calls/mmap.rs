@@ -210,7 +210,7 @@ fn cover(task: &Task, of: InodeRef, at: usize, offset: u64) {
     let build = || {
         let Ok(fd) = copy_to_memfd(task, record, c"lightpath-code") else { return };
         let mut room = [0; names::ROOM];
-        build::build(core::iter::once(names::of_descriptor(fd.index(), &mut room)));
+        build::build(core::iter::once(names::of_descriptor(fd, &mut room)));
         placeholder::close_number(fd);
     };
     let source = MappedFile { read: &read, name: names::NAMELESS, build: &build };

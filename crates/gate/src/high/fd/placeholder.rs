@@ -56,13 +56,13 @@ pub fn is_guarded(task: &Task, fd: Fd) -> bool {
 /// Whether one of the gate's own may be among the descriptors with a fast path; see
 /// [`crate::low::arrive::entry_quick`].
 pub fn own_may_be_low(task: &Task) -> bool {
-    task.region.fd() - BELOW < QUICK_FDS
+    task.region.fd().raw() - BELOW < QUICK_FDS
 }
 
 /// The gate's own descriptors, in ascending order.
 pub fn guarded(task: &Task) -> impl Iterator<Item = u32> + use<> {
     let others = [&task.run.flights, base_word(task)].map(|word| word.load(Ordering::Relaxed).checked_sub(1));
-    let region = u32::try_from(task.region.fd()).ok();
+    let region = u32::try_from(task.region.fd().raw()).ok();
     let mut own = [region, region.map(|fd| fd + 1), others[0], others[1]];
     own.sort_unstable();
     own.into_iter().flatten()
@@ -335,7 +335,7 @@ fn clear(task: &Task, is_meant: impl Fn(u64) -> bool, has_placeholder: impl Fn(F
 /// Whether `fd` is a placeholder in the kernel.
 fn is_placeholder(fd: Fd) -> bool {
     let mut room = [0; names::ROOM];
-    names::of_descriptor(fd.index(), &mut room).starts_with(b"/memfd:lightpath-placeholder")
+    names::of_descriptor(fd, &mut room).starts_with(b"/memfd:lightpath-placeholder")
 }
 
 /// Copies the placeholders' state to the slot of a child, which has a copy of the descriptors.
@@ -375,7 +375,7 @@ fn make_base(task: &Task) -> Result<Fd> {
     let low = unsafe { lp_abi::syscall!(__NR_open, path.as_ptr(), O_PATH | O_CLOEXEC) };
     close_number(Fd::new(memfd));
     let low = Fd::new(low? as i32);
-    let region = task.region.fd();
+    let region = task.region.fd().raw();
     // Beside the region, out of the program's way. Exec closes it, because the new image makes its own.
     let high = [region + 2, region - BELOW, QUICK_FDS, 0].into_iter().find_map(|min| {
         // SAFETY: F_DUPFD_CLOEXEC only creates a descriptor.

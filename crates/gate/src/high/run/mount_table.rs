@@ -79,7 +79,8 @@ fn replace(task: &Task, fd: Fd, table: MountTable) -> Result<()> {
     // SAFETY: the calls take numbers and a NUL-terminated name; the memfd is closed again.
     unsafe {
         let flags = lp_abi::syscall!(__NR_fcntl, fd, F_GETFD)?;
-        let made = lp_abi::syscall!(__NR_memfd_create, c"mounts".as_ptr(), MFD_CLOEXEC)? as i32;
+        let made = lp_abi::syscall!(__NR_memfd_create, c"mounts".as_ptr(), MFD_CLOEXEC)?;
+        let made = Fd::new(made as i32);
         let cloexec = if flags as u32 & FD_CLOEXEC != 0 { O_CLOEXEC } else { 0 };
         let filled = fill(task, fd, made, table)
             .and_then(|()| lp_abi::syscall!(__NR_lseek, made, 0, 0))
@@ -91,7 +92,7 @@ fn replace(task: &Task, fd: Fd, table: MountTable) -> Result<()> {
 }
 
 /// Copies the host's lines, then writes ours.
-fn fill(task: &Task, from: Fd, to: i32, table: MountTable) -> Result<()> {
+fn fill(task: &Task, from: Fd, to: Fd, table: MountTable) -> Result<()> {
     let mut parents = Parents::new(task);
     let mut buffer = [0u8; 2048];
     loop {
@@ -122,7 +123,7 @@ fn fill(task: &Task, from: Fd, to: i32, table: MountTable) -> Result<()> {
     Ok(())
 }
 
-fn write(to: i32, bytes: &[u8]) -> Result<()> {
+fn write(to: Fd, bytes: &[u8]) -> Result<()> {
     // SAFETY: the kernel reads within `bytes`. A memfd takes everything or fails.
     let done = unsafe { lp_abi::syscall!(__NR_write, to, bytes.as_ptr(), bytes.len()) }?;
     if done as usize == bytes.len() { Ok(()) } else { Err(Errno::ENOSPC) }

@@ -45,7 +45,8 @@ pub(crate) fn remove(path: &[u8]) -> Result<()> {
 fn empty(text: &mut [u8; PATH_MAX], length: usize) -> Result<Option<usize>> {
     let flags = O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
     // SAFETY: a NUL-terminated path.
-    let directory = unsafe { lp_abi::syscall!(__NR_open, text.as_ptr(), flags) }? as i32;
+    let directory = unsafe { lp_abi::syscall!(__NR_open, text.as_ptr(), flags) }?;
+    let directory = Fd::new(directory as i32);
     let records: &mut [u8; PATH_MAX] = buffer(Which::Second);
     let found = loop {
         let room = records.len();
@@ -57,12 +58,12 @@ fn empty(text: &mut [u8; PATH_MAX], length: usize) -> Result<Option<usize>> {
             found => break found,
         }
     };
-    close_number(Fd::new(directory));
+    close_number(directory);
     found
 }
 
 fn unlink_records(
-    directory: i32,
+    directory: Fd,
     records: &[u8],
     text: &mut [u8; PATH_MAX],
     length: usize,

@@ -1,5 +1,6 @@
 //! Code that is mapped later, by dlopen(3) or anything else that maps a file executable.
 
+use lp_abi::Fd;
 use lp_abi::linux::{__NR_mmap, MAP_ANONYMOUS, PROT_EXEC};
 use lp_abi::sys::syscall6;
 
@@ -34,6 +35,7 @@ pub(crate) unsafe extern "sysv64" fn mmap(
     if !(-4095..0).contains(&result) {
         // SAFETY: the kernel has just made this mapping of this file.
         unsafe {
+            let fd = Fd::new(fd as i32);
             let read = |to: &mut [u8], at: u64| read_file(fd, to, at);
             let mut room = [0; names::ROOM];
             let name = names::of_descriptor(fd, &mut room);

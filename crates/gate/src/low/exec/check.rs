@@ -5,13 +5,13 @@
 //! static one. A file whose execution changes ids or capabilities would run without the gate, because ld.so
 //! then ignores LD_PRELOAD. What the kernel itself refuses is left to the kernel, for its errno.
 
-use lp_abi::Errno;
 use lp_abi::linux::{
-    __NR_close, __NR_faccessat2, __NR_fgetxattr, __NR_fstat, __NR_getegid, __NR_geteuid, __NR_openat,
-    __NR_prctl, AT_EACCESS, AT_EMPTY_PATH, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_PATH, O_RDONLY, S_IFMT,
-    S_IFREG, S_ISGID, S_ISUID, S_IXGRP, stat,
+    __NR_faccessat2, __NR_fgetxattr, __NR_fstat, __NR_getegid, __NR_geteuid, __NR_openat, __NR_prctl,
+    AT_EACCESS, AT_EMPTY_PATH, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_PATH, O_RDONLY, S_IFMT, S_IFREG, S_ISGID,
+    S_ISUID, S_IXGRP, stat,
 };
 use lp_abi::refusal::Refusal;
+use lp_abi::{Errno, Fd, OwnedFd};
 use lp_region::ucopy;
 
 use crate::High;
@@ -43,7 +43,6 @@ const PR_GET_NO_NEW_PRIVS: usize = 39;
 const HEAD: usize = 1024;
 /// Maximum depth of `#!` interpreters, as in the kernel.
 const SCRIPTS: usize = 5;
-const AT_FDCWD: isize = -100;
 
 /// A program under examination.
 pub(crate) struct Program<'p> {
@@ -117,7 +116,7 @@ impl Program<'_> {
 pub(crate) unsafe fn host_file(
     thread: &Thread,
     environment: &Environment,
-    directory: isize,
+    directory: Fd,
     path: *const u8,
     flags: usize,
 ) -> Result<Option<LoaderHook>, Refusal> {
@@ -132,7 +131,7 @@ pub(crate) unsafe fn host_file(
     // SAFETY: the caller guarantees a NUL-terminated `path`, or one that the kernel answers with `EFAULT`.
     let mut file = unsafe { File::open(directory, path, flags) }?;
     let start = |file: File| match file.may_be_executed() {
-        true => LoaderHook::Static(Static { fd: file.keep(), directory: directory as i32, path }),
+        true => LoaderHook::Static(Static { fd: file.0.keep(), directory: directory, path }),
         false => LoaderHook::Preload, // The kernel returns the error.
     };
     if known.is_some() {
@@ -158,7 +157,7 @@ pub(crate) unsafe fn host_file(
         }
         head[end] = 0;
         // SAFETY: the string's NUL is within the buffer.
-        file = unsafe { File::open(AT_FDCWD, head[start..].as_ptr(), 0) }?;
+        file = unsafe { File::open(Fd::CWD, head[start..].as_ptr(), 0) }?;
     }
     Ok(Some(LoaderHook::Preload))
 }
@@ -198,7 +197,7 @@ fn program(
     }
     let Some(elf) = Elf::new(head, &read) else { return PRELOAD };
     let mut room = [0u8; names::ROOM];
-    let own = names::of_descriptor(open.0, &mut room);
+    let own = names::of_descriptor(open.0.get(), &mut room);
     let program = Program { elf: &elf, origin: directory_of(own) };
     Ok(Some(program.load(thread, loader, environment, remember)))
 }
@@ -247,13 +246,13 @@ pub(crate) fn elf(head: &[u8], read: Read<'_>) -> Result<Option<Loader>, Refusal
     }
 }
 
-/// A file opened for examination and closed on drop.
-struct File(usize);
+/// A file opened for examination.
+struct File(OwnedFd);
 
 impl File {
     /// # Safety
     /// `path` must be NUL-terminated, or bad in a way that the kernel answers with `EFAULT`.
-    unsafe fn open(directory: isize, path: *const u8, flags: usize) -> Result<Option<File>, Refusal> {
+    unsafe fn open(directory: Fd, path: *const u8, flags: usize) -> Result<Option<File>, Refusal> {
         let how = (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) as usize;
         if flags & AT_EMPTY_PATH as usize != 0 && !path.is_null() && is_empty(path) {
             return Ok(File::again(directory));
@@ -261,12 +260,12 @@ impl File {
         // SAFETY: the caller guarantees a NUL-terminated `path`, or one that the kernel answers with
         // `EFAULT`; the open changes nothing.
         match unsafe { lp_abi::syscall!(__NR_openat, directory, path, how) } {
-            Ok(fd) => Ok(Some(File(fd))),
+            Ok(fd) => Ok(Some(File(OwnedFd::new(fd)))),
             Err(Errno::EACCES) => {
                 // SAFETY: the caller guarantees a NUL-terminated `path`, or one that the kernel answers with
                 // `EFAULT`; the open changes nothing.
-                let file =
-                    unsafe { lp_abi::syscall!(__NR_openat, directory, path, O_PATH | O_CLOEXEC) }.map(File);
+                let file = unsafe { lp_abi::syscall!(__NR_openat, directory, path, O_PATH | O_CLOEXEC) }
+                    .map(|fd| File(OwnedFd::new(fd)));
                 match file.ok().and_then(|file| file.stat()) {
                     Some(stat) if stat.st_mode & 0o111 != 0 && stat.st_mode & 0o170_000 == 0o100_000 => {
                         Err(Refusal::Unreadable)
@@ -279,15 +278,10 @@ impl File {
     }
 
     /// Another descriptor for the file behind `fd`, which this module then owns and closes.
-    fn again(fd: isize) -> Option<File> {
+    fn again(fd: Fd) -> Option<File> {
         use lp_abi::linux::{__NR_fcntl, F_DUPFD_CLOEXEC};
         // SAFETY: F_DUPFD_CLOEXEC only creates a descriptor.
-        unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_DUPFD_CLOEXEC, 0) }.ok().map(File)
-    }
-
-    /// Gives the open descriptor to the caller.
-    fn keep(self) -> i32 {
-        core::mem::ManuallyDrop::new(self).0 as i32
+        unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_DUPFD_CLOEXEC, 0) }.ok().map(|fd| File(OwnedFd::new(fd)))
     }
 
     /// Whether the kernel would execute it.
@@ -295,19 +289,19 @@ impl File {
         const X_OK: u32 = 1;
         let (path, flags) = (c"".as_ptr(), AT_EMPTY_PATH | AT_EACCESS);
         // SAFETY: faccessat2(2) changes nothing; the path is NUL-terminated.
-        let asked = unsafe { lp_abi::syscall!(__NR_faccessat2, self.0, path, X_OK, flags) };
+        let asked = unsafe { lp_abi::syscall!(__NR_faccessat2, self.0.get(), path, X_OK, flags) };
         asked.is_ok() && self.stat().is_some_and(|stat| stat.st_mode & S_IFMT == S_IFREG)
     }
 
     fn read(&self, to: &mut [u8], at: u64) -> usize {
-        read_file(self.0, to, at)
+        read_file(self.0.get(), to, at)
     }
 
     fn stat(&self) -> Option<stat> {
         let mut stat = core::mem::MaybeUninit::<stat>::zeroed();
         // SAFETY: the kernel fills the record in; zeros are a valid record too.
         unsafe {
-            lp_abi::syscall!(__NR_fstat, self.0, stat.as_mut_ptr()).ok()?;
+            lp_abi::syscall!(__NR_fstat, self.0.get(), stat.as_mut_ptr()).ok()?;
             Some(stat.assume_init())
         }
     }
@@ -330,23 +324,16 @@ impl File {
     fn has_capabilities(&self) -> bool {
         let name = c"security.capability".as_ptr();
         // SAFETY: a length of 0 asks for the size only.
-        unsafe { lp_abi::syscall!(__NR_fgetxattr, self.0, name, 0, 0) }.is_ok_and(|length| length > 0)
+        unsafe { lp_abi::syscall!(__NR_fgetxattr, self.0.get(), name, 0, 0) }.is_ok_and(|length| length > 0)
     }
 
     /// Whether this is a dynamic linker, which runs the program that its arguments name. Judged by its name,
     /// after symbolic links.
     fn is_linker(&self) -> bool {
         let mut path = [0u8; names::ROOM];
-        let path = names::of_descriptor(self.0, &mut path);
+        let path = names::of_descriptor(self.0.get(), &mut path);
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
         name.starts_with(b"ld-") || name.starts_with(b"ld.so")
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        // SAFETY: the descriptor belongs to this value.
-        let _ = unsafe { lp_abi::syscall!(__NR_close, self.0) };
     }
 }
 

@@ -12,7 +12,7 @@
 //!
 //! Attach finds and removes them again.
 
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result};
 use lp_region::ucopy;
 
 use crate::High;
@@ -248,13 +248,13 @@ impl Static {
     fn ending<'r>(&self, room: &'r mut [u8; ENDING_ROOM]) -> &'r [u8] {
         let mut text = text::Writer::new(&mut room[..]);
         text.push(STATIC);
-        text.push_decimal(self.fd as u64);
+        text.push_decimal(self.fd.raw() as u64);
         text.push(b":");
         // SAFETY: the copy routine handles bad pointers.
         let first = unsafe { ucopy::get(self.path) }.unwrap_or(b'/');
-        if self.directory != lp_abi::linux::AT_FDCWD && first != b'/' {
+        if self.directory != Fd::CWD && first != b'/' {
             text.push(DESCRIPTORS);
-            text.push_decimal(self.directory as u64);
+            text.push_decimal(self.directory.raw() as u64);
             text.push(if first == 0 { b"" } else { b"/" });
         }
         let length = text.finish().unwrap_or(0);

@@ -4,7 +4,7 @@ use core::ffi::CStr;
 
 use crate::low::exec::variables::{AUDIT, AUDITS, GATE, MASK, PRELOAD, STATIC, WITHIN};
 use crate::low::tools::report;
-use lp_abi::text;
+use lp_abi::{Fd, text};
 
 /// Splits the mask off the front of LIGHTPATH_GATE's value.
 fn split_mask(gate: &[u8]) -> (Option<u64>, &[u8]) {
@@ -37,7 +37,7 @@ pub(crate) struct Inherited {
 #[derive(Clone, Copy)]
 pub(crate) struct StaticProgram {
     /// Its descriptor.
-    pub(crate) fd: usize,
+    pub(crate) fd: Fd,
     /// The path under which it was executed.
     pub(crate) name: &'static CStr,
 }
@@ -52,7 +52,7 @@ fn split_program(gate: &'static [u8]) -> (Option<StaticProgram>, &'static [u8]) 
     let Some(fd) = text::number(&rest[..colon]) else { return (None, gate) };
     // SAFETY: the value is NUL-terminated.
     let name = unsafe { CStr::from_ptr(rest[colon + 1..].as_ptr().cast()) };
-    (Some(StaticProgram { fd, name }), gate)
+    (Some(StaticProgram { fd: Fd::new(fd as i32), name }), gate)
 }
 
 /// Removes our variables from the environment in place: LIGHTPATH_GATE and those that load us. Without

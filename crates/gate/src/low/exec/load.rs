@@ -1,5 +1,7 @@
 //! How the gate is loaded into the image of an exec.
 
+use lp_abi::Fd;
+
 /// How the loader of the new image loads the gate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LoaderHook {
@@ -21,9 +23,9 @@ pub(crate) enum LoaderHook {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Static {
     /// Its descriptor, open for reading.
-    pub(crate) fd: i32,
+    pub(crate) fd: Fd,
     /// The directory's descriptor and the path under which it is executed: the program's pointers, or valid
     /// ones.
-    pub(crate) directory: i32,
+    pub(crate) directory: Fd,
     pub(crate) path: *const u8,
 }

@@ -3,9 +3,9 @@
 //! For files in a mount the high half finds what to execute (a memfd with the program, or the interpreter of
 //! a script) and calls [`run`].
 
-use lp_abi::Errno;
 use lp_abi::linux::{__NR_close, __NR_execveat, __NR_fcntl, F_SETFD, SIG_SETMASK};
 use lp_abi::sys::syscall6;
+use lp_abi::{Errno, Fd};
 use lp_region::ucopy;
 
 use crate::High;
@@ -20,8 +20,6 @@ use crate::low::thread::current;
 use crate::low::thread::record::Thread;
 use crate::low::tools::names;
 
-const AT_FDCWD: isize = -100;
-
 /// execve(2) of a host file.
 pub(crate) unsafe extern "sysv64" fn execve(
     path: usize,
@@ -32,7 +30,7 @@ pub(crate) unsafe extern "sysv64" fn execve(
     _: usize,
 ) -> isize {
     // SAFETY: in the gate `current` is set; `host` treats the pointers as the program's.
-    let done = unsafe { host(&*current::thread(), AT_FDCWD, path as *const u8, argv, envp, 0) };
+    let done = unsafe { host(&*current::thread(), Fd::CWD, path as *const u8, argv, envp, 0) };
     // A process without a region: the high half would handle the script.
     done.unwrap_or(Errno::ENOEXEC.to_ret())
 }
@@ -50,7 +48,7 @@ pub(crate) unsafe extern "sysv64" fn execveat(
     let done = unsafe {
         host(
             &*current::thread(),
-            directory as i32 as isize,
+            Fd::new(directory as i32),
             path as *const u8,
             argv,
             envp,
@@ -67,7 +65,7 @@ pub(crate) unsafe extern "sysv64" fn execveat(
 /// `path`, `argv` and `envp` must be the program's, or valid.
 pub unsafe fn host(
     thread: &Thread,
-    directory: isize,
+    directory: Fd,
     path: *const u8,
     argv: usize,
     envp: usize,
@@ -109,7 +107,7 @@ pub unsafe fn host(
 /// `path` and `argv` must be the program's, or valid.
 pub(crate) unsafe fn run(
     thread: &Thread,
-    directory: isize,
+    directory: Fd,
     path: *const u8,
     argv: usize,
     environment: &Environment,
@@ -127,7 +125,7 @@ pub(crate) unsafe fn run(
                 // The new image uses the descriptor by its number and closes it. SAFETY: the descriptor
                 // belongs to the gate.
                 let _ = unsafe { lp_abi::syscall!(__NR_fcntl, program.fd, F_SETFD, 0) };
-                (AT_FDCWD, gate.as_ptr(), 0)
+                (Fd::CWD, gate.as_ptr(), 0)
             }
             None => return Errno::ENOEXEC.to_ret(),
         },
@@ -137,7 +135,7 @@ pub(crate) unsafe fn run(
         return errno.to_ret();
     }
     sigaction::before_exec();
-    let arguments = [directory as usize, path as usize, argv, environment.vector() as usize, flags, 0];
+    let arguments = [directory.word(), path as usize, argv, environment.vector() as usize, flags, 0];
     // SAFETY: the program's own exec; the environment is ours and valid.
     let mut result = match unsafe { deferred::blocking_syscall(__NR_execveat, arguments) } {
         Ok(_) => 0,
