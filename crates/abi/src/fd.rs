@@ -25,6 +25,12 @@ impl Fd {
         self.0
     }
 
+    /// The next number.
+    #[inline(always)]
+    pub const fn next(self) -> Fd {
+        Fd(self.0.wrapping_add(1))
+    }
+
     /// Its number as a register of a system call holds it.
     #[inline(always)]
     pub const fn word(self) -> usize {

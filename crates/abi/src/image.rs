@@ -1,9 +1,10 @@
 //! Site images: how `lp-sites` tells the gate where to patch an object.
 //!
-//! One file, the *bundle*, contains them all: a header page, a table of [`Entry`]s keyed by object, and pages
-//! to map. An object with sites has *patched pages*, copies of pages of its text in which the instructions
-//! before each needed `syscall` are replaced by a jump, and *thunk pages*, the targets of those jumps, at a
-//! fixed distance from the object. Attaching means mapping these pages over and beside the object.
+//! One file, the *bundle*, contains them all: a header page, a table of [`ObjectRecord`]s keyed by object,
+//! and pages to map. An object with sites has *patched pages*, copies of pages of its text in which the
+//! instructions before each needed `syscall` are replaced by a jump, and *thunk pages*, the targets of those
+//! jumps, at a fixed distance from the object. Attaching means mapping these pages over and beside the
+//! object.
 //!
 //! A thunk does, in this order: the displaced instructions; `lea rsp, [rsp - 128]`; a call through a slot of
 //! the [`GatePage`]; `lea rsp, [rsp + 128]`; `jo` to the site's own `syscall` (the gate returns with the
@@ -65,12 +66,12 @@ pub const RANGES: usize = 16;
 /// Offset of the table in the bundle, in bytes.
 pub const ENTRIES_AT: usize = 4096;
 /// Offset of the pages in the bundle, in bytes.
-pub const PAGES_AT: usize = ENTRIES_AT + ENTRIES * size_of::<Entry>();
+pub const PAGES_AT: usize = ENTRIES_AT + ENTRIES * size_of::<ObjectRecord>();
 
 /// The bundle's first page.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Header {
+pub struct BundleHeader {
     /// [`MAGIC`].
     pub magic: [u8; 8],
     /// [`VERSION`].
@@ -79,7 +80,7 @@ pub struct Header {
     pub gated_set: u32,
 }
 
-/// States of [`Entry::state`].
+/// States of [`ObjectRecord::state`].
 pub mod state {
     /// The entry is free.
     pub const EMPTY: u32 = 0;
@@ -94,7 +95,7 @@ pub mod state {
 /// What is known about one object. 512 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct ObjectRecord {
     /// Key of the object; see [`key_of_build_id`] and [`key_of_bytes`].
     pub key: [u64; 2],
     /// [`state`]. Written last.
@@ -119,7 +120,7 @@ pub struct Entry {
     /// Offset of the [`Fixup`]s in the bundle.
     pub fixups_at: u64,
     /// Patched pages.
-    pub ranges: [Range; RANGES],
+    pub ranges: [TextRange; RANGES],
     /// Zero.
     pub spare: [u64; 6],
 }
@@ -127,7 +128,7 @@ pub struct Entry {
 /// Pages of text to replace.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Range {
+pub struct TextRange {
     /// Address relative to the object's base.
     pub at: u64,
     /// Offset of the patched copy in the bundle.
@@ -151,9 +152,9 @@ impl Fixup {
     pub const IN_THUNK: u32 = 1 << 31;
 }
 
-impl Entry {
+impl ObjectRecord {
     /// A free entry.
-    pub const EMPTY: Entry = Entry {
+    pub const EMPTY: ObjectRecord = ObjectRecord {
         key: [0; 2],
         state: state::EMPTY,
         range_count: 0,
@@ -165,7 +166,7 @@ impl Entry {
         sites: 0,
         fixups: 0,
         fixups_at: 0,
-        ranges: [Range { at: 0, from: 0, bytes: 0 }; RANGES],
+        ranges: [TextRange { at: 0, from: 0, bytes: 0 }; RANGES],
         spare: [0; 6],
     };
 }
@@ -220,7 +221,7 @@ fn hash(bytes: &[u8], seed: u64) -> [u64; 2] {
 }
 
 const _: () = {
-    assert!(size_of::<Entry>() == 512);
+    assert!(size_of::<ObjectRecord>() == 512);
     assert!(PAGES_AT.is_multiple_of(4096));
     assert!(size_of::<GatePage>() <= 4096);
 };

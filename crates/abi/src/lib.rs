@@ -25,6 +25,8 @@ pub mod library;
 #[cfg(miri)]
 #[allow(unsafe_code, reason = "memory is the interpreter's to give")]
 mod miri;
+#[allow(unsafe_code, reason = "close(2)")]
+mod owned_fd;
 pub mod refusal;
 pub mod signature;
 #[allow(unsafe_code, reason = "system calls")]
@@ -39,6 +41,7 @@ pub use fd::Fd;
 pub use linux_raw_sys::general as linux;
 /// `ioctl` request numbers.
 pub use linux_raw_sys::ioctl;
+pub use owned_fd::OwnedFd;
 pub use user::{UserPtr, UserSlice};
 
 /// Size in bytes of a page of memory and of a page of a Lightpath file.

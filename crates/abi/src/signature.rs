@@ -5,7 +5,7 @@ use crate::linux::*;
 /// An argument of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Kind {
+pub enum Parameter {
     /// The call has fewer arguments.
     None,
     /// A descriptor.
@@ -49,8 +49,8 @@ pub enum Kind {
 /// The arguments of call `nr`; numbers in hexadecimal for calls that are not listed.
 #[allow(non_upper_case_globals)]
 #[rustfmt::skip]
-pub const fn arguments(nr: u32) -> [Kind; 6] {
-    use Kind::*;
+pub const fn arguments(nr: u32) -> [Parameter; 6] {
+    use Parameter::*;
     match nr {
         __NR_read => [Fd, Out, Number, None, None, None],
         __NR_write => [Fd, In, Number, None, None, None],

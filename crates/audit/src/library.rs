@@ -78,7 +78,8 @@ fn make_region() -> Result<(Region<'static>, RunId)> {
     // The tracer recognises the region by this name. Leaked: it lives as long as the process.
     let memory = memfd_create("lightpath-audit", MFdFlags::MFD_CLOEXEC)?;
     let geometry = Geometry { data_bytes: 64 << 20, inodes: 4096, identity: 1 };
-    let memory = lp_region::life_file::beside(memory.into_raw_fd()).map_err(failed("make a life file"))?;
+    let memory =
+        lp_region::life_file::beside(Fd::new(memory.into_raw_fd())).map_err(failed("make a life file"))?;
     let region = Region::create(memory, &geometry).map_err(|error| anyhow!("{error:?}"))?;
     let setup = RunSetup { mounts: &[b""], ..RunSetup::default() };
     Ok((region, boot::claim_run(region, &setup).map_err(failed("claim a run"))?))
@@ -176,7 +177,7 @@ fn open_and_close(task: &Task, path: &CStr, flags: u32) -> Answer<()> {
     let Place::Inside(Opened::File(id)) = open::openat(task, Fd::CWD, at(path), flags, 0o644)? else {
         return Err(Errno::ENXIO);
     };
-    let fd = table::lowest(task, 0, u32::MAX)?;
+    let fd = task.table.lowest(0, u32::MAX)?;
     table::install(task, fd, id, 0)?;
     lp_vfs::close::close(task, fd)
 }
@@ -221,7 +222,7 @@ fn inside(answer: Answer<Place<()>>) -> Answer<()> {
 fn open_file(task: &Task, path: &CStr, flags: u32) -> Result<Fd> {
     let opened = open::openat(task, Fd::CWD, at(path), flags, 0o644).map_err(failed("open a file"))?;
     let Place::Inside(Opened::File(id)) = opened else { bail!("{path:?} is not a file of the region") };
-    let fd = table::lowest(task, 0, u32::MAX).map_err(failed("find a descriptor"))?;
+    let fd = task.table.lowest(0, u32::MAX).map_err(failed("find a descriptor"))?;
     table::install(task, fd, id, 0).map_err(|errno| {
         file::discard(task, id);
         failed("install a descriptor")(errno)

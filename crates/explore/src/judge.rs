@@ -2,7 +2,7 @@
 //! everything.
 
 use lp_region::lane::Lane;
-use lp_region::life::State;
+use lp_region::life::SlotState;
 use lp_region::sync::Ordering;
 use lp_region::{LaneId, Region};
 use lp_vfs::{boot, hash, page};
@@ -102,7 +102,7 @@ fn sound(task: &lp_vfs::Task) {
 fn counts(light: &Light) -> String {
     let (task, region) = (light.task(), light.region());
     let usage = lp_fsck::check(region, task.process_id).usage;
-    let states: Vec<State> = region.processes().map(|id| region.process(id).life.get().state()).collect();
+    let states: Vec<SlotState> = region.processes().map(|id| region.process(id).life.get().state()).collect();
     format!(
         "{usage:?} free pages {} processes {states:?} lanes {}",
         page::free_count(region),

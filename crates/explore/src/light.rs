@@ -5,13 +5,13 @@ use std::ffi::{CStr, CString};
 
 use lp_abi::linux::{AT_REMOVEDIR, AT_SYMLINK_NOFOLLOW, S_IFIFO};
 use lp_abi::{Errno, Fd, Result as Answer, UserPtr, UserSlice};
-use lp_region::life::State;
+use lp_region::life::SlotState;
 use lp_region::sync::Ordering;
 use lp_region::{LaneId, ProcessId, Region, RunId};
 use lp_vfs::link::Two;
-use lp_vfs::mapping::Sharing;
+use lp_vfs::mapping::MapAccess;
 use lp_vfs::open::Opened;
-use lp_vfs::xattr::Value;
+use lp_vfs::xattr::XattrValue;
 use lp_vfs::{
     Place, Task, boot, chdir, chmod, chown, clock, close, dup, fallocate, flock, fork, getdents, link,
     mapping, mkdir, mknod, mount, open, read, readlink, reap, reclaim, record_lock, rename, stat, statfs,
@@ -33,7 +33,7 @@ pub struct Light {
     run: RunId,
     id: Cell<ProcessId>,
     task: Cell<Option<&'static Task<'static>>>,
-    kind: Kind,
+    kind: TaskKind,
     left: Cell<bool>,
 }
 
@@ -96,7 +96,7 @@ fn tid() -> u32 {
 
 /// Role of a [`Light`] in the process whose slot it has.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum TaskKind {
     /// The process itself.
     Process,
     /// One of its threads. It still has an address space of its own: exec kills threads, and a conductor can
@@ -108,7 +108,7 @@ impl Light {
     /// The process that slot `id` was claimed for; [`Door::born`] makes it the calling one. Without a slot,
     /// [`Door::join`] does that.
     pub fn new(region: Region<'static>, run: RunId, id: ProcessId) -> Light {
-        let (id, kind) = (Cell::new(id), Kind::Process);
+        let (id, kind) = (Cell::new(id), TaskKind::Process);
         Light { region, run, id, task: Cell::new(None), kind, left: Cell::new(false) }
     }
 
@@ -116,7 +116,7 @@ impl Light {
     pub fn found() -> Light {
         // SAFETY: the name is a string.
         let fd = unsafe { libc::memfd_create(c"explore".as_ptr(), libc::MFD_CLOEXEC) };
-        let fd = lp_region::life_file::beside(fd).expect("a life file");
+        let fd = lp_region::life_file::beside(Fd::new(fd)).expect("a life file");
         let geometry = lp_region::Geometry { data_bytes: 16 << 20, inodes: 1000, identity: 7 };
         let region = Region::create(fd, &geometry).expect("a region");
         let setup = boot::RunSetup { mounts: &[MOUNT.to_bytes()], ..boot::RunSetup::default() };
@@ -148,7 +148,7 @@ impl Light {
 
     /// Another thread of the process with slot `id`.
     pub fn thread(&self, id: ProcessId) -> Light {
-        Light { kind: Kind::Thread, ..Light::new(self.region, self.run, id) }
+        Light { kind: TaskKind::Thread, ..Light::new(self.region, self.run, id) }
     }
 
     /// The slot.
@@ -196,7 +196,7 @@ impl Light {
     /// Forks the process that this represents, which has a slot: the kernel writes its id there, as for the
     /// gate's children.
     pub fn fork_into(&self) -> libc::c_long {
-        let has_slot = self.id().is_some() && self.kind == Kind::Process;
+        let has_slot = self.id().is_some() && self.kind == TaskKind::Process;
         let to = if has_slot { fork::announce_at(self.region, self.id()) } else { std::ptr::null_mut() };
         let flags = libc::SIGCHLD | if to.is_null() { 0 } else { libc::CLONE_PARENT_SETTID };
         // SAFETY: the process has one thread, so the child may continue as after fork(2).
@@ -319,7 +319,7 @@ impl Door for Light {
     }
 
     fn setxattr(&self, path: &CStr, name: &CStr, value: &[u8]) -> i64 {
-        let value = Value { bytes: given(value), flags: 0 };
+        let value = XattrValue { bytes: given(value), flags: 0 };
         place(xattr::setxattr(self.task(), Fd::CWD, at(path), 0, at(name), value))
     }
 
@@ -355,7 +355,7 @@ impl Door for Light {
     }
 
     fn mount(&self, source: Option<&CStr>, path: &CStr, flags: u64) -> i64 {
-        let call = mount::Call {
+        let call = mount::MountArguments {
             source: at(source.unwrap_or(c"none")),
             kind: at(c"tmpfs"),
             flags: flags as u32,
@@ -369,7 +369,7 @@ impl Door for Light {
     }
 
     fn map(&self, fd: i32) -> i64 {
-        match mapping::begin(self.task(), Fd::new(fd), 0, 4096, Sharing::SharedWrite) {
+        match mapping::begin(self.task(), Fd::new(fd), 0, 4096, MapAccess::SharedWrite) {
             Ok(of) => {
                 mapping::end(self.task(), of, 4096);
                 0
@@ -401,13 +401,13 @@ impl Door for Light {
     fn born(&self) -> i64 {
         let id = self.id.get();
         let lane = match self.kind {
-            Kind::Process => fork::child(self.region, id, tid()),
-            Kind::Thread => boot::thread_lane(self.region, id, tid()),
+            TaskKind::Process => fork::child(self.region, id, tid()),
+            TaskKind::Thread => boot::thread_lane(self.region, id, tid()),
         };
         match lane {
             Ok(lane) => {
                 let task = self.become_task(lane);
-                if self.kind == Kind::Thread {
+                if self.kind == TaskKind::Thread {
                     boot::before_thread(task);
                 }
                 0
@@ -430,7 +430,7 @@ impl Door for Light {
     }
 
     fn exit(&self) -> i64 {
-        let task = self.task.get().filter(|_| self.kind == Kind::Process);
+        let task = self.task.get().filter(|_| self.kind == TaskKind::Process);
         if let Some(task) = task.filter(|_| !self.left.replace(true)) {
             boot::exit(task);
         }
@@ -451,7 +451,7 @@ impl Door for Light {
         // An actor that has left, or that was not needed and never born, has nothing.
         let Some(task) = self.task.get().filter(|_| !self.left.get()) else { return 0 };
         // Relaxed: one party acts at a time.
-        let lives = task.process.life.get().state() == State::Live
+        let lives = task.process.life.get().state() == SlotState::Live
             && task.lane.process.load(Ordering::Relaxed) == self.id.get().0;
         let mut bytes = [0; KEPT.len()];
         match self.pread(KEEP, &mut bytes, 0) {

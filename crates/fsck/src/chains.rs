@@ -12,24 +12,24 @@ use lp_vfs::pin;
 use crate::Check;
 use crate::bits::Bits;
 use crate::pages::map_of;
-use crate::slabs::{Slabs, Slots};
+use crate::slabs::{SlabSlots, Slabs};
 
 /// A record that lanes keep in chains.
-pub(crate) trait Kept: Retired {
+pub(crate) trait Chained: Retired {
     /// Its name in findings.
     const NAME: &'static str;
 
     /// Its slots.
-    fn slots(slabs: &Slabs) -> &Slots;
+    fn slots(slabs: &Slabs) -> &SlabSlots;
 
     /// Whether only the slot is left of it.
     fn is_empty(&self) -> bool;
 }
 
-impl Kept for OpenFile {
+impl Chained for OpenFile {
     const NAME: &'static str = "open file";
 
-    fn slots(slabs: &Slabs) -> &Slots {
+    fn slots(slabs: &Slabs) -> &SlabSlots {
         &slabs.files
     }
 
@@ -38,10 +38,10 @@ impl Kept for OpenFile {
     }
 }
 
-impl Kept for Inode {
+impl Chained for Inode {
     const NAME: &'static str = "inode";
 
-    fn slots(slabs: &Slabs) -> &Slots {
+    fn slots(slabs: &Slabs) -> &SlabSlots {
         &slabs.inodes
     }
 
@@ -55,7 +55,7 @@ impl Kept for Inode {
 impl Check<'_> {
     /// The records in all lanes' chains, and those that a dead lane was freeing or moving: all that await a
     /// sweep.
-    pub(crate) fn kept<T: Kept>(&mut self) -> Bits {
+    pub(crate) fn kept<T: Chained>(&mut self) -> Bits {
         let mut chained = Bits::default();
         for lane in 1..self.lanes {
             self.chain::<T>(lane, &mut chained);
@@ -72,7 +72,7 @@ impl Check<'_> {
     }
 
     /// Follows a chain as far as a sweep does: up to a record that the lane does not keep.
-    fn chain<T: Kept>(&mut self, lane: u32, chained: &mut Bits) {
+    fn chain<T: Chained>(&mut self, lane: u32, chained: &mut Bits) {
         let mut next = self.region.lane(LaneId(lane)).chains[T::SLAB].load(Relaxed);
         while next != 0 {
             if next > T::slots(&self.slabs).fresh {
@@ -96,7 +96,7 @@ impl Check<'_> {
     }
 
     /// What a lane claims and unlinks: nothing between calls, unless it died.
-    fn marks<T: Kept>(&mut self, index: u32) {
+    fn marks<T: Chained>(&mut self, index: u32) {
         let lane = self.region.lane(LaneId(index));
         let named = marks::<T>(lane);
         if named.iter().any(|slot| *slot > T::slots(&self.slabs).fresh) {
@@ -107,7 +107,7 @@ impl Check<'_> {
     }
 
     /// Checks the nonzero custody word of a record; returns whether a dead lane was freeing it.
-    fn custody<T: Kept>(&mut self, index: u32, word: u32, chained: &Bits) -> bool {
+    fn custody<T: Chained>(&mut self, index: u32, word: u32, chained: &Bits) -> bool {
         let record = self.region.slot::<T>(index);
         let slots = T::slots(&self.slabs);
         if !slots.is_used(index) {
@@ -140,7 +140,7 @@ impl Check<'_> {
     }
 
     /// Whether a lane died with a record in hand; its burial finishes the operation.
-    fn is_in_hand_of<T: Kept>(&self, lane: u32, index: u32) -> bool {
+    fn is_in_hand_of<T: Chained>(&self, lane: u32, index: u32) -> bool {
         if lane == 0 || lane >= self.lanes {
             return false;
         }

@@ -13,12 +13,12 @@ impl Extents {
     /// The extents of a region. Private memory has no file, so all of it counts.
     pub(crate) fn of(region: Region) -> Extents {
         let length = region.length() as u64;
-        if region.fd() < 0 {
+        if !region.has_file() {
             return Extents(vec![(0, length)]);
         }
         let seek = |from: u64, whence| {
             // SAFETY: moves the descriptor's position, which nobody uses.
-            let at = unsafe { libc::lseek(region.fd(), from as i64, whence) };
+            let at = unsafe { libc::lseek(region.fd().raw(), from as i64, whence) };
             u64::try_from(at).ok()
         };
         let mut extents = Vec::new();

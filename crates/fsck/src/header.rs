@@ -3,7 +3,7 @@
 use lp_region::bucket::UNDER_WAY;
 use lp_region::lane::{CACHE_SLOTS, UNLINKED};
 use lp_region::layout as at;
-use lp_region::life::State;
+use lp_region::life::SlotState;
 use lp_region::records::Inode;
 use lp_region::slab::Slot;
 use lp_region::sync::Ordering::Relaxed;
@@ -157,7 +157,8 @@ impl Check<'_> {
         {
             self.structure(|| format!("process slot {index} has a count that cannot be"));
         }
-        if process.life.get().state() != State::Free && self.region.process_is_dead(ProcessId(index), self.me)
+        if process.life.get().state() != SlotState::Free
+            && self.region.process_is_dead(ProcessId(index), self.me)
         {
             self.leftover(|| format!("process slot {index} is a dead process's"));
         }

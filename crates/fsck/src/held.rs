@@ -3,17 +3,17 @@
 
 use lp_region::custody;
 use lp_region::layout as at;
-use lp_region::life::State;
+use lp_region::life::SlotState;
 use lp_region::records::{Inode, LockRecord, Mapping, OpenFile};
 use lp_region::slab::Slot;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{FileId, InodeId, InodeRef, LaneId, LockId, MappingId, ProcessId, Spot};
-use lp_vfs::blob::Which;
+use lp_vfs::blob::BlobKind;
 use lp_vfs::lock_tree::CHANGING;
 use lp_vfs::{pin, table::entry};
 
 use crate::bits::Bits;
-use crate::slabs::Slots;
+use crate::slabs::SlabSlots;
 use crate::{Check, names};
 
 impl Check<'_> {
@@ -36,7 +36,7 @@ impl Check<'_> {
     fn live_or_dead(&self) -> impl Iterator<Item = ProcessId> + use<> {
         let region = self.region;
         let all = (1..self.processes).map(ProcessId);
-        let used = all.filter(|id| region.process(*id).life.get().state() != State::Free);
+        let used = all.filter(|id| region.process(*id).life.get().state() != SlotState::Free);
         used.collect::<Vec<_>>().into_iter()
     }
 
@@ -260,7 +260,7 @@ impl Check<'_> {
                 continue;
             }
             let inode = self.region.inode(InodeId(index));
-            for which in [Which::Xattr, Which::Acl, Which::DefaultAcl] {
+            for which in [BlobKind::Xattr, BlobKind::Acl, BlobKind::DefaultAcl] {
                 let blob = which.handle(inode);
                 if blob == 0 {
                     continue;
@@ -290,7 +290,7 @@ impl Check<'_> {
     }
 
     /// Slots in use that nothing names.
-    fn lost(&mut self, known: &Bits, slots: fn(&crate::slabs::Slabs) -> &Slots, what: &str, slab: usize) {
+    fn lost(&mut self, known: &Bits, slots: fn(&crate::slabs::Slabs) -> &SlabSlots, what: &str, slab: usize) {
         let slots = slots(&self.slabs);
         let lost: Vec<u32> = (1..=slots.fresh)
             .filter(|index| slots.is_used(*index) && !known.has(*index) && !slots.hand.has(*index))

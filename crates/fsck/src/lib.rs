@@ -29,7 +29,7 @@ mod slabs;
 
 use lp_abi::linux::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK};
 use lp_region::layout::RUNS;
-use lp_region::life::State;
+use lp_region::life::SlotState;
 use lp_region::{LaneId, ProcessId, Region, RunId};
 
 pub use locks::lock_at;
@@ -66,9 +66,9 @@ pub fn is_in_use(region: Region<'_>) -> bool {
     let lives = |id: &ProcessId| {
         // A slot that awaits its child, or its claimant, does not prove that anyone lives; its run does.
         let state = region.process(*id).life.get().state();
-        state == State::Live && !region.process_is_dead(*id, ProcessId::NONE)
+        state == SlotState::Live && !region.process_is_dead(*id, ProcessId::NONE)
     };
-    region.fd() >= 0
+    region.has_file()
         && ((1..RUNS as u32).any(|run| region.run_is_held(RunId(run)))
             || region.processes().any(|id| lives(&id)))
 }

@@ -390,7 +390,7 @@ impl Check<'_> {
             (1..=fresh).filter(|index| used(*index) && !known.has(*index)).collect::<Vec<_>>()
         };
         let is_free =
-            |index: u32, slots: &crate::slabs::Slots| slots.is_used(index) && !slots.hand.has(index);
+            |index: u32, slots: &crate::slabs::SlabSlots| slots.is_used(index) && !slots.hand.has(index);
         let names = lost(slabs.names.fresh, &|index| is_free(index, &slabs.names), &pass.long);
         let buckets = lost(slabs.overflows.fresh, &|index| is_free(index, &slabs.overflows), &pass.chained);
         let free_in_chain = pass.chained.iter().find(|index| !slabs.overflows.is_used(*index));

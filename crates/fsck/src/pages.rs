@@ -9,14 +9,14 @@ use lp_region::{InodeId, PageId, Region};
 use lp_vfs::chunk::usable;
 use lp_vfs::map::{FANOUT, MAX_HEIGHT};
 use lp_vfs::owner;
-use lp_vfs::page::Home;
+use lp_vfs::page::PageHome;
 
 use crate::bits::Bits;
 use crate::{Check, has_type, locks};
 
 /// What is wrong with a page that a map names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fault {
+pub(crate) enum PageError {
     /// The page does not exist.
     Outside,
     /// Another map, or another place of this one, names it.
@@ -35,21 +35,21 @@ pub(crate) struct Walk<'w, 'r> {
     /// Called with each page of content and its index.
     pub(crate) content: &'w mut dyn FnMut(u64, PageId),
     /// Called with a page that must not be where it is.
-    pub(crate) fault: &'w mut dyn FnMut(u32, Fault, &AtomicU32),
+    pub(crate) fault: &'w mut dyn FnMut(u32, PageError, &AtomicU32),
 }
 
 impl Walk<'_, '_> {
     /// Claims a page named by `word` at a height and an index; returns whether it may be there.
     pub(crate) fn claim(&mut self, page: u32, (height, index): (u32, u64), word: &AtomicU32) -> bool {
-        let home = Home { inode: self.owner, index };
+        let home = PageHome { inode: self.owner, index };
         let fault = if u64::from(page) > self.region.header().data_pages.load(Relaxed)
             || self.region.page_offset(PageId(page)).is_none()
         {
-            Fault::Outside
+            PageError::Outside
         } else if !owner::has(self.region, home, height, PageId(page)) {
-            Fault::Foreign
+            PageError::Foreign
         } else if !self.claimed.insert(page) {
-            Fault::Shared
+            PageError::Shared
         } else {
             return true;
         };
@@ -132,9 +132,9 @@ impl Check<'_> {
         }
         for (page, fault) in faults {
             let why = match fault {
-                Fault::Outside => "which is not there",
-                Fault::Shared => "which stands in a map already",
-                Fault::Foreign => "which was taken for another place",
+                PageError::Outside => "which is not there",
+                PageError::Shared => "which stands in a map already",
+                PageError::Foreign => "which was taken for another place",
             };
             self.structure(|| format!("the page map of inode {index} names page {page}, {why}"));
         }

@@ -10,7 +10,7 @@ use crate::{Check, header};
 
 /// The slots of one slab.
 #[derive(Default)]
-pub(crate) struct Slots {
+pub(crate) struct SlabSlots {
     /// Last slot that was ever handed out.
     pub(crate) fresh: u32,
     /// On the shared list or in a lane's cache.
@@ -19,7 +19,7 @@ pub(crate) struct Slots {
     pub(crate) hand: Bits,
 }
 
-impl Slots {
+impl SlabSlots {
     /// Whether the slot was handed out and is not free.
     pub(crate) fn is_used(&self, index: u32) -> bool {
         index != 0 && index <= self.fresh && !self.free.has(index)
@@ -34,13 +34,13 @@ impl Slots {
 /// All slabs.
 #[derive(Default)]
 pub(crate) struct Slabs {
-    pub(crate) files: Slots,
-    pub(crate) inodes: Slots,
-    pub(crate) entries: Slots,
-    pub(crate) overflows: Slots,
-    pub(crate) locks: Slots,
-    pub(crate) mappings: Slots,
-    pub(crate) names: Slots,
+    pub(crate) files: SlabSlots,
+    pub(crate) inodes: SlabSlots,
+    pub(crate) entries: SlabSlots,
+    pub(crate) overflows: SlabSlots,
+    pub(crate) locks: SlabSlots,
+    pub(crate) mappings: SlabSlots,
+    pub(crate) names: SlabSlots,
 }
 
 impl Check<'_> {
@@ -55,14 +55,14 @@ impl Check<'_> {
         self.slabs.names = self.slab::<LongName>("long name");
     }
 
-    fn slab<T: Slot>(&mut self, name: &str) -> Slots {
+    fn slab<T: Slot>(&mut self, name: &str) -> SlabSlots {
         let fresh = self.region.header().slabs[T::SLAB].last();
         // Lanes may cache slots that nobody has touched yet.
         let most = (self.extents.last::<T>() as usize + self.lanes as usize * BATCH).min(T::SLOTS - 1);
         if fresh as usize > most {
             self.structure(|| format!("the slab of {name} slots says that {fresh} were handed out"));
         }
-        let mut slots = Slots { fresh: fresh.min(most as u32), ..Slots::default() };
+        let mut slots = SlabSlots { fresh: fresh.min(most as u32), ..SlabSlots::default() };
         slots.hand = header::in_hand::<T>(self).fold(Bits::default(), |mut hand, index| {
             hand.insert(index);
             hand
@@ -72,7 +72,7 @@ impl Check<'_> {
         slots
     }
 
-    fn list<T: Slot>(&mut self, name: &str, slots: &mut Slots) {
+    fn list<T: Slot>(&mut self, name: &str, slots: &mut SlabSlots) {
         let head = &self.region.header().slabs[T::SLAB];
         if head.free.load().lane().max(head.fresh.load().lane()) >= self.lanes.max(1) {
             self.structure(|| {
@@ -101,7 +101,7 @@ impl Check<'_> {
         }
     }
 
-    fn caches<T: Slot>(&mut self, name: &str, slots: &mut Slots) {
+    fn caches<T: Slot>(&mut self, name: &str, slots: &mut SlabSlots) {
         for index in 1..self.lanes {
             let settled = self.region.settled::<T>(self.region.lane(LaneId(index)));
             for slot in settled.slots().iter().copied() {

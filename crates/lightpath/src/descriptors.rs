@@ -100,7 +100,7 @@ impl Task<'_> {
     }
 
     fn lowest(&self, from: u32) -> Result<Fd> {
-        table::lowest(self.inner(), from, FDS as u32)
+        self.inner().table.lowest(from, FDS as u32)
     }
 }
 

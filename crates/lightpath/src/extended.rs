@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lp_abi::{Result, UserSlice};
-use lp_vfs::xattr::{self, Value};
+use lp_vfs::xattr::{self, XattrValue};
 
 use crate::task::{c_name, lent, lent_bytes, lent_room, with_path};
 use crate::{Fd, Task};
@@ -18,7 +18,7 @@ impl Task<'_> {
     /// Those of setxattr(2).
     pub fn setxattr(&self, path: impl AsRef<Path>, name: &str, value: &[u8], flags: u32) -> Result<()> {
         let name = c_name(name)?;
-        let value = Value { bytes: lent_bytes(value), flags };
+        let value = XattrValue { bytes: lent_bytes(value), flags };
         with_path(path, |path| xattr::setxattr(self.inner(), Fd::CWD, path, 0, lent(&name), value))
     }
 

@@ -36,5 +36,5 @@ mod task;
 pub use attributes::{Stat, Statfs};
 pub use fs::Fs;
 pub use lp_abi::{Errno, Fd, Result, linux};
-pub use names::Entry;
+pub use names::DirEntry;
 pub use task::Task;

@@ -177,7 +177,7 @@ impl Task<'_> {
     ///
     /// # Errors
     /// Those of getdents64(2).
-    pub fn entries(&self, dir: Fd) -> Result<Vec<Entry>> {
+    pub fn entries(&self, dir: Fd) -> Result<Vec<DirEntry>> {
         let mut all = Vec::new();
         let mut records = vec![0; 32 << 10];
         loop {
@@ -186,7 +186,7 @@ impl Task<'_> {
                 return Ok(all);
             }
             let mut rest = &records[..length];
-            while let Some((entry, next)) = Entry::split_from(rest) {
+            while let Some((entry, next)) = DirEntry::split_from(rest) {
                 all.push(entry);
                 rest = next;
             }
@@ -196,7 +196,7 @@ impl Task<'_> {
 
 /// A directory entry, like `struct dirent`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct DirEntry {
     /// Inode number (`d_ino`).
     pub ino: u64,
     /// Position after this entry, an offset for [`Task::lseek`] (`d_off`).
@@ -207,14 +207,14 @@ pub struct Entry {
     pub name: OsString,
 }
 
-impl Entry {
+impl DirEntry {
     /// The first of several records of getdents64(2), and the records after it.
-    fn split_from(records: &[u8]) -> Option<(Entry, &[u8])> {
+    fn split_from(records: &[u8]) -> Option<(DirEntry, &[u8])> {
         let (ino, rest) = records.split_first_chunk::<8>()?;
         let (next, rest) = rest.split_first_chunk::<8>()?;
         let (length, rest) = rest.split_first_chunk::<2>()?;
         let (kind, name) = rest.split_first()?;
-        let entry = Entry {
+        let entry = DirEntry {
             ino: u64::from_ne_bytes(*ino),
             next: i64::from_ne_bytes(*next),
             kind: *kind,

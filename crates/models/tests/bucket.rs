@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use lp_models::bucket::{self, Bucket, Growing, Look, Mark, Table};
+use lp_models::bucket::{self, Bucket, Growing, HashTable, Look, Mark};
 use lp_models::split;
 use lp_models::sync::{self, AtomicU64, Ordering, Weaken, exhaustively, mortal};
 
@@ -34,7 +34,7 @@ struct Lane {
     blind: Option<AtomicU64>,
 }
 
-impl Table<N> for Lane {
+impl HashTable<N> for Lane {
     const BASE: u32 = 0;
     const MOST: usize = 4;
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use lp_models::ring::{Wait, leaves};
+use lp_models::ring::{WaitingFor, leaves};
 use lp_models::sync::{AtomicU64, check};
 
 struct Shared {
-    waits: Vec<Wait>,
+    waits: Vec<WaitingFor>,
     tickets: AtomicU64,
 }
 
@@ -35,7 +35,7 @@ impl Shared {
 
 fn ring(count: usize) -> impl Fn() + Sync + Send + 'static {
     move || {
-        let waits = (0..count).map(|_| Wait::new()).collect();
+        let waits = (0..count).map(|_| WaitingFor::new()).collect();
         let shared = Arc::new(Shared { waits, tickets: AtomicU64::new(0) });
         let wait = move |shared: &Shared, me: usize| {
             let next = (me + 1) % count;

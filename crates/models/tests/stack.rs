@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use lp_models::signed::Note;
-use lp_models::stack::{self, Batch, Head, Move};
+use lp_models::stack::{self, Batch, Head, WordExchange};
 use lp_models::sync::{AtomicU32, Ordering, Weaken, check, weakened};
 
 const SLOTS: usize = 5;
@@ -102,9 +102,9 @@ impl Slab {
         let note = &self.notes[lane as usize];
         let in_hand = match stack::noted(note) {
             Some((kind, batch)) if self.head.took_effect(lane, note) => match kind {
-                Move::Take => self.slots(batch),
-                Move::Give => vec![],
-                Move::Fresh => unreachable!("nobody grows the slab"),
+                WordExchange::Take => self.slots(batch),
+                WordExchange::Give => vec![],
+                WordExchange::Fresh => unreachable!("nobody grows the slab"),
             },
             _ => before,
         };

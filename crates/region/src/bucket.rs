@@ -200,7 +200,7 @@ impl Pair {
 }
 
 /// A hash table.
-pub trait Table<const N: usize> {
+pub trait HashTable<const N: usize> {
     /// Buckets of an empty table, as a power of two.
     const BASE: u32;
     /// Maximum number of overflow buckets in a chain.
@@ -214,7 +214,7 @@ pub trait Table<const N: usize> {
 }
 
 /// A table that can allocate overflow buckets.
-pub trait Growing<const N: usize>: Table<N> {
+pub trait Growing<const N: usize>: HashTable<N> {
     /// Allocates an empty bucket that is in no chain, for the caller to link in; none if there are no more.
     fn take(&self) -> Option<u32>;
     /// Reports that the bucket last taken is in a chain.
@@ -224,7 +224,7 @@ pub trait Growing<const N: usize>: Table<N> {
 }
 
 /// The buckets of a chain. Bounded, because a damaged region may contain a ring.
-pub fn chain<'t, const N: usize, T: Table<N>>(
+pub fn chain<'t, const N: usize, T: HashTable<N>>(
     table: &'t T,
     first: &'t Bucket<N>,
 ) -> impl Iterator<Item = &'t Bucket<N>> {
@@ -237,7 +237,7 @@ pub fn chain<'t, const N: usize, T: Table<N>>(
 }
 
 /// The buckets that may hold a hash's words in this state: those that words leave come first.
-pub fn way<const N: usize, T: Table<N>>(
+pub fn way<const N: usize, T: HashTable<N>>(
     table: &T,
     state: u64,
     hash: u32,
@@ -257,7 +257,7 @@ pub type Look<H> = (Option<H>, bool);
 /// Looks once with `scan`, which reads one bucket, in the bucket that the state leads to. A miss is
 /// conclusive only if the word cannot be elsewhere; otherwise the caller retries with [`look_slow`].
 #[inline(always)]
-pub fn look<const N: usize, T: Table<N>, H>(
+pub fn look<const N: usize, T: HashTable<N>, H>(
     table: &T,
     hash: u32,
     scan: impl FnOnce(&Bucket<N>) -> Look<H>,
@@ -273,7 +273,7 @@ pub fn look<const N: usize, T: Table<N>, H>(
 }
 
 /// Looks once in all buckets that may hold a hash's words.
-pub fn look_slow<const N: usize, T: Table<N>, H>(
+pub fn look_slow<const N: usize, T: HashTable<N>, H>(
     table: &T,
     hash: u32,
     mut scan: impl FnMut(&Bucket<N>) -> Look<H>,
@@ -301,7 +301,7 @@ fn stands_at(state: &AtomicU64, seen: u64) -> bool {
 
 /// Where an insert found a free word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Room {
+pub enum Vacancy {
     /// In the bucket itself.
     First,
     /// In an overflow bucket.
@@ -311,7 +311,7 @@ pub enum Room {
 /// Inserts an entry that is not in the table. The caller holds the lock of the entry's directory. `None` if
 /// no overflow buckets are left.
 #[inline]
-pub fn insert<const N: usize, T: Growing<N>>(table: &T, hash: u32, id: u32) -> Option<Room> {
+pub fn insert<const N: usize, T: Growing<N>>(table: &T, hash: u32, id: u32) -> Option<Vacancy> {
     let word = word(hash, id);
     let state = table.state();
     // PAIRS: as in `look`.
@@ -323,7 +323,7 @@ pub fn insert<const N: usize, T: Growing<N>>(table: &T, hash: u32, id: u32) -> O
         if is_empty(was) {
             // Relaxed: ordered by the load above.
             if state.load(Ordering::Relaxed) == seen && exchange(entry, was, word | was) {
-                return Some(Room::First);
+                return Some(Vacancy::First);
             }
             break;
         }
@@ -340,7 +340,7 @@ pub(crate) fn exchange(entry: &AtomicU64, was: u64, word: u64) -> bool {
 }
 
 #[cold]
-fn insert_slow<const N: usize, T: Growing<N>>(table: &T, word: u64) -> Option<Room> {
+fn insert_slow<const N: usize, T: Growing<N>>(table: &T, word: u64) -> Option<Vacancy> {
     let mut spare = None;
     let room = loop {
         // PAIRS: as in `look`.
@@ -361,7 +361,7 @@ fn insert_slow<const N: usize, T: Growing<N>>(table: &T, word: u64) -> Option<Ro
 /// Result of an attempt to put a word into a chain.
 pub(crate) enum Put<'t> {
     /// The word is here.
-    At(&'t AtomicU64, Room),
+    At(&'t AtomicU64, Vacancy),
     /// The chain has changed; retry.
     Again,
     /// No overflow bucket is available.
@@ -389,7 +389,7 @@ pub(crate) fn put<'t, const N: usize, T: Growing<N>>(
                 return Put::Again;
             }
             if exchange(entry, was, word | was) {
-                let room = if core::ptr::eq(bucket, first) { Room::First } else { Room::Overflow };
+                let room = if core::ptr::eq(bucket, first) { Vacancy::First } else { Vacancy::Overflow };
                 return Put::At(entry, room);
             }
         }
@@ -422,7 +422,7 @@ fn append<'t, const N: usize, T: Growing<N>>(
     }
     table.linked();
     *spare = None;
-    Put::At(entry, Room::Overflow)
+    Put::At(entry, Vacancy::Overflow)
 }
 
 /// Raises the tag of the end of a chain if `bucket` is its last bucket; returns whether it is.
@@ -439,7 +439,7 @@ pub(crate) fn raise_end<const N: usize>(bucket: &Bucket<N>, tag: u32) -> bool {
 
 /// Whether the word of an entry is in the table. The caller holds the lock of the entry's directory, or
 /// buries that holder.
-pub fn has<const N: usize, T: Table<N>>(table: &T, hash: u32, id: u32) -> bool {
+pub fn has<const N: usize, T: HashTable<N>>(table: &T, hash: u32, id: u32) -> bool {
     let word = word(hash, id);
     loop {
         let mut has_left = false;
@@ -468,7 +468,7 @@ pub fn has<const N: usize, T: Table<N>>(table: &T, hash: u32, id: u32) -> bool {
 /// Removes an entry's word. The caller holds the lock of the entry's directory, or buries that holder, and
 /// the entry is dead.
 #[inline]
-pub fn remove<const N: usize, T: Table<N>>(table: &T, hash: u32, id: u32) {
+pub fn remove<const N: usize, T: HashTable<N>>(table: &T, hash: u32, id: u32) {
     let word = word(hash, id);
     // PAIRS: as in `look`.
     let seen = table.state().load(Ordering::Acquire);
@@ -487,7 +487,7 @@ pub fn remove<const N: usize, T: Table<N>>(table: &T, hash: u32, id: u32) {
 
 /// Removes a word and its copy, if there is one. Originals first, so that no copy replaces them.
 #[cold]
-fn remove_slow<const N: usize, T: Table<N>>(table: &T, word: u64) {
+fn remove_slow<const N: usize, T: HashTable<N>>(table: &T, word: u64) {
     loop {
         // PAIRS: as in `look`.
         let seen = table.state().load(Ordering::Acquire);

@@ -16,7 +16,7 @@ use crate::records::SlabHead;
 use crate::region::Region;
 use crate::signed::Note;
 use crate::slab::{BATCH, Slot};
-use crate::stack::{self, Batch, Head, Move};
+use crate::stack::{self, Batch, Head, WordExchange};
 use crate::sync::Ordering;
 
 const _: () = assert!(BATCH <= 15 && 2 * BATCH == CACHE_SLOTS);
@@ -128,10 +128,10 @@ impl<'r> Region<'r> {
 
     /// The state after an exchange, in absolute terms: applying it again after it was carried in, wholly or
     /// in part, gives the same result.
-    fn after<T: Slot>(self, mut now: Settled, kind: Move, batch: Batch, turn: u64) -> Settled {
+    fn after<T: Slot>(self, mut now: Settled, kind: WordExchange, batch: Batch, turn: u64) -> Settled {
         let count = batch.count as usize;
         match kind {
-            Move::Take => {
+            WordExchange::Take => {
                 let mut next = batch.first;
                 for slot in &mut now.slots[..count] {
                     *slot = next;
@@ -140,12 +140,12 @@ impl<'r> Region<'r> {
                 now.count = count;
                 now.book(turn, batch.count.wrapping_neg());
             }
-            Move::Give => {
+            WordExchange::Give => {
                 now.slots.copy_within(count.., 0);
                 now.count = CACHE_SLOTS - count;
                 now.book(turn, batch.count);
             }
-            Move::Fresh => {
+            WordExchange::Fresh => {
                 // The lowest is taken first.
                 for (slot, index) in now.slots[..count].iter_mut().rev().zip(batch.first..) {
                     *slot = index;
@@ -187,8 +187,8 @@ impl SlabHead {
 }
 
 /// The word that an exchange concerns.
-fn word(head: &SlabHead, kind: Move) -> &Head {
-    if kind == Move::Fresh { &head.fresh } else { &head.free }
+fn word(head: &SlabHead, kind: WordExchange) -> &Head {
+    if kind == WordExchange::Fresh { &head.fresh } else { &head.free }
 }
 
 /// The cache and ledger as stored in a lane.

@@ -9,7 +9,7 @@ use lp_abi::linux::{
 use crate::layout::LANE_BITS;
 use crate::lock::OwnerLock;
 use crate::mount_change::PlanWords;
-use crate::ring::Wait;
+use crate::ring::WaitingFor;
 use crate::signed::Note;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -106,7 +106,7 @@ pub struct Lane {
     pub burial: OwnerLock,
     /// Another process's POSIX lock that the thread waits for, read to detect EDEADLK: [`crate::ids::LockId`]
     /// and, in the high half, the lock's version.
-    pub posix_wait: Wait,
+    pub posix_wait: WaitingFor,
     /// Mounts inside others ([`crate::ids::MountId`]) that the last walks of the lane went through: their
     /// records are not used again meanwhile. They stay until the next walk.
     pub walked: [AtomicU32; 3],

@@ -18,7 +18,7 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// State of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
+pub enum SlotState {
     /// Unused.
     Free = 0,
     /// Claimed for a child that does not run yet.
@@ -38,18 +38,18 @@ pub struct Life(u64);
 
 impl Life {
     /// The word for a state, a generation and a lane.
-    pub const fn new(state: State, generation: u32, lane: LaneId) -> Self {
+    pub const fn new(state: SlotState, generation: u32, lane: LaneId) -> Self {
         let low = (generation & GENERATION_MASK) << STATE_BITS | state as u32;
         Life((lane.0 as u64) << 32 | low as u64)
     }
 
     /// The slot's state.
-    pub const fn state(self) -> State {
+    pub const fn state(self) -> SlotState {
         match self.0 & 3 {
-            0 => State::Free,
-            1 => State::Born,
-            2 => State::Live,
-            _ => State::Dying,
+            0 => SlotState::Free,
+            1 => SlotState::Born,
+            2 => SlotState::Live,
+            _ => SlotState::Dying,
         }
     }
 
@@ -64,13 +64,13 @@ impl Life {
     }
 
     /// The same generation in another state.
-    pub(crate) const fn becoming(self, state: State, lane: LaneId) -> Self {
+    pub(crate) const fn becoming(self, state: SlotState, lane: LaneId) -> Self {
         Life::new(state, self.generation(), lane)
     }
 
     /// The next generation, free.
     pub const fn freed(self) -> Self {
-        Life::new(State::Free, self.generation().wrapping_add(1), LaneId::NONE)
+        Life::new(SlotState::Free, self.generation().wrapping_add(1), LaneId::NONE)
     }
 }
 

@@ -7,11 +7,11 @@
 //! is one number above the region's, so one number implies the other. All runs of a region share one life
 //! file.
 
-use lp_abi::Result;
 use lp_abi::linux::{
     __NR_close, __NR_fchmod, __NR_fcntl, __NR_memfd_create, F_ADD_SEALS, F_DUPFD, F_SEAL_GROW, F_SEAL_SEAL,
     F_SEAL_SHRINK, F_SEAL_WRITE, MFD_ALLOW_SEALING,
 };
+use lp_abi::{Fd, Result};
 
 /// Prefix of the name of each life file.
 pub const NAME: &[u8] = b"lightpath-life:";
@@ -20,9 +20,10 @@ pub const NAME: &[u8] = b"lightpath-life:";
 ///
 /// # Errors
 /// Those of memfd_create(2) and fcntl(2).
-pub fn create(name: &core::ffi::CStr) -> Result<i32> {
+pub fn create(name: &core::ffi::CStr) -> Result<Fd> {
     // SAFETY: the name is NUL-terminated; the call makes a descriptor.
-    let fd = unsafe { lp_abi::syscall!(__NR_memfd_create, name.as_ptr(), MFD_ALLOW_SEALING) }? as i32;
+    let fd = unsafe { lp_abi::syscall!(__NR_memfd_create, name.as_ptr(), MFD_ALLOW_SEALING) }?;
+    let fd = Fd::new(fd as i32);
     let seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
     // SAFETY: changes the new file only.
     let sealed = unsafe {
@@ -37,19 +38,19 @@ pub fn create(name: &core::ffi::CStr) -> Result<i32> {
 ///
 /// # Errors
 /// `EMFILE`, `EINVAL`, as from fcntl(2) with `F_DUPFD`; both descriptors then keep their numbers.
-pub fn pair(region: i32, life: i32, min: i32) -> Result<i32> {
+pub fn pair(region: Fd, life: Fd, min: i32) -> Result<Fd> {
     let mut from = min;
     loop {
         let low = duplicate(region, from)?;
-        let high = duplicate(life, low + 1).inspect_err(|_| close(low))?;
-        if high == low + 1 {
+        let high = duplicate(life, low.next().raw()).inspect_err(|_| close(low))?;
+        if high == low.next() {
             close(region);
             close(life);
             return Ok(low);
         }
         close(low);
         close(high);
-        from = high;
+        from = high.raw();
     }
 }
 
@@ -58,17 +59,17 @@ pub fn pair(region: i32, life: i32, min: i32) -> Result<i32> {
 ///
 /// # Errors
 /// Those of [`create`] and [`pair`].
-pub fn beside(fd: i32) -> Result<i32> {
+pub fn beside(fd: Fd) -> Result<Fd> {
     let life = create(c"lightpath-life:")?;
     pair(fd, life, 3).inspect_err(|_| close(life))
 }
 
-fn duplicate(fd: i32, min: i32) -> Result<i32> {
+fn duplicate(fd: Fd, min: i32) -> Result<Fd> {
     // SAFETY: makes a descriptor.
-    unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_DUPFD, min) }.map(|made| made as i32)
+    unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_DUPFD, min) }.map(|made| Fd::new(made as i32))
 }
 
-fn close(fd: i32) {
+fn close(fd: Fd) {
     // SAFETY: the descriptor is this module's own, or the caller gave it away.
     let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
 }

@@ -27,7 +27,7 @@ use lp_abi::{Errno, Result};
 use crate::ids::*;
 use crate::lane::GONE;
 use crate::layout as at;
-use crate::life::{Life, State};
+use crate::life::{Life, SlotState};
 use crate::process::{Process, UNANNOUNCED};
 use crate::region::Region;
 use crate::sync::Ordering;
@@ -57,12 +57,12 @@ impl<'r> Region<'r> {
             self.back_process(index).map_err(|_| Errno::EAGAIN)?;
             let process = self.process(id);
             let life = process.life.get();
-            if life.state() != State::Free {
+            if life.state() != SlotState::Free {
                 continue;
             }
             // A scan of all slots includes this one from before it is claimed.
             self.header().process_limit.fetch_max(index + 1, Ordering::Relaxed);
-            if process.life.change(life, life.becoming(State::Born, claimer)) {
+            if process.life.change(life, life.becoming(SlotState::Born, claimer)) {
                 // No child is created before the claimer asks for one. A slot without a claimer may be
                 // anyone's.
                 let pid = if claimer.is_none() { UNANNOUNCED } else { 0 };
@@ -87,11 +87,11 @@ impl<'r> Region<'r> {
             self.back_process(index).map_err(|_| Errno::EAGAIN)?;
             let process = self.process(id);
             let life = process.life.get();
-            if life.state() != State::Free || self.lock_slot(id, F_WRLCK as i16).is_err() {
+            if life.state() != SlotState::Free || self.lock_slot(id, F_WRLCK as i16).is_err() {
                 continue;
             }
             self.header().process_limit.fetch_max(index + 1, Ordering::Relaxed);
-            if process.life.change(life, life.becoming(State::Live, LaneId::NONE)) {
+            if process.life.change(life, life.becoming(SlotState::Live, LaneId::NONE)) {
                 process.pid.store(pid, Ordering::Relaxed);
                 process.run.store(run.0, Ordering::Relaxed);
                 return Ok(id);
@@ -103,7 +103,7 @@ impl<'r> Region<'r> {
 
     /// Takes or drops the record lock of a slot.
     fn lock_slot(self, id: ProcessId, kind: i16) -> Result<()> {
-        if self.fd() < 0 {
+        if !self.has_file() {
             return Ok(());
         }
         let mut lock = flock_of(id, kind);
@@ -123,12 +123,12 @@ impl<'r> Region<'r> {
         // Relaxed: if the slot belongs to this process, it wrote these words itself.
         let owned = process.pid.load(Ordering::Relaxed) == pid;
         let life = process.life.get();
-        if owned && life.state() == State::Live {
+        if owned && life.state() == SlotState::Live {
             return Ok(());
         }
         self.lock_slot(id, F_WRLCK as i16)?;
-        match life.state() == State::Born
-            && process.life.change(life, life.becoming(State::Live, LaneId::NONE))
+        match life.state() == SlotState::Born
+            && process.life.change(life, life.becoming(SlotState::Live, LaneId::NONE))
         {
             true => {
                 process.pid.store(pid, Ordering::Relaxed);
@@ -151,8 +151,8 @@ impl<'r> Region<'r> {
         // PAIRS: the acquire in `unborn_is_dead`.
         process.pid.store(pid, Ordering::Release);
         let life = process.life.get();
-        match life.state() == State::Born
-            && process.life.change(life, life.becoming(State::Born, LaneId::NONE))
+        match life.state() == SlotState::Born
+            && process.life.change(life, life.becoming(SlotState::Born, LaneId::NONE))
         {
             true => Ok(()),
             false => Err(Errno::ESRCH),
@@ -162,14 +162,14 @@ impl<'r> Region<'r> {
     /// Whether the process of slot `id` is gone. `me` is the calling process, which is alive.
     pub fn process_is_dead(self, id: ProcessId, me: ProcessId) -> bool {
         // A process restricted by a filter cannot query locks.
-        if id == me || self.fd() < 0 || lp_abi::sys::is_limited() {
+        if id == me || !self.has_file() || lp_abi::sys::is_limited() {
             return false;
         }
         let process = self.process(id);
         match process.life.get().state() {
-            State::Free => true,
-            State::Born => self.unborn_is_dead(process, me),
-            State::Live | State::Dying => self.is_unlocked(id),
+            SlotState::Free => true,
+            SlotState::Born => self.unborn_is_dead(process, me),
+            SlotState::Live | SlotState::Dying => self.is_unlocked(id),
         }
     }
 
@@ -178,10 +178,10 @@ impl<'r> Region<'r> {
     pub fn left_by_the_dead(self, id: ProcessId, me: ProcessId) -> Option<Life> {
         let life = self.process(id).life.get();
         let left = match life.state() {
-            State::Free => false,
-            State::Born | State::Live => self.process_is_dead(id, me),
+            SlotState::Free => false,
+            SlotState::Born | SlotState::Live => self.process_is_dead(id, me),
             // Its own process keeps the record lock until it has emptied the slot.
-            State::Dying => {
+            SlotState::Dying => {
                 let reaper = life.lane();
                 self.is_unlocked(id) && (reaper.is_none() || self.lane_is_dead(reaper, me))
             }
@@ -293,7 +293,7 @@ impl<'r> Region<'r> {
     /// Marks a slot whose word is `life` as being emptied by `reaper`; returns its new word, unless the slot
     /// has changed.
     pub fn begin_emptying(self, id: ProcessId, life: Life, reaper: LaneId) -> Option<Life> {
-        let dying = life.becoming(State::Dying, reaper);
+        let dying = life.becoming(SlotState::Dying, reaper);
         self.process(id).life.change(life, dying).then_some(dying)
     }
 
@@ -308,7 +308,7 @@ impl<'r> Region<'r> {
 
     /// Leaves a slot that could not be emptied to the next reaper.
     pub fn abandon_emptying(self, id: ProcessId, dying: Life) {
-        self.process(id).life.change(dying, dying.becoming(State::Dying, LaneId::NONE));
+        self.process(id).life.change(dying, dying.becoming(SlotState::Dying, LaneId::NONE));
     }
 
     /// Holds a run until the last process has closed the region's open file description, which is the
@@ -317,7 +317,7 @@ impl<'r> Region<'r> {
     /// # Errors
     /// Those of fcntl(2).
     pub fn hold_run(self, id: RunId) -> Result<()> {
-        if self.fd() >= 0 {
+        if self.has_file() {
             let mut lock = run_lock_of(id, F_RDLCK as i16);
             // SAFETY: the kernel reads the struct.
             unsafe { lp_abi::syscall!(__NR_fcntl, self.fd(), F_OFD_SETLK, &raw mut lock) }?;
@@ -337,7 +337,7 @@ impl<'r> Region<'r> {
     pub fn processes(self) -> impl Iterator<Item = ProcessId> + 'r {
         (1..self.header().process_limit.load(Ordering::Acquire).min(at::PROCESSES as u32))
             .map(ProcessId)
-            .filter(move |id| self.process(*id).life.get().state() != State::Free)
+            .filter(move |id| self.process(*id).life.get().state() != SlotState::Free)
     }
 }
 

@@ -32,7 +32,7 @@ pub enum Rank {
 /// A lock that a lane takes: its rank, where it lies, and which of its rank it is.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(any(debug_assertions, feature = "order")), expect(dead_code, reason = "nothing is checked"))]
-pub struct What {
+pub struct LockRef {
     rank: Rank,
     at: usize,
     number: u32,
@@ -42,8 +42,8 @@ pub struct What {
 
 /// The lock, or mark, of `rank` at `at`.
 #[inline(always)]
-pub fn what<T>(rank: Rank, at: &T) -> What {
-    What { rank, at: core::ptr::from_ref(at) as usize, number: 0, parent: 0 }
+pub fn what<T>(rank: Rank, at: &T) -> LockRef {
+    LockRef { rank, at: core::ptr::from_ref(at) as usize, number: 0, parent: 0 }
 }
 
 /// Whose stack is meant: a lane's. Nothing where nothing is checked.
@@ -79,21 +79,21 @@ impl Drop for Until {
 
 /// A lock that is held until this is dropped.
 #[must_use = "the lock is given back once this is dropped"]
-pub struct Kept<'l> {
+pub struct LockGuard<'l> {
     _guard: Guard<'l>,
     _until: Until,
 }
 
 /// Keeps a lock that the lane has taken.
 #[inline(always)]
-pub fn keep(_of: Of, lock: &OwnerLock) -> Kept<'_> {
+pub fn keep(_of: Of, lock: &OwnerLock) -> LockGuard<'_> {
     let until = Until {
         #[cfg(any(debug_assertions, feature = "order"))]
         of: _of,
         #[cfg(any(debug_assertions, feature = "order"))]
         at: core::ptr::from_ref(lock) as usize,
     };
-    Kept { _guard: lock.guard(), _until: until }
+    LockGuard { _guard: lock.guard(), _until: until }
 }
 
 #[cfg(not(any(debug_assertions, feature = "order")))]
@@ -102,11 +102,11 @@ mod check {
 
     /// The lane is about to wait for `what`, and has it then.
     #[inline(always)]
-    pub fn wait(_lane: Of, _what: What) {}
+    pub fn wait(_lane: Of, _what: LockRef) {}
 
     /// The lane has taken `what` without waiting.
     #[inline(always)]
-    pub fn took(_lane: Of, _what: What) {}
+    pub fn took(_lane: Of, _what: LockRef) {}
 
     /// The lane gives back what lies at `at`.
     #[inline(always)]
@@ -122,7 +122,7 @@ mod check {
 
     /// The lock of inode `number`.
     #[inline(always)]
-    pub fn inode(inode: &Inode, _number: u32) -> What {
+    pub fn inode(inode: &Inode, _number: u32) -> LockRef {
         what(Rank::Inode, inode)
     }
 }
@@ -140,12 +140,12 @@ mod check {
     /// Lanes of a process that are looked after; those that come later are not.
     const LANES: usize = 1024;
 
-    type Held = (What, &'static Location<'static>);
+    type HeldLock = (LockRef, &'static Location<'static>);
 
     struct Stack {
         /// Address of the lane's mark; 0 nobody's.
         lane: AtomicU64,
-        held: UnsafeCell<[Option<Held>; DEEP]>,
+        held: UnsafeCell<[Option<HeldLock>; DEEP]>,
     }
 
     // SAFETY: one thread at a time has a lane, and with it the lane's stack.
@@ -155,7 +155,7 @@ mod check {
         [const { Stack { lane: AtomicU64::new(0), held: UnsafeCell::new([None; DEEP]) } }; LANES];
 
     /// Applies `to` to a lane's stack.
-    fn with<T>(lane: Of, to: impl FnOnce(&mut [Option<Held>; DEEP]) -> T) -> Option<T> {
+    fn with<T>(lane: Of, to: impl FnOnce(&mut [Option<HeldLock>; DEEP]) -> T) -> Option<T> {
         let lane = lane.mark as u64;
         let is_its = |stack: &&Stack| {
             let taken = stack.lane.compare_exchange(0, lane, Ordering::AcqRel, Ordering::Acquire);
@@ -174,7 +174,7 @@ mod check {
     /// # Panics
     /// When the lane holds something that comes after it.
     #[track_caller]
-    pub fn wait(lane: Of, what: What) {
+    pub fn wait(lane: Of, what: LockRef) {
         let held = with(lane, |held| *held).unwrap_or_default();
         for (of, at) in held.iter().flatten() {
             assert!(
@@ -187,7 +187,7 @@ mod check {
     }
 
     /// Whether a lane that holds `held` may wait for `wanted`.
-    fn may_follow(held: &What, wanted: &What) -> bool {
+    fn may_follow(held: &LockRef, wanted: &LockRef) -> bool {
         if held.at == wanted.at {
             return false;
         }
@@ -204,7 +204,7 @@ mod check {
     /// # Panics
     /// When it holds more than any call does.
     #[track_caller]
-    pub fn took(lane: Of, what: What) {
+    pub fn took(lane: Of, what: LockRef) {
         let place = Location::caller();
         with(lane, |held| match held.iter_mut().find(|entry| entry.is_none()) {
             Some(entry) => *entry = Some((what, place)),
@@ -249,14 +249,14 @@ mod check {
     }
 
     /// The lock of inode `number`.
-    pub fn inode(inode: &Inode, number: u32) -> What {
+    pub fn inode(inode: &Inode, number: u32) -> LockRef {
         use lp_abi::linux::{S_IFDIR, S_IFMT};
         // Relaxed, both: the type does not change, and the parent of a locked directory's entry does not
         // either.
         let is_dir = inode.mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR;
         let rank = if is_dir { Rank::Directory } else { Rank::Inode };
         let parent = inode.parent.load(Ordering::Relaxed);
-        What { number, parent, ..what(rank, inode) }
+        LockRef { number, parent, ..what(rank, inode) }
     }
 }
 

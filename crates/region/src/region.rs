@@ -7,7 +7,7 @@ use lp_abi::linux::{__NR_fstat, __NR_ftruncate, __NR_madvise, __NR_mmap, __NR_mu
 use lp_abi::linux::{
     MADV_DONTDUMP, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE,
 };
-use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_abi::{Errno, Fd, PAGE_SIZE, Result};
 
 use crate::ids::*;
 use crate::lane::Lane;
@@ -95,7 +95,7 @@ const HINT: usize = 3 << 44;
 impl<'r> Region<'r> {
     /// Makes the empty, zero-length file behind `fd` a region and maps it. `vfs::mkfs` creates its first
     /// root.
-    pub fn create(fd: i32, geometry: &Geometry) -> core::result::Result<Region<'static>, RegionError> {
+    pub fn create(fd: Fd, geometry: &Geometry) -> core::result::Result<Region<'static>, RegionError> {
         let length = geometry.length()?;
         // SAFETY: changes the file only.
         unsafe { lp_abi::syscall!(__NR_ftruncate, fd, length) }?;
@@ -107,13 +107,13 @@ impl<'r> Region<'r> {
     /// Creates a region in private memory, for the library.
     pub fn create_private(geometry: &Geometry) -> core::result::Result<Region<'static>, RegionError> {
         let length = geometry.length()?;
-        let region = Self::map(-1, length as usize, MAP_PRIVATE | MAP_ANONYMOUS)?;
+        let region = Self::map(Fd::NONE, length as usize, MAP_PRIVATE | MAP_ANONYMOUS)?;
         region.format(geometry, length);
         Ok(region)
     }
 
     /// Maps the region behind `fd` after checking its header.
-    pub fn open(fd: i32) -> core::result::Result<Region<'static>, RegionError> {
+    pub fn open(fd: Fd) -> core::result::Result<Region<'static>, RegionError> {
         let mut head = [0u64; 8];
         // SAFETY: the kernel writes within `head`.
         let got = unsafe { lp_abi::syscall!(__NR_pread64, fd, head.as_mut_ptr(), size_of_val(&head), 0) }?;
@@ -147,11 +147,11 @@ impl<'r> Region<'r> {
     ///
     /// # Safety
     /// `fd` is a region of `length` bytes.
-    pub unsafe fn attach(fd: i32, length: usize) -> Result<Region<'static>> {
+    pub unsafe fn attach(fd: Fd, length: usize) -> Result<Region<'static>> {
         Self::map(fd, length, MAP_SHARED)
     }
 
-    fn map(fd: i32, length: usize, kind: u32) -> Result<Region<'static>> {
+    fn map(fd: Fd, length: usize, kind: u32) -> Result<Region<'static>> {
         // SAFETY: a new mapping, at the hint if that is free, else where the kernel chooses.
         let base = unsafe {
             lp_abi::syscall!(__NR_mmap, HINT, length, PROT_READ | PROT_WRITE, kind | MAP_NORESERVE, fd, 0)
@@ -161,7 +161,7 @@ impl<'r> Region<'r> {
         unsafe { lp_abi::syscall!(__NR_madvise, base, length, MADV_DONTDUMP) }?;
         let base = NonNull::new(base as *mut u8).ok_or(Errno::ENOMEM)?;
         let pages = (length - at::DATA_AT) / (at::CHUNK_PAGES * PAGE_SIZE) * at::CHUNK_PAGES;
-        Ok(Region { base, extent: (pages as u64) << 32 | fd as u32 as u64, mapped: PhantomData })
+        Ok(Region { base, extent: (pages as u64) << 32 | fd.raw() as u32 as u64, mapped: PhantomData })
     }
 
     fn format(self, geometry: &Geometry, length: u64) {
@@ -189,22 +189,28 @@ impl<'r> Region<'r> {
         let _ = unsafe { lp_abi::syscall!(__NR_munmap, self.base.as_ptr(), self.length()) };
     }
 
-    /// The descriptor that it is mapped from; -1 in private memory.
+    /// The descriptor that it is mapped from; [`Fd::NONE`] in private memory.
     #[inline]
-    pub fn fd(self) -> i32 {
-        self.extent as i32
+    pub fn fd(self) -> Fd {
+        Fd::new(self.extent as i32)
+    }
+
+    /// Whether it is mapped from a file.
+    #[inline]
+    pub fn has_file(self) -> bool {
+        self.fd().raw() >= 0
     }
 
     /// The life file's descriptor, one above the region's: see [`crate::life_file`]. Valid only for a region
     /// with a file.
     #[inline]
-    pub fn life_fd(self) -> i32 {
-        self.fd() + 1
+    pub fn life_fd(self) -> Fd {
+        self.fd().next()
     }
 
     /// The same region under another descriptor number.
-    pub fn with_fd(self, fd: i32) -> Self {
-        Region { extent: self.extent >> 32 << 32 | fd as u32 as u64, ..self }
+    pub fn with_fd(self, fd: Fd) -> Self {
+        Region { extent: self.extent >> 32 << 32 | fd.raw() as u32 as u64, ..self }
     }
 
     /// Length of the mapping in bytes.
@@ -406,12 +412,12 @@ impl Front<'_> {
     ///
     /// # Safety
     /// `fd` is a region that one of this process's ancestors has checked.
-    pub unsafe fn attach(fd: i32) -> Result<Front<'static>> {
+    pub unsafe fn attach(fd: Fd) -> Result<Front<'static>> {
         let (protection, length) = (PROT_READ | PROT_WRITE, at::LANES_AT);
         // SAFETY: a new mapping.
         let base = unsafe { lp_abi::syscall!(__NR_mmap, 0, length, protection, MAP_SHARED, fd, 0) }?;
         let base = NonNull::new(base as *mut u8).ok_or(Errno::ENOMEM)?;
-        Ok(Front(Region { base, extent: fd as u32 as u64, mapped: PhantomData }))
+        Ok(Front(Region { base, extent: fd.raw() as u32 as u64, mapped: PhantomData }))
     }
 }
 

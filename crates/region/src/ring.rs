@@ -1,5 +1,5 @@
-//! [`Wait`]: what a thread waits for, read by the search for a ring of processes that wait for each other. A
-//! process waits for what its thread waits for that began last.
+//! [`WaitingFor`]: what a thread waits for, read by the search for a ring of processes that wait for each
+//! other. A process waits for what its thread waits for that began last.
 //!
 //! A process first publishes its edge, then draws a ticket, and then follows the edges. The process with the
 //! highest ticket leaves the ring, as Linux refuses the call that closes one. That process sees the whole
@@ -15,17 +15,17 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// What a thread waits for.
 #[repr(C)]
-pub struct Wait {
+pub struct WaitingFor {
     /// The edge; 0 if none.
     edge: AtomicU64,
     /// The ticket: when the wait began, counted in waits; 0 if not drawn yet.
     ticket: AtomicU64,
 }
 
-impl Wait {
+impl WaitingFor {
     /// A wait for nothing.
     pub fn new() -> Self {
-        Wait { edge: AtomicU64::new(0), ticket: AtomicU64::new(0) }
+        WaitingFor { edge: AtomicU64::new(0), ticket: AtomicU64::new(0) }
     }
 
     /// Publishes that the thread waits for `edge`, and draws a ticket from `tickets`.
@@ -65,9 +65,9 @@ impl Wait {
     }
 }
 
-impl Default for Wait {
+impl Default for WaitingFor {
     fn default() -> Self {
-        Wait::new()
+        WaitingFor::new()
     }
 }
 

@@ -22,7 +22,7 @@ pub type Head = Signed<INDEX_BITS, PLACE>;
 
 /// Purpose of an exchange of a slab's word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Move {
+pub enum WordExchange {
     /// The batch is popped.
     Take = 1,
     /// The batch is pushed.
@@ -41,19 +41,19 @@ pub struct Batch {
 }
 
 impl Batch {
-    fn note(self, kind: Move) -> u64 {
-        let place = if kind == Move::Fresh { PLACE } else { 0 };
+    fn note(self, kind: WordExchange) -> u64 {
+        let place = if kind == WordExchange::Fresh { PLACE } else { 0 };
         place | (kind as u64) << KIND | u64::from(self.count) << COUNT | u64::from(self.first)
     }
 }
 
 /// The content of a note; `None` if it is empty.
-pub fn noted(note: &Note) -> Option<(Move, Batch)> {
+pub fn noted(note: &Note) -> Option<(WordExchange, Batch)> {
     let what = Head::noted(note);
     let kind = match what >> KIND & 3 {
-        1 => Move::Take,
-        2 => Move::Give,
-        3 => Move::Fresh,
+        1 => WordExchange::Take,
+        2 => WordExchange::Give,
+        3 => WordExchange::Fresh,
         _ => return None,
     };
     let first = what as u32 & ((1 << INDEX_BITS) - 1);
@@ -87,7 +87,7 @@ pub fn take<'a>(
         }
         let next = next & ((1 << INDEX_BITS) - 1);
         let batch = Batch { first: seen.value() as u32, count };
-        if head.exchange(me, seen, u64::from(next), batch.note(Move::Take), &note) {
+        if head.exchange(me, seen, u64::from(next), batch.note(WordExchange::Take), &note) {
             return Some(batch);
         }
     }
@@ -99,7 +99,7 @@ pub fn give<'a>(head: &Head, me: u32, batch: Batch, last: &AtomicU32, note: impl
     loop {
         let seen = head.load();
         last.store(seen.value() as u32, Ordering::Relaxed); // Relaxed: published by the exchange.
-        if head.exchange(me, seen, u64::from(batch.first), batch.note(Move::Give), &note) {
+        if head.exchange(me, seen, u64::from(batch.first), batch.note(WordExchange::Give), &note) {
             return;
         }
     }
@@ -115,5 +115,5 @@ pub fn grow<'a>(
     note: impl Fn(u32) -> &'a Note,
 ) -> bool {
     let end = u64::from(batch.first + batch.count - 1);
-    last.exchange(me, seen, end, batch.note(Move::Fresh), note)
+    last.exchange(me, seen, end, batch.note(WordExchange::Fresh), note)
 }

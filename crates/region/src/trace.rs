@@ -11,7 +11,7 @@ use lp_abi::linux::{
     __NR_fcntl, __NR_madvise, __NR_mmap, F_OFD_GETLK, F_SETLK, F_UNLCK, F_WRLCK, MADV_DONTDUMP,
     MAP_NORESERVE, MAP_SHARED, PROT_READ, PROT_WRITE,
 };
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result};
 
 use crate::layout::LANES;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, futex_wait, futex_wake};
@@ -31,7 +31,7 @@ const LOCK: i64 = 1 << 60;
 
 /// What the tracer asks for.
 #[repr(C, align(64))]
-pub struct Front {
+pub struct TraceHeader {
     /// Nonzero while the tracer reads. Atomic.
     pub reading: AtomicU32,
     /// Grows as writers wait: the tracer sleeps on it. Atomic.
@@ -91,14 +91,14 @@ const fn lock() -> Flock {
 ///
 /// # Errors
 /// Those of fcntl(2).
-pub fn hold(fd: i32) -> Result<()> {
+pub fn hold(fd: Fd) -> Result<()> {
     let lock = lock();
     // SAFETY: the kernel reads the structure.
     unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_SETLK, &raw const lock) }.map(drop)
 }
 
 /// Whether another process reads the rings behind `fd`.
-fn is_held(fd: i32) -> bool {
+fn is_held(fd: Fd) -> bool {
     let mut lock = lock();
     // SAFETY: the kernel writes the structure.
     let asked = unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_OFD_GETLK, &raw mut lock) };
@@ -113,7 +113,7 @@ impl Rings {
     ///
     /// # Safety
     /// `fd` has [`BYTES`] and cannot be truncated.
-    pub unsafe fn map(fd: i32) -> Result<Rings> {
+    pub unsafe fn map(fd: Fd) -> Result<Rings> {
         let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE);
         // SAFETY: a new mapping.
         let base = unsafe { lp_abi::syscall!(__NR_mmap, 0, BYTES, protection, flags, fd, 0) }?;
@@ -141,7 +141,7 @@ impl Rings {
     }
 
     /// What the tracer asks for.
-    pub fn front(&self) -> &Front {
+    pub fn front(&self) -> &TraceHeader {
         self.record(0)
     }
 
@@ -167,9 +167,9 @@ impl Rings {
     /// Begins an entry of `words` in the ring of a lane, which is the caller's. `fd` is the file's
     /// descriptor. `None` if there is no room and nobody makes any.
     #[inline]
-    pub fn begin(&self, fd: i32, lane: usize, words: usize) -> Option<Entry<'_>> {
+    pub fn begin(&self, fd: Fd, lane: usize, words: usize) -> Option<EntryWriter<'_>> {
         let at = self.ring(lane).written.load(Ordering::Relaxed); // Relaxed: the lane's own.
-        (self.has_room(lane, at, words) || self.wait_slow(fd, lane, at, words)).then_some(Entry {
+        (self.has_room(lane, at, words) || self.wait_slow(fd, lane, at, words)).then_some(EntryWriter {
             rings: self,
             lane,
             at,
@@ -184,7 +184,7 @@ impl Rings {
     }
 
     #[cold]
-    fn wait_slow(&self, fd: i32, lane: usize, at: u64, words: usize) -> bool {
+    fn wait_slow(&self, fd: Fd, lane: usize, at: u64, words: usize) -> bool {
         let (front, ring) = (self.front(), self.ring(lane));
         // A limited process makes no calls of the gate's own.
         while words <= WORDS && !lp_abi::sys::is_limited() && front.reading.load(Ordering::Relaxed) != 0 {
@@ -217,14 +217,14 @@ impl Rings {
     }
 }
 
-/// An entry that is being written. It shows once [`Entry::end`] is called, and never otherwise.
-pub struct Entry<'r> {
+/// An entry that is being written. It shows once [`EntryWriter::end`] is called, and never otherwise.
+pub struct EntryWriter<'r> {
     rings: &'r Rings,
     lane: usize,
     at: u64,
 }
 
-impl Entry<'_> {
+impl EntryWriter<'_> {
     /// Appends a word.
     #[inline]
     pub fn push(&mut self, word: u64) {
@@ -249,10 +249,10 @@ impl Entry<'_> {
     }
 }
 
-/// Words that [`Entry::push_bytes`] takes for so many bytes.
+/// Words that [`EntryWriter::push_bytes`] takes for so many bytes.
 pub const fn words_for(bytes: usize) -> usize {
     1 + bytes.div_ceil(8)
 }
 
-const _: () = assert!(size_of::<Ring>() == 128 && size_of::<Front>() <= FRONT);
+const _: () = assert!(size_of::<Ring>() == 128 && size_of::<TraceHeader>() <= FRONT);
 const _: () = assert!(HEAD + 2 * words_for(lp_abi::PATH_MAX) + words_for(144) <= WORDS);

@@ -9,11 +9,12 @@ use std::{fmt, ptr, slice};
 
 use lp_abi::gated::GATED_SET;
 use lp_abi::image::{
-    self, ENTRIES, ENTRIES_AT, Entry, Header, MAGIC, PAGES_AT, PROBES, Range, VERSION, first_probe, state,
+    self, BundleHeader, ENTRIES, ENTRIES_AT, MAGIC, ObjectRecord, PAGES_AT, PROBES, TextRange, VERSION,
+    first_probe, state,
 };
 
 use crate::elf::Elf;
-use crate::image::{Analysis, Refusal, analyse};
+use crate::image::{Analysis, ObjectRefusal, analyse};
 
 /// What is known about an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,12 +60,12 @@ impl Bundle {
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o644).open(path)?;
         let bundle = Bundle { file, path: path.to_owned() };
         let locked = bundle.lock()?;
-        let header = Header { magic: MAGIC, version: VERSION, gated_set: GATED_SET };
+        let header = BundleHeader { magic: MAGIC, version: VERSION, gated_set: GATED_SET };
         if bundle.file.metadata()?.len() == 0 {
             bundle.file.set_len(PAGES_AT as u64)?;
             bundle.file.write_all_at(bytes_of(&header), 0)?;
         }
-        let mut found = vec![0; size_of::<Header>()];
+        let mut found = vec![0; size_of::<BundleHeader>()];
         bundle.file.read_exact_at(&mut found, 0)?;
         if found != bytes_of(&header) {
             return Err(io::Error::new(
@@ -122,10 +123,10 @@ impl Bundle {
     }
 
     /// The entry for `key`, or the free slot for it.
-    fn find(&self, key: [u64; 2]) -> io::Result<(Option<usize>, Option<Entry>)> {
+    fn find(&self, key: [u64; 2]) -> io::Result<(Option<usize>, Option<ObjectRecord>)> {
         for probe in 0..PROBES {
             let slot = (first_probe(key) + probe) % ENTRIES;
-            let mut entry = Entry::EMPTY;
+            let mut entry = ObjectRecord::EMPTY;
             self.file.read_exact_at(bytes_of_mut(&mut entry), entry_at(slot))?;
             if entry.state == state::EMPTY {
                 return Ok((Some(slot), None));
@@ -142,11 +143,15 @@ impl Bundle {
         slot: usize,
         key: [u64; 2],
         elf: &Elf<'_>,
-        analysis: Result<Analysis, Refusal>,
+        analysis: Result<Analysis, ObjectRefusal>,
     ) -> io::Result<Status> {
         let text = &elf.text;
-        let mut entry =
-            Entry { key, text_at: text.address, text_bytes: text.bytes.len() as u64, ..Entry::EMPTY };
+        let mut entry = ObjectRecord {
+            key,
+            text_at: text.address,
+            text_bytes: text.bytes.len() as u64,
+            ..ObjectRecord::EMPTY
+        };
         let status = match analysis.and_then(|analysis| self.fill(&mut entry, elf, &analysis)) {
             Ok(Ok(status)) => status,
             Ok(Err(error)) => return Err(error),
@@ -159,20 +164,22 @@ impl Bundle {
         };
         // The state is written last, in a write of its own: readers take no lock.
         self.file.write_all_at(bytes_of(&entry), entry_at(slot))?;
-        self.file
-            .write_all_at(&final_state.to_le_bytes(), entry_at(slot) + offset_of!(Entry, state) as u64)?;
+        self.file.write_all_at(
+            &final_state.to_le_bytes(),
+            entry_at(slot) + offset_of!(ObjectRecord, state) as u64,
+        )?;
         Ok(status)
     }
 
     /// Appends an image's pages and fills in its entry.
     fn fill(
         &self,
-        entry: &mut Entry,
+        entry: &mut ObjectRecord,
         elf: &Elf<'_>,
         analysis: &Analysis,
-    ) -> Result<io::Result<Status>, Refusal> {
+    ) -> Result<io::Result<Status>, ObjectRefusal> {
         if let Some(site) = analysis.unpatchable() {
-            return Err(Refusal::Site(site));
+            return Err(ObjectRefusal::Site(site));
         }
         if analysis.patches.is_empty() {
             return Ok(Ok(Status::NoSites));
@@ -181,13 +188,18 @@ impl Bundle {
         Ok(self.append(entry, analysis, &pages))
     }
 
-    fn append(&self, entry: &mut Entry, analysis: &Analysis, pages: &[(u64, Vec<u8>)]) -> io::Result<Status> {
+    fn append(
+        &self,
+        entry: &mut ObjectRecord,
+        analysis: &Analysis,
+        pages: &[(u64, Vec<u8>)],
+    ) -> io::Result<Status> {
         entry.sites = analysis.patches.len() as u32;
         entry.thunk_delta = analysis.place.delta;
         entry.thunk_bytes = analysis.thunks.len() as u64;
         entry.thunk_at = self.append_pages(&analysis.thunks)?;
         for ((at, bytes), range) in pages.iter().zip(&mut entry.ranges) {
-            *range = Range { at: *at, from: self.append_pages(bytes)?, bytes: bytes.len() as u64 };
+            *range = TextRange { at: *at, from: self.append_pages(bytes)?, bytes: bytes.len() as u64 };
         }
         entry.range_count = pages.len() as u32;
         let fixups: Vec<u8> = analysis.fixups.iter().flat_map(|fixup| fixup.at.to_le_bytes()).collect();
@@ -231,7 +243,7 @@ fn key(elf: &Elf<'_>, path: &Path) -> io::Result<[u64; 2]> {
     Ok(image::key_of_bytes(page, [stat.dev(), stat.ino(), stat.size(), modified]))
 }
 
-fn status_of(entry: &Entry) -> Status {
+fn status_of(entry: &ObjectRecord) -> Status {
     match entry.state {
         state::NO_SITES => Status::NoSites,
         state::IMAGE => Status::Patched(entry.sites),
@@ -240,13 +252,13 @@ fn status_of(entry: &Entry) -> Status {
 }
 
 fn entry_at(slot: usize) -> u64 {
-    (ENTRIES_AT + slot * size_of::<Entry>()) as u64
+    (ENTRIES_AT + slot * size_of::<ObjectRecord>()) as u64
 }
 
 /// A record of integers without padding.
 trait Record: Copy {}
-impl Record for Header {}
-impl Record for Entry {}
+impl Record for BundleHeader {}
+impl Record for ObjectRecord {}
 
 fn bytes_of<T: Record>(record: &T) -> &[u8] {
     // SAFETY: the record has no padding.

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 
-use crate::elf::{Elf, Known, Region};
+use crate::elf::{BoundsKnown, CodeRegion, Elf};
 
 /// Bytes of a `syscall` instruction.
 pub const SYSCALL: [u8; 2] = [0x0f, 0x05];
@@ -15,7 +15,7 @@ const NEAR: u64 = 32;
 /// A region, disassembled from its start to its end.
 pub struct Listing {
     /// Its addresses.
-    pub region: Region,
+    pub region: CodeRegion,
     /// Its instructions, in order, contiguous (invalid bytes are instructions with `Code::INVALID`).
     pub instructions: Vec<Instruction>,
     /// For each target of a branch in the region: the indices of the branches.
@@ -26,7 +26,7 @@ pub struct Listing {
 
 impl Listing {
     /// Disassembles a region.
-    pub fn new(elf: &Elf<'_>, region: Region) -> Self {
+    pub fn new(elf: &Elf<'_>, region: CodeRegion) -> Self {
         let mut instructions = Vec::new();
         let mut branches = BTreeMap::<u64, Vec<usize>>::new();
         let mut last_calls = BTreeSet::new();
@@ -112,7 +112,7 @@ pub fn candidates(elf: &Elf<'_>) -> Vec<u64> {
 
 /// Meaning of the bytes `0f 05` at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meaning {
+pub enum SiteMeaning {
     /// A `syscall` instruction.
     Site,
     /// Part of another instruction of a known function, or data.
@@ -124,17 +124,17 @@ pub enum Meaning {
 /// In a known function the disassembly decides. A gap may contain data or start in the middle of something.
 /// There, bytes that read as `mov eax, NUMBER; syscall` are a site too, even if the disassembly did not
 /// arrive at them.
-pub fn meaning(elf: &Elf<'_>, listing: &Listing, address: u64) -> Meaning {
+pub fn meaning(elf: &Elf<'_>, listing: &Listing, address: u64) -> SiteMeaning {
     if let Some(index) = listing.index(address) {
         let is_site = listing.instructions[index].code() == Code::Syscall;
-        return if is_site { Meaning::Site } else { Meaning::Other };
+        return if is_site { SiteMeaning::Site } else { SiteMeaning::Other };
     }
     let before = address.checked_sub(5).and_then(|start| elf.at(start)).and_then(|bytes| bytes.get(..5));
     match (listing.region.known, before) {
-        (Known::Gap, Some([0xb8, low, high, 0, 0])) if u16::from_le_bytes([*low, *high]) < 512 => {
-            Meaning::Site
+        (BoundsKnown::Gap, Some([0xb8, low, high, 0, 0])) if u16::from_le_bytes([*low, *high]) < 512 => {
+            SiteMeaning::Site
         }
-        _ => Meaning::Other,
+        _ => SiteMeaning::Other,
     }
 }
 
@@ -217,8 +217,9 @@ fn is_near(address: u64, sites: &BTreeSet<u64>) -> bool {
 
 /// Whether the function at `start` cannot return: its end is known, and only calls leave it.
 fn never_returns(elf: &Elf<'_>, start: u64) -> bool {
-    let Some(region) =
-        elf.region(start).filter(|region| region.known == Known::Function && region.range.start == start)
+    let Some(region) = elf
+        .region(start)
+        .filter(|region| region.known == BoundsKnown::Function && region.range.start == start)
     else {
         return false;
     };

@@ -140,16 +140,16 @@ impl<'a> Elf<'a> {
     }
 
     /// The code between known places around `address`: the function, or the gap between two functions.
-    pub fn region(&self, address: u64) -> Option<Region> {
+    pub fn region(&self, address: u64) -> Option<CodeRegion> {
         let code = self.code.iter().find(|code| code.contains(&address))?;
         let next = self.functions.partition_point(|function| function.start <= address);
         let before = self.functions[..next].last();
         if let Some(function) = before.filter(|function| function.contains(&address)) {
-            return Some(Region { range: function.clone(), known: Known::Function });
+            return Some(CodeRegion { range: function.clone(), known: BoundsKnown::Function });
         }
         let start = before.map_or(code.start, |function| function.end.max(code.start));
         let end = self.functions.get(next).map_or(code.end, |function| function.start.min(code.end));
-        Some(Region { range: start..end, known: Known::Gap })
+        Some(CodeRegion { range: start..end, known: BoundsKnown::Gap })
     }
 
     fn read_dynamic(&mut self, elf: &ElfFile64<'a, Endianness>) {
@@ -264,16 +264,16 @@ fn build_id(elf: &ElfFile64<'_, Endianness>) -> Option<Vec<u8>> {
 
 /// Code that is disassembled in one piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Region {
+pub struct CodeRegion {
     /// Addresses.
     pub range: Range<u64>,
     /// How its start is known.
-    pub known: Known,
+    pub known: BoundsKnown,
 }
 
 /// How a region's bounds are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
+pub enum BoundsKnown {
     /// From symbols or unwind tables.
     Function,
     /// Between two of those: padding, or code without a description.

@@ -8,11 +8,11 @@ use lp_abi::linux::{
     __NR_access, __NR_execve, __NR_exit, __NR_munmap, __NR_readlink, __NR_write, __NR_writev,
 };
 
-use crate::code::{self, Listing, Meaning};
-use crate::elf::{Elf, NotAnObject, Region};
+use crate::code::{self, Listing, SiteMeaning};
+use crate::elf::{CodeRegion, Elf, NotAnObject};
 use crate::number::{self, Number};
-use crate::thunk::{self, Entry, Parts, Slots};
-use crate::window::{self, Class, JUMP, Window};
+use crate::thunk::{self, GateEntry, Parts, Slots};
+use crate::window::{self, JUMP, RegisterClass, Window};
 
 const PAGE: u64 = 4096;
 /// Address of the thunks, relative to a position-independent object's base, and to a fixed one's.
@@ -70,7 +70,7 @@ pub struct Patch {
     /// Address of the thunk.
     pub thunk: u64,
     /// The entry of the gate that it uses.
-    pub entry: Entry,
+    pub entry: GateEntry,
 }
 
 /// The analysis of an object.
@@ -80,7 +80,7 @@ pub struct Analysis {
     /// The patches, sorted.
     pub patches: Vec<Patch>,
     /// Location of the thunks.
-    pub place: Place,
+    pub place: ThunkPlace,
     /// The thunks, whole pages.
     pub thunks: Vec<u8>,
     /// Distances that depend on the location of the thunks.
@@ -89,7 +89,7 @@ pub struct Analysis {
 
 /// Why an object cannot be covered.
 #[derive(Debug)]
-pub enum Refusal {
+pub enum ObjectRefusal {
     /// It is not an object.
     NotAnObject(NotAnObject),
     /// A needed site cannot be patched.
@@ -100,54 +100,56 @@ pub enum Refusal {
     Scattered,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ObjectRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::NotAnObject(why) => why.fmt(f),
-            Refusal::Site(at) => write!(f, "the system call at {at:#x} leaves no room for a jump"),
-            Refusal::Encoding(at, why) => write!(f, "the system call at {at:#x} cannot be moved: {why}"),
-            Refusal::Scattered => f.write_str("its system calls are on too many scattered pages"),
+            ObjectRefusal::NotAnObject(why) => why.fmt(f),
+            ObjectRefusal::Site(at) => write!(f, "the system call at {at:#x} leaves no room for a jump"),
+            ObjectRefusal::Encoding(at, why) => {
+                write!(f, "the system call at {at:#x} cannot be moved: {why}")
+            }
+            ObjectRefusal::Scattered => f.write_str("its system calls are on too many scattered pages"),
         }
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for ObjectRefusal {}
 
-impl From<NotAnObject> for Refusal {
+impl From<NotAnObject> for ObjectRefusal {
     fn from(why: NotAnObject) -> Self {
-        Refusal::NotAnObject(why)
+        ObjectRefusal::NotAnObject(why)
     }
 }
 
 /// Location of an object's thunks.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct ThunkPlace {
     /// Their address relative to the object's base.
     pub delta: i64,
     /// How they find the gate.
     pub slots: Slots,
 }
 
-impl Place {
+impl ThunkPlace {
     /// Beside the object, in pages that the gate maps.
-    fn beside(elf: &Elf<'_>) -> Place {
-        Place { delta: if elf.fixed { DELTA_FIXED } else { DELTA }, slots: Slots::Process }
+    fn beside(elf: &Elf<'_>) -> ThunkPlace {
+        ThunkPlace { delta: if elf.fixed { DELTA_FIXED } else { DELTA }, slots: Slots::Process }
     }
 }
 
 /// Finds the sites of an object and decides about each.
 ///
 /// # Errors
-/// See [`Refusal`].
-pub fn analyse(elf: &Elf<'_>) -> Result<Analysis, Refusal> {
-    analyse_for(elf, Place::beside(elf))
+/// See [`ObjectRefusal`].
+pub fn analyse(elf: &Elf<'_>) -> Result<Analysis, ObjectRefusal> {
+    analyse_for(elf, ThunkPlace::beside(elf))
 }
 
 /// [`analyse`], for thunks at `place`.
 ///
 /// # Errors
-/// See [`Refusal`].
-pub fn analyse_for(elf: &Elf<'_>, place: Place) -> Result<Analysis, Refusal> {
+/// See [`ObjectRefusal`].
+pub fn analyse_for(elf: &Elf<'_>, place: ThunkPlace) -> Result<Analysis, ObjectRefusal> {
     let mut analysis =
         Analysis { sites: Vec::new(), patches: Vec::new(), place, thunks: Vec::new(), fixups: Vec::new() };
     let Listings { all, sites, out_of_step } = listings(elf);
@@ -171,8 +173,9 @@ pub fn analyse_for(elf: &Elf<'_>, place: Place) -> Result<Analysis, Refusal> {
             site.verdict = Verdict::NotNeeded;
         }
         if site.verdict == Verdict::Patch {
-            let vectors = !is_libc || window::live(Class::Vectors, listing, index);
-            let entry = if vectors { Entry::Vector } else { plain_entry(elf, listing, index, &site.number) };
+            let vectors = !is_libc || window::live(RegisterClass::Vectors, listing, index);
+            let entry =
+                if vectors { GateEntry::Vector } else { plain_entry(elf, listing, index, &site.number) };
             analysis.patch(listing, index, &targets, entry)?;
         }
         analysis.sites.push(site);
@@ -186,13 +189,13 @@ pub fn analyse_for(elf: &Elf<'_>, place: Place) -> Result<Analysis, Refusal> {
 ///
 /// A function that others call by name is compiled to preserve only the registers of the calling convention;
 /// callers of a static function may rely on more.
-fn plain_entry(elf: &Elf<'_>, listing: &Listing, index: usize, number: &Number) -> Entry {
-    let Some(call) = QUICK_CALLS.iter().position(|nr| number.is(*nr)) else { return Entry::Plain };
+fn plain_entry(elf: &Elf<'_>, listing: &Listing, index: usize, number: &Number) -> GateEntry {
+    let Some(call) = QUICK_CALLS.iter().position(|nr| number.is(*nr)) else { return GateEntry::Plain };
     let exported = elf.exports.contains(&listing.region.range.start);
-    if exported && !window::live(Class::Arguments, listing, index) {
-        Entry::QuickScratch(call)
+    if exported && !window::live(RegisterClass::Arguments, listing, index) {
+        GateEntry::QuickScratch(call)
     } else {
-        Entry::Quick(call)
+        GateEntry::Quick(call)
     }
 }
 
@@ -207,7 +210,7 @@ struct Listings {
 }
 
 fn listings(elf: &Elf<'_>) -> Listings {
-    let mut regions = BTreeMap::<u64, (Region, Vec<u64>)>::new();
+    let mut regions = BTreeMap::<u64, (CodeRegion, Vec<u64>)>::new();
     for candidate in code::candidates(elf) {
         if let Some(region) = elf.region(candidate) {
             regions.entry(region.range.start).or_insert((region, Vec::new())).1.push(candidate);
@@ -218,7 +221,7 @@ fn listings(elf: &Elf<'_>) -> Listings {
         let listing = Listing::new(elf, region);
         let mut has_sites = false;
         for candidate in candidates {
-            if code::meaning(elf, &listing, candidate) == Meaning::Other {
+            if code::meaning(elf, &listing, candidate) == SiteMeaning::Other {
                 continue;
             }
             found.sites.insert(candidate);
@@ -299,10 +302,10 @@ impl Analysis {
         listing: &Listing,
         index: usize,
         targets: &BTreeSet<u64>,
-        entry: Entry,
-    ) -> Result<(), Refusal> {
+        entry: GateEntry,
+    ) -> Result<(), ObjectRefusal> {
         let site = listing.instructions[index].ip();
-        let window = window::choose(listing, index, targets).ok_or(Refusal::Site(site))?;
+        let window = window::choose(listing, index, targets).ok_or(ObjectRefusal::Site(site))?;
         let range = window.range();
         let parts = Parts {
             before: &listing.instructions[range.start..index],
@@ -318,7 +321,7 @@ impl Analysis {
         let bytes = listing.instructions[range.end - 1].next_ip() - start;
         let offset = self.thunks.len();
         let at = (self.place.delta + offset as i64) as u64;
-        let (code, fixups) = thunk::assemble(&parts, at).map_err(|why| Refusal::Encoding(site, why))?;
+        let (code, fixups) = thunk::assemble(&parts, at).map_err(|why| ObjectRefusal::Encoding(site, why))?;
         self.fixups.extend(fixups.iter().map(|fixup| thunk::fixup(offset + *fixup as usize)));
         self.fixups.push(Fixup { at: start as u32 + 1 });
         self.thunks.extend(code);
@@ -335,8 +338,8 @@ impl Analysis {
     /// Ranges of pages with patches: address and contents.
     ///
     /// # Errors
-    /// [`Refusal::Scattered`].
-    pub fn pages(&self, elf: &Elf<'_>) -> Result<Vec<(u64, Vec<u8>)>, Refusal> {
+    /// [`ObjectRefusal::Scattered`].
+    pub fn pages(&self, elf: &Elf<'_>) -> Result<Vec<(u64, Vec<u8>)>, ObjectRefusal> {
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         for patch in &self.patches {
             let (start, end) = (patch.start & !(PAGE - 1), (patch.start + patch.bytes - 1) & !(PAGE - 1));
@@ -354,7 +357,7 @@ impl Analysis {
                 .enumerate()
                 .filter(|(_, pair)| is_one(elf, pair[0].1, pair[1].0))
                 .min_by_key(|(_, pair)| pair[1].0 - pair[0].1)
-                .ok_or(Refusal::Scattered)?;
+                .ok_or(ObjectRefusal::Scattered)?;
             let joined = ranges.remove(closest + 1);
             ranges[closest].1 = joined.1;
         }
@@ -383,10 +386,10 @@ impl Analysis {
     }
 
     /// Pages of the executable segment as the kernel maps them: whole pages of the file.
-    fn file_pages(&self, elf: &Elf<'_>, start: u64, end: u64) -> Result<Vec<u8>, Refusal> {
-        let segment = elf.executable(start).or(elf.executable(end - 1)).ok_or(Refusal::Scattered)?;
+    fn file_pages(&self, elf: &Elf<'_>, start: u64, end: u64) -> Result<Vec<u8>, ObjectRefusal> {
+        let segment = elf.executable(start).or(elf.executable(end - 1)).ok_or(ObjectRefusal::Scattered)?;
         let offset = (segment.offset + start).wrapping_sub(segment.address) as usize;
-        let bytes = elf.file.get(offset..).ok_or(Refusal::Scattered)?;
+        let bytes = elf.file.get(offset..).ok_or(ObjectRefusal::Scattered)?;
         let length = (end - start) as usize;
         let mut pages = bytes[..bytes.len().min(length)].to_vec();
         pages.resize(length, 0);

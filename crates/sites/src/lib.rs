@@ -33,5 +33,5 @@ pub mod window;
 
 pub use bundle::{Bundle, Status};
 pub use by_gs::by_gs;
-pub use image::{Analysis, Patch, Refusal, analyse};
+pub use image::{Analysis, ObjectRefusal, Patch, analyse};
 pub use merge::merge;

@@ -25,7 +25,7 @@ use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{Endianness, Object, ObjectSymbol};
 
 use crate::elf::Elf;
-use crate::image::{Place, Refusal, analyse_for};
+use crate::image::{ObjectRefusal, ThunkPlace, analyse_for};
 use crate::thunk::Slots;
 
 /// Version of the output of [`merge`] for the same two files.
@@ -69,7 +69,7 @@ const E_PHNUM: u64 = 56;
 #[derive(Debug)]
 pub enum Unfit {
     /// The library cannot be patched.
-    Refused(Refusal),
+    Refused(ObjectRefusal),
     /// It, or the gate, does not have the required layout.
     Layout(&'static str),
 }
@@ -93,14 +93,14 @@ pub fn merge(library: &[u8], gate: &[u8]) -> Result<Vec<u8>, Unfit> {
     let elf = Elf::parse(library).map_err(|why| Unfit::Refused(why.into()))?;
     let (library, gate) = (Input::read(library)?, Input::read(gate)?);
     // The location of thunks does not change their length.
-    let anywhere = Place { delta: library.end() as i64, slots: Slots::Object(library.end()) };
+    let anywhere = ThunkPlace { delta: library.end() as i64, slots: Slots::Object(library.end()) };
     let thunks = analyse_for(&elf, anywhere).map_err(Unfit::Refused)?.thunks.len() as u64;
     let layout = Layout::new(&library, &gate, thunks)?;
     let slots = layout.gate + slots_of(&gate)?;
-    let place = Place { delta: layout.thunks as i64, slots: Slots::Object(slots) };
+    let place = ThunkPlace { delta: layout.thunks as i64, slots: Slots::Object(slots) };
     let analysis = analyse_for(&elf, place).map_err(Unfit::Refused)?;
     if let Some(site) = analysis.unpatchable() {
-        return Err(Unfit::Refused(Refusal::Site(site)));
+        return Err(Unfit::Refused(ObjectRefusal::Site(site)));
     }
     let mut file = library.file.to_vec();
     for segment in elf.segments.iter().filter(|segment| segment.executable) {

@@ -10,7 +10,7 @@ pub const ALIGN: usize = 16;
 
 /// The entry through which a thunk enters the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum GateEntry {
     /// No vector register is live at the site.
     Plain,
     /// Vector registers are saved.
@@ -21,14 +21,14 @@ pub enum Entry {
     QuickScratch(usize),
 }
 
-impl Entry {
+impl GateEntry {
     /// Offset of its slot in the [`GatePage`].
     pub fn slot(self) -> usize {
         match self {
-            Entry::Plain => std::mem::offset_of!(GatePage, entry),
-            Entry::Vector => std::mem::offset_of!(GatePage, entry_vector),
-            Entry::Quick(index) => std::mem::offset_of!(GatePage, quick) + 8 * index,
-            Entry::QuickScratch(index) => std::mem::offset_of!(GatePage, quick_scratch) + 8 * index,
+            GateEntry::Plain => std::mem::offset_of!(GatePage, entry),
+            GateEntry::Vector => std::mem::offset_of!(GatePage, entry_vector),
+            GateEntry::Quick(index) => std::mem::offset_of!(GatePage, quick) + 8 * index,
+            GateEntry::QuickScratch(index) => std::mem::offset_of!(GatePage, quick_scratch) + 8 * index,
         }
     }
 }
@@ -51,7 +51,7 @@ pub struct Parts<'a> {
     /// Address of the site's `syscall`.
     pub site: u64,
     /// The gate's entry.
-    pub entry: Entry,
+    pub entry: GateEntry,
     /// Where its address is found.
     pub slots: Slots,
 }
@@ -99,7 +99,7 @@ impl Writer {
     }
 
     /// `call [slot]`.
-    fn call(&mut self, slots: Slots, entry: Entry) -> Result<(), String> {
+    fn call(&mut self, slots: Slots, entry: GateEntry) -> Result<(), String> {
         match slots {
             Slots::Process => {
                 self.raw(&[0xff, 0x14, 0x25]);

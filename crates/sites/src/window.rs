@@ -62,7 +62,7 @@ fn can_move(instruction: &Instruction) -> bool {
 
 /// Registers that a system call preserves and the gate may clobber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum RegisterClass {
     /// xmm0-15: free at calls and returns, except for results.
     Vectors,
     /// Those of a system call's arguments. A function's arguments count as read by it.
@@ -73,14 +73,14 @@ pub enum Class {
 const ARGUMENTS: [Register; 7] =
     [Register::RDI, Register::RSI, Register::RDX, Register::R10, Register::R8, Register::R9, Register::RCX];
 
-impl Class {
+impl RegisterClass {
     /// A register's bit in a set; none if it is of another class.
     fn bit(self, register: Register) -> Option<u32> {
         let full = register.full_register();
         let index = match self {
-            Class::Vectors if full.is_vector_register() => full as u32 - Register::ZMM0 as u32,
-            Class::Arguments => ARGUMENTS.iter().position(|argument| *argument == full)? as u32,
-            Class::Vectors => return None,
+            RegisterClass::Vectors if full.is_vector_register() => full as u32 - Register::ZMM0 as u32,
+            RegisterClass::Arguments => ARGUMENTS.iter().position(|argument| *argument == full)? as u32,
+            RegisterClass::Vectors => return None,
         };
         Some(1 << index)
     }
@@ -88,20 +88,20 @@ impl Class {
     /// Registers considered written at the site itself: `rcx`, which the kernel changes.
     fn at_site(self) -> u32 {
         match self {
-            Class::Vectors => 0,
-            Class::Arguments => self.bit(Register::RCX).unwrap_or(0),
+            RegisterClass::Vectors => 0,
+            RegisterClass::Arguments => self.bit(Register::RCX).unwrap_or(0),
         }
     }
 
     /// Whether a function that is called with only `written` newly set may read a value from before the site.
     fn is_read_by_call(self, written: u32) -> bool {
-        self == Class::Arguments && written.count_ones() < ARGUMENTS.len() as u32
+        self == RegisterClass::Arguments && written.count_ones() < ARGUMENTS.len() as u32
     }
 }
 
 /// Whether a register of the class may be live across the site: then the gate must preserve it. Follows the
 /// listing from the site on, and treats what it cannot follow as the end.
-pub fn live(class: Class, listing: &Listing, index: usize) -> bool {
+pub fn live(class: RegisterClass, listing: &Listing, index: usize) -> bool {
     let mut factory = InstructionInfoFactory::new();
     let mut work = vec![(index + 1, class.at_site())];
     let mut seen = std::collections::HashSet::new();
@@ -138,7 +138,7 @@ pub fn live(class: Class, listing: &Listing, index: usize) -> bool {
 /// Whether the instruction reads a register of the class that is not in the set `written`; adds what it
 /// writes to the set.
 fn reads_unwritten(
-    class: Class,
+    class: RegisterClass,
     instruction: &Instruction,
     factory: &mut InstructionInfoFactory,
     written: &mut u32,

@@ -8,7 +8,7 @@ use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction};
 use lp_abi::image::{GATE_PAGE, QUICK_CALLS};
 use lp_sites::elf::Elf;
 use lp_sites::image::{Site, Verdict};
-use lp_sites::thunk::Entry;
+use lp_sites::thunk::GateEntry;
 use lp_sites::{Analysis, Bundle, Status, analyse};
 
 const GLIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
@@ -59,7 +59,7 @@ fn check_patches(elf: &Elf<'_>, analysis: &Analysis) {
         let own = sites.contains(&(back - 2));
         let displaced = thunk[call..].iter().any(|instruction| instruction.code() == Code::Syscall);
         assert!(own || displaced, "the thunk of {:#x} makes no call", patch.start);
-        if let (Entry::Quick(call) | Entry::QuickScratch(call), true) = (patch.entry, own) {
+        if let (GateEntry::Quick(call) | GateEntry::QuickScratch(call), true) = (patch.entry, own) {
             let site = analysis.sites.iter().find(|site| site.address == back - 2).expect("the site");
             assert!(site.number.is(QUICK_CALLS[call]), "{:#x} enters as another call", patch.start);
         }
@@ -133,7 +133,7 @@ fn glibc() {
     // The functions that programs call enter by the shortest way, but for fstat, which musl and old glibc
     // make themselves.
     for (call, nr) in QUICK_CALLS.into_iter().enumerate().filter(|(_, nr)| *nr != 5) {
-        let shortest = analysis.patches.iter().filter(|patch| patch.entry == Entry::QuickScratch(call));
+        let shortest = analysis.patches.iter().filter(|patch| patch.entry == GateEntry::QuickScratch(call));
         assert!(shortest.count() >= 1, "call {nr}");
     }
 }
@@ -164,7 +164,7 @@ fn rust_program_with_calls_of_its_own() {
     let analysis = analysed(cargo());
     assert!(!analysis.patches.is_empty());
     // Its vector registers may be in use.
-    assert!(analysis.patches.iter().all(|patch| patch.entry == Entry::Vector));
+    assert!(analysis.patches.iter().all(|patch| patch.entry == GateEntry::Vector));
 }
 
 /// Analyses assembler source as if it were part of a C library.
@@ -192,8 +192,8 @@ const FUNCTION: &str = "
 #[test]
 fn entries_keep_what_is_read() {
     let analysis = assembled(&format!("{FUNCTION}{READERS}"));
-    let entries: Vec<Entry> = analysis.patches.iter().map(|patch| patch.entry).collect();
-    use Entry::{Plain, Quick, QuickScratch, Vector};
+    let entries: Vec<GateEntry> = analysis.patches.iter().map(|patch| patch.entry).collect();
+    use GateEntry::{Plain, Quick, QuickScratch, Vector};
     assert_eq!(
         entries,
         [QuickScratch(0), Quick(0), Quick(0), Quick(0), QuickScratch(0), Quick(0), Plain, Vector]

@@ -89,20 +89,19 @@ pub mod read {
 
 pub mod table {
     pub use crate::descriptors::table::{
-        change, closing, covered, covered_of, entry, fget, fget_any, load, lowest, open_entries, reach,
-        replace, restore,
+        FdTable, TableLock, change, closing, entry, lock, reach, replace, restore,
     };
     pub use crate::life::open_file::{install, let_go, take_out};
 }
 
 pub mod watch {
-    pub use crate::caller::event::{At, Event, Kind, Move, New, Sides, Touched};
+    pub use crate::caller::event::{Event, Move, NameAt, NameOrigin, ShadowKind, Sides, Touched};
     pub use crate::inodes::watched::{has_shadow, is_watched, kind, place, touched_slow};
     pub use crate::watches::watch::{each_entry, forget, look_at_closes, mark_locked, mark_way, path};
 }
 
 pub mod writer {
-    pub use crate::calls::remount::{What, open, shut};
+    pub use crate::calls::remount::{RemountTarget, open, shut};
     pub use crate::lane::writer::begin;
 }
 
@@ -110,5 +109,5 @@ pub mod xattr {
     pub use crate::calls::xattr::{
         fgetxattr, flistxattr, fremovexattr, fsetxattr, getxattr, listxattr, removexattr, setxattr,
     };
-    pub use crate::inodes::xattrs::Value;
+    pub use crate::inodes::xattrs::XattrValue;
 }

@@ -88,7 +88,7 @@ impl Stage {
 
     /// Checks that the file of `fd` is the one of `generation`, and that its inode is in use.
     fn check(&self, round: usize, fd: Fd, generation: u32) {
-        let held = table::fget(&self.opener, fd).expect("open");
+        let held = self.opener.fget(fd).expect("open");
         assert_eq!(self.generation_of(held.id), generation, "round {round}: the open file was freed");
         let inode = held.inode_ref();
         let now = held.inode.generation.load(lp_region::sync::Ordering::Relaxed);

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use lp_abi::linux::*;
 use lp_abi::{Errno, Fd, Result, syscall};
-use lp_vfs::xattr::Value;
+use lp_vfs::xattr::XattrValue;
 use lp_vfs::{chmod, chown, fallocate, ioctl, lseek, read, stat, truncate, utimens, write, xattr};
 use setup::{Fixture, Random, lent};
 
@@ -222,7 +222,7 @@ fn random_extended_attributes_agree_with_tmpfs() {
         match random.below(6) {
             0..3 => {
                 let flags = [0, 0, XATTR_CREATE, XATTR_REPLACE, 3, 4][random.below(6)];
-                let given = Value { bytes: lent::bytes(&value), flags };
+                let given = XattrValue { bytes: lent::bytes(&value), flags };
                 pair.agree(
                     &format!("set, step {step}"),
                     |_| xattr::fsetxattr(task, ours, name, given),

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use lp_abi::linux::*;
 use lp_abi::{Errno, Fd, PAGE_SIZE, UserPtr, syscall};
 use lp_region::{Geometry, Region};
-use lp_vfs::mapping::{self, Piece, Sharing};
+use lp_vfs::mapping::{self, MapAccess, Piece};
 use lp_vfs::{copy, inode, lseek, page, read, truncate, write};
 use setup::{Fixture, Random, lent};
 
@@ -162,12 +162,12 @@ fn files_of_the_host_are_received() {
 fn mapped_pages_stay_while_they_are_mapped() {
     // SAFETY: the name is NUL-terminated.
     let memory = unsafe { syscall!(__NR_memfd_create, c"copies".as_ptr(), 0) }.expect("memfd") as i32;
-    let memory = lp_region::life_file::beside(memory).expect("life");
+    let memory = lp_region::life_file::beside(Fd::new(memory)).expect("life");
     let geometry = Geometry { data_bytes: 32 << 20, inodes: 1000, identity: 9 };
     let fixture = Fixture::on(Region::create(memory, &geometry).expect("region"));
     let (task, fd) = (&fixture.task, fixture.file(O_RDWR));
     put(&fixture, fd, &[5; 2 * PAGE_SIZE], 10 * PAGE_SIZE as i64);
-    let of = mapping::begin(task, fd, 0, 64 * PAGE_SIZE, Sharing::SharedWrite).expect("mapping");
+    let of = mapping::begin(task, fd, 0, 64 * PAGE_SIZE, MapAccess::SharedWrite).expect("mapping");
     let pieces = || {
         let mut pieces: Vec<Piece> = Vec::new();
         let end = mapping::pieces(task, of, 0, 64 * PAGE_SIZE, &mut |piece| {

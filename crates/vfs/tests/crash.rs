@@ -62,7 +62,7 @@ fn opened(task: &Task, path: UserPtr, flags: u32) -> Option<Fd> {
     let Ok(Place::Inside(Opened::File(id))) = open::openat(task, Fd::CWD, path, flags, 0o644) else {
         return None;
     };
-    let fd = table::lowest(task, 3, 1000).expect("number");
+    let fd = task.table.lowest(3, 1000).expect("number");
     table::install(task, fd, id, 0).expect("install");
     Some(fd)
 }
@@ -77,7 +77,7 @@ fn write_file(task: &Task, path: UserPtr, random: &mut Random, buffer: &[u8]) {
     if random.below(3) == 0
         && let Ok(id) = dup::dup(task, fd)
     {
-        let other = table::lowest(task, 3, 1000).expect("number");
+        let other = task.table.lowest(3, 1000).expect("number");
         dup::install(task, other, id, 0).expect("install");
         let _ = close::close(task, other);
     }
@@ -311,7 +311,7 @@ fn kill(pid: i32) {
 fn killed_processes_leave_nothing_behind() {
     // SAFETY: the name is NUL-terminated.
     let fd = unsafe { syscall!(__NR_memfd_create, c"crash".as_ptr(), 0) }.expect("memfd") as i32;
-    let fd = lp_region::life_file::beside(fd).expect("life");
+    let fd = lp_region::life_file::beside(Fd::new(fd)).expect("life");
     let geometry = Geometry { data_bytes: 8 << 20, inodes: 10_000, identity: 7 };
     let region = Region::create(fd, &geometry).expect("region");
     let setup = boot::RunSetup { mounts: &[b"/light"], ..boot::RunSetup::default() };

@@ -152,7 +152,7 @@ fn a_redirected_file_is_as_good_as_unshared() {
     let fixture = Fixture::private(4 << 20);
     let task = &fixture.task;
     let fd = fixture.file(O_RDWR);
-    let file = table::fget(task, fd).expect("open").file;
+    let file = task.fget(fd).expect("open").file;
     let shared = || file.shared.load(lp_region::sync::Ordering::Relaxed);
     for other in [7, 8] {
         let id = dup::dup(task, fd).expect("dup");
@@ -217,7 +217,7 @@ fn forgotten(fixture: &Fixture, pages: usize) {
     else {
         panic!("open");
     };
-    let fd = table::lowest(task, 0, 1024).expect("descriptor");
+    let fd = task.table.lowest(0, 1024).expect("descriptor");
     table::install(task, fd, id, 0).expect("install");
     assert_eq!(put(fixture, fd, &vec![1; pages * P], 0), pages * P);
     close::close(task, fd).expect("close");

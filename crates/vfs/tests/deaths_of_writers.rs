@@ -8,7 +8,7 @@ use lp_abi::{Fd, PAGE_SIZE};
 use lp_region::records::{Inode, LockRecord};
 use lp_region::sync::Ordering;
 use lp_vfs::open::Opened;
-use lp_vfs::xattr::Value;
+use lp_vfs::xattr::XattrValue;
 use lp_vfs::{
     Place, Task, boot, chmod, chown, close, fallocate, map, open, page, read, reap, reclaim, record_lock,
     stat, table, truncate, unlink, utimens, write, xattr,
@@ -36,7 +36,7 @@ fn put(task: &Task, fd: Fd, from: &[u8], len: usize, at: i64) {
 }
 
 fn set(task: &Task, fd: Fd, name: &std::ffi::CStr, from: &[u8], size: usize) {
-    let value = Value { bytes: lent::bytes(&from[..size]), flags: 0 };
+    let value = XattrValue { bytes: lent::bytes(&from[..size]), flags: 0 };
     let _ = xattr::fsetxattr(task, fd, lent::path(name), value);
 }
 
@@ -137,7 +137,7 @@ fn opened(task: &Task, flags: u32) -> Fd {
     let Ok(Place::Inside(Opened::File(id))) = open::openat(task, Fd::CWD, path, flags, 0o600) else {
         std::process::abort()
     };
-    let fd = table::lowest(task, 3, 100).expect("number");
+    let fd = task.table.lowest(3, 100).expect("number");
     table::install(task, fd, id, 0).expect("install");
     fd
 }
@@ -161,7 +161,7 @@ fn make(task: &Task, size: usize) {
 /// Reads, writes, and checks everything that exists.
 fn check(task: &Task, at: &str) {
     let fd = opened(task, O_RDWR);
-    let held = table::fget(task, fd).expect("open");
+    let held = task.fget(fd).expect("open");
     let record: &Inode = held.inode;
     let mut bytes = vec![9u8; 1 << 20];
     let got = read::pread(task, fd, lent::room(&mut bytes), 0).expect("pread");
@@ -227,7 +227,7 @@ fn attributes_change_together_or_not_at_all() {
     let task = death::task();
     let path: &CString = &PATH.to_owned();
     let set_acl = |task: &Task| {
-        let value = Value { bytes: lent::bytes(&ACL), flags: 0 };
+        let value = XattrValue { bytes: lent::bytes(&ACL), flags: 0 };
         let name = lent::path(c"system.posix_acl_access");
         let _ = xattr::setxattr(task, Fd::CWD, lent::path(path), 0, name, value);
     };
@@ -319,7 +319,7 @@ fn a_locker_killed_at_any_instruction_leaves_no_record_to_two() {
         assert_eq!(lock(&task, fd, F_RDLCK), Ok(()), "{at}");
         reap::dead(&task);
         let owner = lp_vfs::file_lock::process_owner(&task);
-        let held = table::fget(&task, fd).expect("open");
+        let held = task.fget(fd).expect("open");
         assert!(
             lp_vfs::file_lock::holds(&task, held.inode_id(), owner, lp_vfs::file_lock::LockType::Shared),
             "{at}: lost"

@@ -7,7 +7,7 @@ use lp_region::slab::Slot;
 use lp_region::sync::Ordering;
 use lp_region::{InodeId, InodeRef};
 use lp_vfs::open::Opened;
-use lp_vfs::table::entry;
+use lp_vfs::table::{FdTable, entry};
 use lp_vfs::{Place, Task, close, dup, fcntl, fork, lseek, open, page, read, reap, reclaim, table, write};
 
 mod setup;
@@ -24,7 +24,7 @@ fn opened(task: &Task, path: &str, flags: u32, mode: u32) -> Result<Fd, Errno> {
         Place::Inside(Opened::File(id)) => id,
         other => panic!("{other:?}"),
     };
-    let fd = table::lowest(task, 0, 1024)?;
+    let fd = task.table.lowest(0, 1024)?;
     table::install(task, fd, id, if flags & O_CLOEXEC != 0 { entry::CLOEXEC } else { 0 })?;
     Ok(fd)
 }
@@ -35,7 +35,7 @@ fn unlink(task: &Task, path: &str) {
 }
 
 fn inode_of(task: &Task, fd: Fd) -> InodeRef {
-    table::fget_any(task, fd).unwrap().inode_ref()
+    task.fget_any(fd).unwrap().inode_ref()
 }
 
 fn is_free(task: &Task, inode: InodeRef) -> bool {
@@ -202,7 +202,7 @@ fn a_forked_table_keeps_files_until_both_are_done() {
     let fd = opened(task, "/light/f", O_RDWR | O_CREAT, 0o600).unwrap();
     let inode = inode_of(task, fd);
     let child = fork::before(task).unwrap();
-    assert_eq!(task.region.fd_table(child)[fd.index()].load(Ordering::Relaxed), table::load(task, fd));
+    assert_eq!(FdTable::of(task.region, child).load(fd), task.table.load(fd));
     unlink(task, "/light/f");
     close::close(task, fd).unwrap();
     reclaim::run(task);
@@ -239,14 +239,14 @@ fn threads_pin_what_they_use() {
     let inode = inode_of(task, fd);
     unlink(task, "/light/f");
     lp_vfs::boot::before_thread(task);
-    let held = table::fget(task, fd).unwrap();
+    let held = task.fget(fd).unwrap();
     close::close(task, fd).unwrap();
     reclaim::run(task);
     assert!(!is_free(task, inode));
     drop(held);
     reclaim::run(task);
     assert!(is_free(task, inode));
-    assert!(table::fget(task, fd).is_err());
+    assert!(task.fget(fd).is_err());
 }
 
 #[test]

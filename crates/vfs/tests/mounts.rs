@@ -12,7 +12,7 @@ use lp_region::mount::mount_flags::{READ_ONLY, SB_READ_ONLY, SHUTTING};
 use lp_region::sync::Ordering;
 use lp_vfs::open::Opened;
 use lp_vfs::task::Place;
-use lp_vfs::writer::{self, What};
+use lp_vfs::writer::{self, RemountTarget};
 use lp_vfs::{Task, boot, chmod, close, open, table};
 use setup::Fixture;
 use setup::lent;
@@ -21,7 +21,7 @@ fn opened(task: &Task, path: &str, flags: u32) -> Result<Fd> {
     let path = CString::new(path).unwrap();
     match open::openat(task, Fd::CWD, lent::path(&path), flags, 0o600)? {
         Place::Inside(Opened::File(id)) => {
-            let fd = table::lowest(task, 0, 1024)?;
+            let fd = task.table.lowest(0, 1024)?;
             table::install(task, fd, id, 0).map(|()| fd)
         }
         other => panic!("{other:?}"),
@@ -33,17 +33,17 @@ fn change(task: &Task, path: &str) -> Result<()> {
     chmod::fchmodat(task, Fd::CWD, lent::path(&path), 0o640, 0).map(|_| ())
 }
 
-fn shut(task: &Task, what: What) -> Result<()> {
+fn shut(task: &Task, what: RemountTarget) -> Result<()> {
     writer::shut(task, what, |was| was | what.bit())
 }
 
-fn reopen(task: &Task, what: What) {
+fn reopen(task: &Task, what: RemountTarget) {
     writer::open(task, what);
 }
 
 /// What can be made read-only: the mount, and the file system.
-fn both(task: &Task) -> [What; 2] {
-    [What::Mount(boot::root_spot(task, 0).unwrap().mount), What::Superblock(0)]
+fn both(task: &Task) -> [RemountTarget; 2] {
+    [RemountTarget::Mount(boot::root_spot(task, 0).unwrap().mount), RemountTarget::Superblock(0)]
 }
 
 #[test]

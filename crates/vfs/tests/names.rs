@@ -211,7 +211,7 @@ fn open_ours(fixture: &Fixture, dir: Fd, path: &str, flags: u32) -> Result<Fd> {
     let task = &fixture.task;
     match inside(open::openat(task, dir, lent::path(&c(path)), flags, 0o640)?) {
         Opened::File(id) => {
-            let fd = table::lowest(task, 0, 1024)?;
+            let fd = task.table.lowest(0, 1024)?;
             table::install(task, fd, id, 0)?;
             Ok(fd)
         }

@@ -31,7 +31,7 @@ fn open(task: &Task, name: &CString) -> Fd {
     let Ok(Place::Inside(Opened::File(id))) = open::openat(task, Fd::CWD, lent::path(name), O_RDWR, 0) else {
         std::process::abort()
     };
-    let Ok(fd) = table::lowest(task, 0, 1024) else { std::process::abort() };
+    let Ok(fd) = task.table.lowest(0, 1024) else { std::process::abort() };
     let Ok(()) = table::install(task, fd, id, 0) else { std::process::abort() };
     fd
 }
@@ -116,7 +116,7 @@ fn references_that_move_all_the_time_keep_nobody_from_a_lock_of_the_dead() {
         let from = open(task, &other);
         for round in 0u64.. {
             let Ok(id) = dup::dup(task, from) else { return };
-            let Ok(fd) = table::lowest(task, 0, 1024) else { return };
+            let Ok(fd) = task.table.lowest(0, 1024) else { return };
             if dup::install(task, fd, id, 0).is_err() || close::close(task, fd).is_err() {
                 return;
             }

@@ -145,7 +145,7 @@ fn permission_to_search_can_be_taken_away() {
         acl.extend(perm.to_ne_bytes());
         acl.extend(id.to_ne_bytes());
     }
-    let value = xattr::Value { bytes: lent::bytes(&acl), flags: 0 };
+    let value = xattr::XattrValue { bytes: lent::bytes(&acl), flags: 0 };
     let name = lent::path(c"system.posix_acl_access");
     xattr::setxattr(&other, Fd::CWD, lent::path(&c("/light/d")), 0, name, value).unwrap();
     assert_eq!(find_again(&one, "/light/d/e/f"), Err(Errno::EACCES));

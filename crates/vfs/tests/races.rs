@@ -40,7 +40,7 @@ fn may_fail<T: core::fmt::Debug>(done: lp_abi::Result<T>, errors: &[Errno]) {
 fn make(task: &Task, path: &CStr) {
     let made = open::openat(task, Fd::CWD, lent::path(path), O_CREAT | O_RDWR, 0o644);
     if let Ok(Place::Inside(Opened::File(id))) = made {
-        let fd = lp_vfs::table::lowest(task, 0, 64).expect("a number");
+        let fd = task.table.lowest(0, 64).expect("a number");
         lp_vfs::table::install(task, fd, id, 0).expect("installed");
         close::close(task, fd).expect("closed");
     }

@@ -66,7 +66,7 @@ fn step(task: &Task, own: usize, random: &mut Random) {
             fork::failed(task, child);
         }
         _ => {
-            if let Ok(held) = table::fget(task, any) {
+            if let Ok(held) = task.fget(any) {
                 // A held file must not change.
                 let before = held.inode_ref();
                 std::hint::spin_loop();
@@ -148,7 +148,7 @@ fn exec_takes_over_what_other_threads_held() {
     let thread = Task::new(region, process, lane, clock::now);
     let root = fixture.root();
     std::mem::forget(inode::lock(&thread, root));
-    let _ = table::fget(&thread, Fd::new(4)).map(std::mem::forget);
+    let _ = thread.fget(Fd::new(4)).map(std::mem::forget);
     let slot = region.take::<Inode>(thread.lane).expect("a slot in hand");
     assert_ne!(slot.0, 0);
 

@@ -260,7 +260,7 @@ fn keep_and_close(task: &Task) {
             let opened = open::openat(task, Fd::CWD, lent::path(&path), O_RDWR | O_CREAT | O_EXCL, 0o600);
             let Ok(Place::Inside(Opened::File(id))) = opened else { panic!("round {round}: {opened:?}") };
             table::install(task, fd, id, 0).expect("install");
-            inodes.insert(table::fget(task, fd).expect("open").inode_id().0);
+            inodes.insert(task.fget(fd).expect("open").inode_id().0);
             unlink::unlink(task, Fd::CWD, lent::path(&path)).expect("unlink");
         }
         assert_eq!(inodes.len(), KEPT, "round {round}: an inode is two files");

@@ -74,10 +74,10 @@ impl Stage {
         // SAFETY: the address comes from the kernel.
         unsafe { clock::init(libc::getauxval(libc::AT_SYSINFO_EHDR) as usize) };
         let memory = rustix::fs::memfd_create("lightpath-bench", MemfdFlags::CLOEXEC)?;
-        let memory =
-            lp_region::life_file::beside(memory.into_raw_fd()).map_err(failed("make a life file"))?;
+        let memory = lp_region::life_file::beside(Fd::new(memory.into_raw_fd()))
+            .map_err(failed("make a life file"))?;
         // SAFETY: the region's descriptor and its life file's, which nobody else owns.
-        let held = [memory, memory + 1].map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+        let held = [memory, memory.next()].map(|fd| unsafe { OwnedFd::from_raw_fd(fd.raw()) });
         let geometry = Geometry { data_bytes: 512 << 20, inodes: 4096, identity: 1 };
         let region = Region::create(memory, &geometry).map_err(|error| anyhow!("{error:?}"))?;
         let setup = RunSetup { mounts: &[b""], ..RunSetup::default() };
@@ -284,7 +284,7 @@ fn open_file(task: &Task, path: &str, flags: u32) -> Result<Fd> {
     // Threads open files in turn only while they do not race for a number, so each uses the lowest number in
     // a range of its own.
     let first = task.lane_id.0 % MOST_WORKERS as u32 * 4;
-    let fd = table::lowest(task, first, u32::MAX).map_err(failed("find a descriptor"))?;
+    let fd = task.table.lowest(first, u32::MAX).map_err(failed("find a descriptor"))?;
     table::install(task, fd, id, 0).map_err(|errno| {
         file::discard(task, id);
         failed("install a descriptor")(errno)

@@ -31,10 +31,10 @@ use lp_region::layout as at;
 use lp_region::records::{COVERED, Inode};
 use lp_region::sync::{AtomicU32, Ordering::Relaxed};
 use lp_region::{DirentId, InodeId, PageId, Region};
-use lp_vfs::blob::Which;
+use lp_vfs::blob::BlobKind;
 use lp_vfs::map::{self, MAX_HEIGHT};
 use lp_vfs::owner;
-use lp_vfs::page::Home;
+use lp_vfs::page::PageHome;
 
 use crate::bits::Bits;
 use crate::extents::Extents;
@@ -81,7 +81,7 @@ pub(crate) struct Rebuild {
     names: Bits,
     pages: Bits,
     /// Pages of content that no map names, and their places.
-    stray: Vec<(Home, PageId)>,
+    stray: Vec<(PageHome, PageId)>,
     dropped: u64,
 }
 
@@ -181,7 +181,7 @@ impl Rebuild {
     /// Keeps the blobs of an inode that are valid and belong to no other inode.
     fn attached(&mut self, index: u32) {
         let inode = self.region.inode(InodeId(index));
-        for which in [Which::Xattr, Which::Acl, Which::DefaultAcl] {
+        for which in [BlobKind::Xattr, BlobKind::Acl, BlobKind::DefaultAcl] {
             let word = which.word(inode);
             // Nothing is mounted on anything when nobody uses the region.
             word.fetch_and(!COVERED, Relaxed);

@@ -8,7 +8,7 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::{FileId, Region};
 use lp_vfs::boot::{self, RunSetup};
 use lp_vfs::open::Opened;
-use lp_vfs::xattr::Value;
+use lp_vfs::xattr::XattrValue;
 use lp_vfs::{
     Place, Task, chdir, clock, close, copy, dup, fallocate, flock, getcwd, getdents, link, lseek, mkdir,
     open, read, readlink, reap, reclaim, record_lock, rename, stat, statfs, symlink, table, truncate, unlink,
@@ -59,7 +59,7 @@ impl Caller {
         else {
             return None;
         };
-        let fd = table::lowest(&self.0, 3, 1000).ok()?;
+        let fd = self.0.table.lowest(3, 1000).ok()?;
         table::install(&self.0, fd, id, 0).ok()?;
         Some(fd)
     }
@@ -100,7 +100,7 @@ impl Caller {
     }
 
     fn setxattr(&self, path: &str, name: &str, value: &[u8]) {
-        let value = Value { bytes: lent::bytes(&value), flags: 0 };
+        let value = XattrValue { bytes: lent::bytes(&value), flags: 0 };
         let (path, name) = (c(path), c(name));
         let _ = xattr::setxattr(&self.0, Fd::CWD, lent::path(&path), 0, lent::path(&name), value);
     }
@@ -229,7 +229,7 @@ pub fn die_busy(region: Region<'static>) -> ! {
     for number in [1, 2, 4, 5, 7] {
         let fd = caller.open(&format!("/light/many/f{number}"), O_RDWR).expect("a file");
         // As fork does: another table might name it, which a sweep finds out.
-        let id = FileId(caller.0.table[fd.index()].load(Relaxed) as u32);
+        let id = FileId(caller.0.table.load(fd) as u32);
         region.file(id).shared.store(2, Relaxed);
         caller.close(fd);
     }
@@ -280,7 +280,7 @@ pub fn all(region: Region<'static>) {
         lock[0] = F_WRLCK as u8;
         let _ = record_lock::fcntl(task, from, F_SETLK, lent::room(&mut lock).start());
         let _ = flock::flock(task, to, LOCK_EX | LOCK_NB);
-        if let (Ok(id), Ok(fd)) = (dup::dup(task, to), table::lowest(task, 3, 1000)) {
+        if let (Ok(id), Ok(fd)) = (dup::dup(task, to), task.table.lowest(3, 1000)) {
             let _ = dup::install(task, fd, id, 0);
             caller.close(fd);
         }

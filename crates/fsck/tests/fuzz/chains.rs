@@ -1,6 +1,7 @@
 //! Known damage to the chains of lanes, what goes with them, and the header: the checker names each, and a
 //! repair mends it.
 
+use lp_abi::Fd;
 use lp_fsck::Severity;
 use lp_region::custody::{CLAIMED, HUSK, LISTED};
 use lp_region::lane::Lane;
@@ -96,7 +97,7 @@ pub fn known(image: &Image) {
     for damage in &DAMAGES {
         let fd = crate::memory();
         image.put(fd);
-        let region = Region::open(fd).expect("the template");
+        let region = Region::open(Fd::new(fd)).expect("the template");
         (damage.apply)(region);
         let report = lp_fsck::check(region, ProcessId::NONE);
         let names = |found: &lp_fsck::Finding| {
@@ -109,7 +110,7 @@ pub fn known(image: &Image) {
         unsafe {
             region.unmap();
             libc::close(fd);
-            libc::close(region.life_fd());
+            libc::close(region.life_fd().raw());
         }
     }
 }

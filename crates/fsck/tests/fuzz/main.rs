@@ -12,6 +12,7 @@ mod through_run;
 use std::io::Write;
 use std::os::fd::RawFd;
 
+use lp_abi::Fd;
 use lp_fsck::Severity;
 use lp_region::records::{Inode, OpenFile};
 use lp_region::slab::Slot;
@@ -132,7 +133,7 @@ fn child(image: &Image, seed: u64, index: u64) -> End {
     if std::env::args().any(|arg| arg == "--only") {
         println!("{changes}");
     }
-    let Ok(region) = Region::open(fd) else { return End::Refused };
+    let Ok(region) = Region::open(Fd::new(fd)) else { return End::Refused };
     guard(region.base().addr(), length);
     let mut end = End::Used;
     let report = lp_fsck::check(region, ProcessId::NONE);
@@ -162,7 +163,7 @@ fn memory() -> RawFd {
     // SAFETY: the name is a string.
     let fd = unsafe { libc::memfd_create(c"region".as_ptr(), libc::MFD_CLOEXEC) };
     assert!(fd >= 0, "memfd");
-    lp_region::life_file::beside(fd).expect("a life file")
+    lp_region::life_file::beside(Fd::new(fd)).expect("a life file").raw()
 }
 
 /// Makes sure that nothing is mapped next to the region: a touch outside is a fault.
@@ -178,7 +179,7 @@ fn guard(base: usize, length: usize) {
 fn template() -> RawFd {
     let fd = memory();
     let geometry = Geometry { data_bytes: 24 << 20, inodes: 4096, identity: 5 };
-    let region = Region::create(fd, &geometry).expect("region");
+    let region = Region::create(Fd::new(fd), &geometry).expect("region");
     calls::populate(region);
     // SAFETY: this process has one thread.
     let pid = unsafe { libc::fork() };

@@ -8,7 +8,7 @@ use lp_region::Region;
 use lp_vfs::boot::{self, RunSetup};
 use lp_vfs::link::Two;
 use lp_vfs::open::Opened;
-use lp_vfs::xattr::Value;
+use lp_vfs::xattr::XattrValue;
 use lp_vfs::{
     Place, Task, chmod, clock, close, getdents, link, mkdir, open, read, readlink, reap, reclaim, rename,
     stat, symlink, table, truncate, unlink, write, xattr,
@@ -66,7 +66,7 @@ impl Caller {
         let path = c(path);
         let opened = inside(open::openat(&self.0, Fd::CWD, lent::path(&path), flags, 0o644)?);
         let Opened::File(id) = opened else { panic!("not a file of the region") };
-        let fd = table::lowest(&self.0, 3, 1000)?;
+        let fd = self.0.table.lowest(3, 1000)?;
         table::install(&self.0, fd, id, 0)?;
         Ok(fd)
     }
@@ -138,7 +138,7 @@ impl Caller {
     }
 
     pub fn set_attribute(&self, path: &str, value: &[u8]) -> Result<()> {
-        let value = Value { bytes: lent::bytes(&value), flags: 0 };
+        let value = XattrValue { bytes: lent::bytes(&value), flags: 0 };
         let path = c(path);
         xattr::setxattr(&self.0, Fd::CWD, lent::path(&path), 0, lent::path(ATTRIBUTE), value).map(inside)
     }

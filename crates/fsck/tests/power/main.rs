@@ -13,6 +13,7 @@ mod world;
 
 use caller::Caller;
 use judge::{Checked, Judge};
+use lp_abi::Fd;
 use lp_region::{Geometry, ProcessId, Region};
 use pages::{Log, Mixture, Opened};
 use random::Random;
@@ -60,13 +61,13 @@ struct Story {
 
 impl Story {
     fn new(seed: u64, number: u64) -> Story {
-        let fd = lp_region::life_file::beside(pages::memory(0)).expect("a life file");
+        let fd = lp_region::life_file::beside(Fd::new(pages::memory(0))).expect("a life file");
         let geometry = Geometry { data_bytes: DATA, inodes: 4096, identity: 5 };
         let region = Region::create(fd, &geometry).expect("a region");
         let mut world = World::new(Caller::new(region), Random::new(seed, number), DATA / 4096);
         let mut story = Story { log: Log::default(), states: Vec::new(), length: region.length() };
         for step in 0..STEPS {
-            story.log.note(step, fd);
+            story.log.note(step, fd.raw());
             story.states.push(world.state.clone());
             world.step();
         }
@@ -136,7 +137,7 @@ fn image(story: &Story, seed: u64, index: u64, sums: &mut Sums) -> Result<(), St
     let mut rebuilt =
         lp_fsck::rebuild(opened.region).map_err(|errno| why(format!("not rebuilt: {errno:?}")))?;
     if let Some(before) = before {
-        let fd = pages::either(&before, opened.region.fd(), story.length, &mut random);
+        let fd = pages::either(&before, opened.region.fd().raw(), story.length, &mut random);
         opened = Opened::new(fd);
         rebuilt = lp_fsck::rebuild(opened.region).map_err(|errno| why(format!("not rebuilt: {errno:?}")))?;
     } else if mixture == Mixture::Latest && rebuilt != lp_fsck::Rebuilt::default() {
@@ -179,7 +180,7 @@ fn go_on(caller: &Caller) -> Result<(), String> {
 
 /// Prints how long a region of so many files of 5,000 bytes takes to be rebuilt, and to be checked.
 fn measure(files: u64) {
-    let fd = lp_region::life_file::beside(pages::memory(0)).expect("a life file");
+    let fd = lp_region::life_file::beside(Fd::new(pages::memory(0))).expect("a life file");
     let geometry = Geometry { data_bytes: files * 16384, inodes: files * 2, identity: 5 };
     let region = Region::create(fd, &geometry).expect("a region");
     let caller = Caller::new(region);

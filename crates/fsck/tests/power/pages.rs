@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 use std::rc::Rc;
 
+use lp_abi::Fd;
 use lp_region::Region;
 
 use crate::random::Random;
@@ -142,14 +143,14 @@ pub struct Opened {
 
 impl Opened {
     pub fn new(fd: RawFd) -> Opened {
-        let fd = lp_region::life_file::beside(fd).expect("a life file");
+        let fd = lp_region::life_file::beside(Fd::new(fd)).expect("a life file");
         Opened { region: Region::open(fd).expect("a region") }
     }
 }
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        let (fd, life) = (self.region.fd(), self.region.life_fd());
+        let (fd, life) = (self.region.fd().raw(), self.region.life_fd().raw());
         // SAFETY: nothing of the region is used any more; the descriptors are its own.
         unsafe {
             self.region.unmap();

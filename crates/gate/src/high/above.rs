@@ -4,13 +4,13 @@ use crate::high::life::task::set_task;
 
 use lp_abi::gated::GATED_SET;
 use lp_abi::linux::{__NR_fstat, __NR_prctl, stat};
-use lp_abi::{Errno, image};
+use lp_abi::{Errno, Fd, image};
 use lp_region::process::{CALLS_COUNTED, CALLS_TRACED, Run};
 use lp_region::records::PROGRAMS;
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{DirentId, InodeId, LaneId, ProcessId, Spot};
 use lp_vfs::boot::ImageIds;
-use lp_vfs::table::{self, entry};
+use lp_vfs::table::entry;
 use lp_vfs::task::Task;
 use lp_vfs::{boot, close, fork, getcwd};
 
@@ -36,8 +36,8 @@ use crate::low::above::Attached;
 use crate::low::above::List;
 use crate::low::above::PATH;
 use crate::low::dispatch::Calls;
+use crate::low::dispatch::LowFds;
 use crate::low::dispatch::Table;
-use crate::low::dispatch::Way;
 use crate::low::thread::record::Thread;
 use crate::low::tools::report;
 use lp_abi::text::{Writer, number};
@@ -61,9 +61,9 @@ impl Above for High {
         };
         if is_apart {
             let length = length.ok_or(&b"LIGHTPATH_GATE says no length"[..])?;
-            return attached(apart::start(fd as i32, id, length)?, ids.euid, room);
+            return attached(apart::start(Fd::new(fd as i32), id, length)?, ids.euid, room);
         }
-        let task = attach_slot(thread, fd as i32, ProcessId(id), length, ids)?;
+        let task = attach_slot(thread, Fd::new(fd as i32), ProcessId(id), length, ids)?;
         attached(task.run, task.process.fsuid.load(Ordering::Relaxed), room)
     }
 
@@ -78,11 +78,11 @@ impl Above for High {
 
     fn calls(thread: &Thread) -> Calls {
         let (table, way) = match task_of(thread) {
-            _ if lp_abi::sys::is_limited() => (&LIMITED, Way::Long),
+            _ if lp_abi::sys::is_limited() => (&LIMITED, LowFds::Long),
             Some(task) => calls_of(task),
-            None => (&APART, Way::Apart),
+            None => (&APART, LowFds::Apart),
         };
-        Calls { table, way, hidden: apart::lowest() as u32 }
+        Calls { table, way, hidden: apart::lowest().raw() as u32 }
     }
 
     fn thread_start(thread: &Thread) {
@@ -144,7 +144,7 @@ impl Above for High {
         join::join(thread);
         let Some(task) = task_of(thread) else { return true };
         placeholder::flush(task);
-        let may = !table::open_entries(task).any(|(_, word)| word & entry::HOST == 0);
+        let may = !task.table.open().any(|(_, word)| word & entry::HOST == 0);
         if may {
             device::distrust(task);
         }
@@ -272,7 +272,7 @@ impl Above for High {
         let mut text = Writer::new(value);
         match task_of(thread) {
             Some(task) => {
-                text.push_decimal(task.region.fd() as u64);
+                text.push_decimal(task.region.fd().raw() as u64);
                 text.push(b":");
                 text.push_decimal(u64::from(task.process_id.0));
                 text.push(b":");
@@ -286,7 +286,9 @@ impl Above for High {
     #[cold]
     fn end_if_cut() {
         let region = joined().map(|(region, _)| (region.fd(), region.length()));
-        let Some((fd, length)) = region.or_else(apart::extent).filter(|(fd, _)| *fd >= 0) else { return };
+        let Some((fd, length)) = region.or_else(apart::extent).filter(|(fd, _)| *fd != Fd::NONE) else {
+            return;
+        };
         // SAFETY: zeros are a valid `stat`, and the kernel fills it in.
         let size = unsafe {
             let mut found: stat = core::mem::zeroed();
@@ -325,17 +327,17 @@ impl Above for High {
 }
 
 /// The table for a process that has a task, and whether fast paths may bypass it.
-fn calls_of(task: &Task) -> (&'static Table, Way) {
+fn calls_of(task: &Task) -> (&'static Table, LowFds) {
     // Relaxed: immutable.
     match task.run.stats.load(Ordering::Relaxed) {
-        CALLS_COUNTED => return (&COUNTED, Way::Long),
+        CALLS_COUNTED => return (&COUNTED, LowFds::Long),
         CALLS_TRACED => {
             traced::open(task);
-            return (&traced::TRACED, Way::Long);
+            return (&traced::TRACED, LowFds::Long);
         }
         _ => {}
     }
-    let way = if placeholder::own_may_be_low(task) { Way::Long } else { Way::Short };
+    let way = if placeholder::own_may_be_low(task) { LowFds::Long } else { LowFds::Short };
     (&CALLS, way)
 }
 
@@ -347,7 +349,7 @@ fn task_of(thread: &Thread) -> Option<&'static Task<'static>> {
 /// Attaches to the slot that a launcher, or the image before, left to this one.
 fn attach_slot(
     thread: &Thread,
-    fd: i32,
+    fd: Fd,
     process: ProcessId,
     length: Option<usize>,
     ids: ImageIds,
@@ -431,5 +433,5 @@ fn table_copied(task: &Task, child: ProcessId) {
     let process = task.region.process(child);
     placeholder::copy_to(task, process);
     shadow_end::copy_to(task, process);
-    device::copied(task, process, task.region.fd_table(child));
+    device::copied(task, child);
 }

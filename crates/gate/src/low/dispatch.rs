@@ -93,7 +93,7 @@ impl Table {
 
 /// Whether calls on low descriptors take a fast path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Way {
+pub(crate) enum LowFds {
     /// They do: the table is that of all calls, and none of the gate's own descriptors is low.
     Short,
     /// No: all calls go through the table.
@@ -107,7 +107,7 @@ pub(crate) enum Way {
 #[derive(Clone, Copy)]
 pub(crate) struct Calls {
     pub(crate) table: &'static Table,
-    pub(crate) way: Way,
-    /// The lowest of the gate's own descriptors, for the entries of [`Way::Apart`].
+    pub(crate) way: LowFds,
+    /// The lowest of the gate's own descriptors, for the entries of [`LowFds::Apart`].
     pub(crate) hidden: u32,
 }

@@ -339,7 +339,9 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
             first.strip_prefix("error: ").unwrap_or(first).to_owned()
         }
     };
-    if let Some(ContextValue::Strings(values)) = error.get(ContextKind::ValidValue) {
+    if let Some(ContextValue::Strings(values)) = error.get(ContextKind::ValidValue)
+        && !values.is_empty()
+    {
         return format!("{said}; use one of {}", values.join(", "));
     }
     let meant = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];

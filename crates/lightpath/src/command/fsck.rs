@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::fd::IntoRawFd;
 
+use lp_abi::Fd;
 use lp_fsck::{Finding, Rebuilt, Report, Severity};
 use lp_region::{ProcessId, Region, life_file};
 use rustix::fs::{FlockOperation, flock};
@@ -27,7 +28,7 @@ pub(crate) fn fsck(args: &Fsck) -> Result<u8, Failure> {
         .map_err(|e| fail(format!("locking {name}: {}", reason(&e.into()))))?;
     // With a life file of this process's own, every process of the region counts as dead. Live processes hold
     // their run, which the region itself shows.
-    let fd = life_file::beside(file.into_raw_fd()).map_err(|e| {
+    let fd = life_file::beside(Fd::new(file.into_raw_fd())).map_err(|e| {
         fail(format!("cannot make the life file: {}", reason(&std::io::Error::from_raw_os_error(e.number()))))
     })?;
     let region = Region::open(fd).map_err(|e| fail(region::explain(&name, e)))?;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 
-use lp_abi::PAGE_SIZE;
+use lp_abi::{Fd, PAGE_SIZE};
 use lp_region::layout::{RUNS, VERSION};
 use lp_region::records::{Dirent, Inode};
 use lp_region::sync::Ordering::Relaxed;
@@ -40,8 +40,8 @@ pub(crate) fn info(args: &Info) -> Result<u8, Failure> {
     // Opened for writing even to be read, because a region is mapped that way.
     let file = File::options().read(true).write(true).open(&args.file).map_err(|e| fail(&e))?;
     let found = file.metadata().map_err(|e| fail(&e))?;
-    let region =
-        Region::open(file.as_raw_fd()).map_err(|e| Failure::new(REGION, region::explain(&name, e)))?;
+    let region = Region::open(Fd::new(file.as_raw_fd()))
+        .map_err(|e| Failure::new(REGION, region::explain(&name, e)))?;
     let page = PAGE_SIZE as u64;
     let pages = region.header().data_pages.load(Relaxed); // Relaxed, here and below: immutable.
     let facts = Facts {

@@ -61,7 +61,7 @@ fn make(region: Region<'static>) -> Result<OwnedFd, Failure> {
     })();
     match made {
         // SAFETY: a new descriptor that nobody else owns.
-        Ok(fd) => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        Ok(fd) => Ok(unsafe { OwnedFd::from_raw_fd(fd.raw()) }),
         Err(e) => Err(Failure::new(REGION, format!("cannot make the life file: {}", reason(&e)))),
     }
 }

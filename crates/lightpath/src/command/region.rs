@@ -14,7 +14,7 @@ use lp_region::layout::{LANES_AT, RUNS, VERSION};
 use lp_region::process::{CALLS_COUNTED, CALLS_TRACED};
 use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
 use lp_region::{Geometry, LaneId, ProcessId, Region, RegionError, RunId, trace};
-use lp_vfs::boot::{self, Access, RunSetup};
+use lp_vfs::boot::{self, MountAccess, RunSetup};
 use lp_vfs::walk::{self, Follow};
 use lp_vfs::{Place, Task, below};
 use rustix::fs::{FlockOperation, MemfdFlags, SealFlags, flock};
@@ -114,7 +114,7 @@ fn make_roots(region: Region<'static>, run: RunId, options: &Options) -> Result<
         let task = task_of(region, process, lane);
         // A region file may name processes that died with an earlier run.
         lp_vfs::reap::dead(&task);
-        let access = if options.ro { Access::ReadOnly } else { Access::ReadWrite };
+        let access = if options.ro { MountAccess::ReadOnly } else { MountAccess::ReadWrite };
         let mut roots = 0..options.at.len() as u32;
         let made = roots.try_for_each(|root| boot::mount_root(&task, root, access));
         let laid = made.and_then(|()| lay(&task, options));
@@ -174,7 +174,7 @@ impl Session {
         let alone = life::numbers(region).is_empty();
         let life = life::of(region, &name)?;
         let fd = raise(fd, life)?;
-        let region = region.with_fd(fd.as_raw_fd());
+        let region = region.with_fd(Fd::new(fd.as_raw_fd()));
         if options.region.is_some() && alone {
             rebuild_after_boot(region, &name)?;
         }
@@ -198,7 +198,7 @@ impl Session {
         }
         let life = life::of(region, &name)?;
         let fd = raise(fd, life)?;
-        Session::begin(region.with_fd(fd.as_raw_fd()), fd, &name, options, paths)
+        Session::begin(region.with_fd(Fd::new(fd.as_raw_fd())), fd, &name, options, paths)
     }
 
     /// Claims a run record. The region is sound and locked; the lock is let go.
@@ -266,7 +266,7 @@ impl Session {
     /// What the gate of the command, which this process is about to exec, has to be told. With a slot this
     /// process becomes the slot's; without, the command takes one when it meets a mount.
     pub(crate) fn enter(&self, slot: Option<&Slot>) -> Result<String, Failure> {
-        let (fd, length) = (self.region.fd(), self.region.length());
+        let (fd, length) = (self.region.fd().raw(), self.region.length());
         let Some(slot) = slot else { return Ok(format!("{fd}:@{}:{length}", self.run.0)) };
         self.region.animate(slot.process).map_err(full)?;
         Ok(format!("{fd}:{}:{length}", slot.process.0))
@@ -421,10 +421,10 @@ fn few() -> Failure {
 /// that are inherited across exec. Returns the first of them.
 fn raise(region: OwnedFd, life: OwnedFd) -> Result<OwnedFd, Failure> {
     let wanted = high()?;
-    let (region, life) = (region.into_raw_fd(), life.into_raw_fd());
+    let (region, life) = (Fd::new(region.into_raw_fd()), Fd::new(life.into_raw_fd()));
     let low = lp_region::life_file::pair(region, life, wanted).map_err(|_| few())?;
     // SAFETY: the region's descriptor, which has moved there.
-    Ok(unsafe { OwnedFd::from_raw_fd(low) })
+    Ok(unsafe { OwnedFd::from_raw_fd(low.raw()) })
 }
 
 /// Maps the region behind `fd`, initialising it if it is empty.
@@ -433,7 +433,7 @@ fn prepare(fd: &OwnedFd, name: &str, options: &Options) -> Result<Region<'static
     let size = options.size.unwrap_or(Size::DEFAULT).bytes(memory());
     let length = rustix::fs::fstat(fd).map_err(|e| explain(system(e)))?.st_size;
     if length > 0 {
-        let region = Region::open(fd.as_raw_fd()).map_err(explain)?;
+        let region = Region::open(Fd::new(fd.as_raw_fd())).map_err(explain)?;
         let made_with = region.header().data_pages.load(Relaxed) * lp_abi::PAGE_SIZE as u64;
         if options.size.is_some() && size != made_with {
             let line =
@@ -455,7 +455,7 @@ fn prepare(fd: &OwnedFd, name: &str, options: &Options) -> Result<Region<'static
     if options.region.is_some() {
         take_room(fd).map_err(|e| no_room(name, e))?;
     }
-    Region::create(fd.as_raw_fd(), &geometry).map_err(explain)
+    Region::create(Fd::new(fd.as_raw_fd()), &geometry).map_err(explain)
 }
 
 /// Rebuilds a region that was last used before this boot, because the machine may have crashed. Reports

@@ -13,6 +13,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use lp_abi::Fd;
 use lp_region::layout::RUNS;
 use lp_region::life_file;
 use lp_region::process::{CALLS_COUNTED, RUN_MOUNTS};
@@ -106,8 +107,8 @@ impl Member {
             _ => Failure::new(REGION, format!("the region of run {}: {}", self.pid, reason(&e))),
         })?;
         let name = format!("the region of run {}", self.pid);
-        let region =
-            Region::open(file.as_raw_fd()).map_err(|e| Failure::new(REGION, region::explain(&name, e)))?;
+        let region = Region::open(Fd::new(file.as_raw_fd()))
+            .map_err(|e| Failure::new(REGION, region::explain(&name, e)))?;
         // Relaxed: immutable.
         match region.header().identity.load(Relaxed) == self.identity {
             true => Ok((file, region)),

@@ -13,7 +13,7 @@ use crate::caller::below::is_pending;
 use crate::caller::task::Task;
 use crate::calls::truncate;
 use crate::content::map::{self, Map};
-use crate::content::page::{self, Content, Home};
+use crate::content::page::{self, Content, PageHome};
 use crate::life::reclaim;
 
 /// Files up to this size are taken whole when they are opened.
@@ -77,7 +77,7 @@ fn run(
     let inode = task.region.inode(id);
     map::prepare(task, id, inode, index, len)?;
     let want = len.min(u64::from(map::room(inode, index))) as u32;
-    let fresh = page::take_run(task, Home { inode: id, index }, want)?;
+    let fresh = page::take_run(task, PageHome { inode: id, index }, want)?;
     let done = fill(task, file, seen, &fresh, index);
     if done.is_err() {
         page::give(task);

@@ -9,13 +9,13 @@
 use core::mem::MaybeUninit;
 
 use lp_abi::linux::{
-    __NR_close, __NR_getdents64, __NR_lgetxattr, __NR_listxattrat, __NR_llistxattr, __NR_openat,
-    __NR_pread64, __NR_prlimit64, __NR_readlinkat, __NR_statx, AT_EMPTY_PATH, AT_FDCWD, AT_NO_AUTOMOUNT,
-    AT_SYMLINK_NOFOLLOW, O_CLOEXEC, O_DIRECTORY, O_NOATIME, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY,
-    RLIMIT_NOFILE, S_IFDIR, S_IFMT, STATX_BASIC_STATS, STATX_BTIME, statx as Statx,
+    __NR_getdents64, __NR_lgetxattr, __NR_listxattrat, __NR_llistxattr, __NR_openat, __NR_pread64,
+    __NR_prlimit64, __NR_readlinkat, __NR_statx, AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_SYMLINK_NOFOLLOW,
+    O_CLOEXEC, O_DIRECTORY, O_NOATIME, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY, RLIMIT_NOFILE, S_IFDIR,
+    S_IFMT, STATX_BASIC_STATS, STATX_BTIME, statx as Statx,
 };
 use lp_abi::text::Writer;
-use lp_abi::{Errno, Fd, NAME_MAX, PATH_MAX, Result};
+use lp_abi::{Errno, Fd, NAME_MAX, OwnedFd, PATH_MAX, Result};
 use lp_region::Region;
 
 use crate::below::list::{self, Record, RecordAt};
@@ -26,31 +26,21 @@ use crate::caller::task::Task;
 /// The layer of a host tree. Its lists say where that is.
 pub(super) struct HostTree;
 
-/// A descriptor of the gate's own, closed on drop.
-pub(super) struct Descriptor(i32);
-
-impl Drop for Descriptor {
-    fn drop(&mut self) {
-        // SAFETY: the descriptor belongs to this value.
-        let _ = unsafe { lp_abi::syscall!(__NR_close, self.0) };
-    }
-}
-
 /// Maximum bytes of a path opened at once.
 const STEP: usize = PATH_MAX - NAME_MAX - 2;
 
 impl Layer for HostTree {
-    type Dir = Descriptor;
-    type File = Descriptor;
+    type Dir = OwnedFd;
+    type File = OwnedFd;
 
-    fn dir(&self, task: &Task<'_>, at: RecordAt) -> Result<Descriptor> {
+    fn dir(&self, task: &Task<'_>, at: RecordAt) -> Result<OwnedFd> {
         let dir = found(open(task, at, O_RDONLY | O_DIRECTORY))?;
         let (seen, now) = (list::record(task.region, at)?, of(&dir)?);
         let same = (seen.dev, seen.ino) == (now.dev, now.ino) && now.mode & S_IFMT == S_IFDIR;
         if same { Ok(dir) } else { Err(Errno::EIO) }
     }
 
-    fn file(&self, task: &Task<'_>, at: RecordAt) -> Result<Descriptor> {
+    fn file(&self, task: &Task<'_>, at: RecordAt) -> Result<OwnedFd> {
         // Only the file's owner may leave the access time alone (O_NOATIME).
         let opened = match open(task, at, O_RDONLY | O_NONBLOCK | O_NOATIME) {
             Err(Errno::EPERM) => open(task, at, O_RDONLY | O_NONBLOCK),
@@ -61,7 +51,7 @@ impl Layer for HostTree {
 }
 
 /// Something that is missing is a conflict.
-fn found(opened: Result<Descriptor>) -> Result<Descriptor> {
+fn found(opened: Result<OwnedFd>) -> Result<OwnedFd> {
     match opened {
         Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => Err(Errno::EIO),
         opened => opened,
@@ -69,7 +59,7 @@ fn found(opened: Result<Descriptor>) -> Result<Descriptor> {
 }
 
 /// Opens the origin of a record.
-fn open(task: &Task<'_>, at: RecordAt, flags: u32) -> Result<Descriptor> {
+fn open(task: &Task<'_>, at: RecordAt, flags: u32) -> Result<OwnedFd> {
     let region = task.region;
     let above = far_above(region, at)?;
     let base = match above {
@@ -79,7 +69,7 @@ fn open(task: &Task<'_>, at: RecordAt, flags: u32) -> Result<Descriptor> {
     // SAFETY: the buffer belongs to the task, and any path left in it has been used.
     let room = unsafe { &mut *task.scratch.outside.get() };
     let start = path(region, at, above, room)?;
-    let dirfd = base.as_ref().map_or(AT_FDCWD, |base| base.0);
+    let dirfd = base.as_ref().map_or(Fd::CWD, OwnedFd::get);
     openat(dirfd, room[start..].as_ptr(), flags | O_NOFOLLOW | O_CLOEXEC)
 }
 
@@ -124,7 +114,7 @@ struct Limit {
     hard: u64,
 }
 
-fn openat(dirfd: i32, path: *const u8, flags: u32) -> Result<Descriptor> {
+fn openat(dirfd: Fd, path: *const u8, flags: u32) -> Result<OwnedFd> {
     // SAFETY: the path is NUL-terminated.
     let open = || unsafe { lp_abi::syscall!(__NR_openat, dirfd, path, flags, 0) };
     let opened = match open() {
@@ -132,7 +122,7 @@ fn openat(dirfd: i32, path: *const u8, flags: u32) -> Result<Descriptor> {
         Err(Errno::EINTR) => open(),
         opened => opened,
     };
-    opened.map(|fd| Descriptor(fd as i32))
+    opened.map(OwnedFd::new)
 }
 
 /// Makes a call with the soft limit of descriptors raised to the hard limit.
@@ -153,7 +143,7 @@ fn with_room(open: impl FnOnce() -> Result<usize>) -> Result<usize> {
 }
 
 /// The attributes of what a name denotes or, if it is empty, of the descriptor itself.
-fn attributes(dirfd: i32, name: *const u8) -> Result<Record> {
+fn attributes(dirfd: Fd, name: *const u8) -> Result<Record> {
     let mut found = MaybeUninit::<Statx>::zeroed();
     let flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH;
     let mask = STATX_BASIC_STATS | STATX_BTIME;
@@ -182,8 +172,8 @@ fn attributes(dirfd: i32, name: *const u8) -> Result<Record> {
     })
 }
 
-fn of(file: &Descriptor) -> Result<Record> {
-    attributes(file.0, c"".as_ptr().cast())
+fn of(file: &OwnedFd) -> Result<Record> {
+    attributes(file.get(), c"".as_ptr().cast())
 }
 
 /// The record of a tree's root; `path` is NUL-terminated.
@@ -191,19 +181,20 @@ fn of(file: &Descriptor) -> Result<Record> {
 /// # Errors
 /// Those of open(2) and statx(2); `ENOTDIR`.
 pub(super) fn root(path: *const u8) -> Result<Record> {
-    of(&openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)?)
+    of(&openat(Fd::CWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)?)
 }
 
 /// Offset of the name in `struct linux_dirent64`.
 const HEAD: usize = 19;
 
-impl Dir for Descriptor {
+impl Dir for OwnedFd {
     fn names(&self, task: &Task<'_>, each: &mut dyn FnMut(&[u8], &mut Record) -> Result<()>) -> Result<()> {
         // SAFETY: the buffer belongs to the task, and the path that was in it has been used.
         let room = unsafe { &mut *task.scratch.outside.get() };
         loop {
             // SAFETY: the kernel writes within the buffer.
-            let got = unsafe { lp_abi::syscall!(__NR_getdents64, self.0, room.as_mut_ptr(), room.len()) }?;
+            let got =
+                unsafe { lp_abi::syscall!(__NR_getdents64, self.get(), room.as_mut_ptr(), room.len()) }?;
             let mut rest = &room[..got];
             if rest.is_empty() {
                 return Ok(());
@@ -217,7 +208,7 @@ impl Dir for Descriptor {
                 if matches!(&name[..length], b"." | b"..") {
                     continue;
                 }
-                match attributes(self.0, name.as_ptr()) {
+                match attributes(self.get(), name.as_ptr()) {
                     Ok(mut record) => each(&name[..length], &mut record)?,
                     // It has been removed since.
                     Err(Errno::ENOENT) => {}
@@ -229,15 +220,16 @@ impl Dir for Descriptor {
 
     fn target(&self, name: &[u8], to: &mut [u8]) -> Result<usize> {
         // SAFETY: the name is followed by a NUL, and the kernel writes within the buffer.
-        unsafe { lp_abi::syscall!(__NR_readlinkat, self.0, name.as_ptr(), to.as_mut_ptr(), to.len()) }
+        unsafe { lp_abi::syscall!(__NR_readlinkat, self.get(), name.as_ptr(), to.as_mut_ptr(), to.len()) }
     }
 
     fn attributes(&self, name: &[u8], each: Each<'_>) -> Result<()> {
         let mut path = [0; Fd::LINK + NAME_MAX + 1];
-        let path = proc_path(&mut path, self.0, name);
+        let path = proc_path(&mut path, self.get(), name);
         let flags = AT_SYMLINK_NOFOLLOW;
         // SAFETY: the name is NUL-terminated.
-        let size = match unsafe { lp_abi::syscall!(__NR_listxattrat, self.0, name.as_ptr(), flags, 0, 0) } {
+        let size = match unsafe { lp_abi::syscall!(__NR_listxattrat, self.get(), name.as_ptr(), flags, 0, 0) }
+        {
             // Linux before 6.13. SAFETY: the path is NUL-terminated.
             Err(Errno::ENOSYS) => unsafe { lp_abi::syscall!(__NR_llistxattr, path, 0, 0) },
             size => size,
@@ -264,20 +256,20 @@ impl Dir for Descriptor {
 }
 
 /// The path of a name in an open directory, for calls without a descriptor argument.
-fn proc_path(room: &mut [u8], fd: i32, name: &[u8]) -> *const u8 {
+fn proc_path(room: &mut [u8], fd: Fd, name: &[u8]) -> *const u8 {
     let mut text = Writer::new(room);
-    text.push_link(Fd::new(fd));
+    text.push_link(fd);
     text.push(b"/");
     text.push(name);
     let _ = text.finish(); // The caller's room is for the longest name.
     room.as_ptr()
 }
 
-impl File for Descriptor {
+impl File for OwnedFd {
     unsafe fn read(&self, to: *mut u8, len: usize, at: u64) -> Result<usize> {
         loop {
             // SAFETY: `to` is valid for `len` bytes, as `read` requires.
-            match unsafe { lp_abi::syscall!(__NR_pread64, self.0, to, len, at) } {
+            match unsafe { lp_abi::syscall!(__NR_pread64, self.get(), to, len, at) } {
                 Err(Errno::EINTR) => {}
                 done => return done,
             }

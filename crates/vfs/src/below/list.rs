@@ -15,7 +15,7 @@ use lp_region::sync::{AtomicU32, AtomicU64};
 use lp_region::{InodeId, InodeRef, Region};
 
 use crate::caller::task::{SLACK, Task};
-use crate::calls::create::{self, Content, Made, What};
+use crate::calls::create::{self, InitialContent, InodeKind, Made};
 use crate::content::{fill, map, snapshot};
 use crate::inodes::inode;
 use crate::life::boot;
@@ -263,7 +263,7 @@ pub(super) fn file(task: &Task<'_>, name: &[u8]) -> Result<InodeId> {
     if let Some(hit) = hash::lookup(task.region, root.id, &name) {
         return Ok(hit.target().id);
     }
-    let what = What { mode: S_IFREG | 0o600, rdev: 0, content: Content::Empty };
+    let what = InodeKind { mode: S_IFREG | 0o600, rdev: 0, content: InitialContent::Empty };
     match create::hidden(task, root, &name, &what)? {
         Made::New(found) | Made::Existing(found) => Ok(found.inode.id),
     }

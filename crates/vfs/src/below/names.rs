@@ -12,10 +12,10 @@ use crate::below::list::{self, NameRoom, Record, RecordAt};
 use crate::below::{Dir, Layer, lock, may_call, set_spot, spot};
 use crate::caller::below::is_pending;
 use crate::caller::task::{SLACK, Task, Time};
-use crate::inodes::blob::{Draft, Which};
+use crate::inodes::blob::{BlobDraft, BlobKind};
 use crate::inodes::inode::{self, Locked};
 use crate::inodes::make::NewInode;
-use crate::inodes::xattrs::{self, Value};
+use crate::inodes::xattrs::{self, XattrValue};
 use crate::life::boot;
 use crate::life::reclaim;
 use crate::names::change::{self, Change};
@@ -301,12 +301,12 @@ fn attributes(task: &Task<'_>, from: &impl Dir, name: &Name<'_>, id: InodeId, se
     from.attributes(name.bytes(), &mut |name, value| {
         some = true;
         match name {
-            acl::ACCESS_NAME => put_acl(task, inode, Which::Acl, value),
-            acl::DEFAULT_NAME => put_acl(task, inode, Which::DefaultAcl, value),
+            acl::ACCESS_NAME => put_acl(task, inode, BlobKind::Acl, value),
+            acl::DEFAULT_NAME => put_acl(task, inode, BlobKind::DefaultAcl, value),
             name if TAKEN.iter().any(|space| name.starts_with(space)) => {
                 // SAFETY: the layer's bytes outlive the call, which only reads them.
                 let bytes = unsafe { UserSlice::new(value.as_ptr(), value.len()) };
-                let value = Value { bytes, flags: 0 };
+                let value = XattrValue { bytes, flags: 0 };
                 xattrs::replace(task, id, inode, name, Some(value))
             }
             _ => Ok(()),
@@ -321,11 +321,11 @@ fn attributes(task: &Task<'_>, from: &impl Dir, name: &Name<'_>, id: InodeId, se
 }
 
 /// Gives an inode the ACL that it has in the layer below, unless it has one. The caller must hold its lock.
-fn put_acl(task: &Task<'_>, inode: &Inode, which: Which, value: &[u8]) -> Result<()> {
+fn put_acl(task: &Task<'_>, inode: &Inode, which: BlobKind, value: &[u8]) -> Result<()> {
     if which.handle(inode) != 0 {
         return Ok(());
     }
-    let draft = Draft::new(task, inode.root.load(Relaxed))?; // Relaxed: immutable.
+    let draft = BlobDraft::new(task, inode.root.load(Relaxed))?; // Relaxed: immutable.
     draft.append(value)?;
     draft.attach(which.word(inode));
     task.region.settle::<Inode>(task.lane);

@@ -9,9 +9,9 @@ pub enum Event<'a> {
     /// Something happened to an inode.
     Touched(InodeId, Touched),
     /// A name was added to a directory. The caller holds the directory's lock.
-    Named(At<'a>, New),
+    Named(NameAt<'a>, NameOrigin),
     /// A name was removed. The caller holds the directory's lock.
-    Removed(At<'a>, Kind),
+    Removed(NameAt<'a>, ShadowKind),
     /// A name was changed. The caller holds the locks of both directories.
     Moved(&'a Move<'a>),
     /// A descriptor with this `entry::shadow` was closed.
@@ -35,7 +35,7 @@ pub enum Touched {
 
 /// A name in a directory.
 #[derive(Clone, Copy, Debug)]
-pub struct At<'a> {
+pub struct NameAt<'a> {
     /// The directory.
     pub dir: InodeId,
     /// The name.
@@ -44,7 +44,7 @@ pub struct At<'a> {
 
 /// The kind of a shadow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum ShadowKind {
     /// A directory.
     Directory,
     /// It stands for anything but a directory.
@@ -53,9 +53,9 @@ pub enum Kind {
 
 /// The origin of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum New {
+pub enum NameOrigin {
     /// Created with its inode.
-    Made(Kind),
+    Made(ShadowKind),
     /// Added to an inode with other names, this one among them if they have shadows.
     Link(InodeId),
 }
@@ -64,13 +64,13 @@ pub enum New {
 #[derive(Clone, Copy, Debug)]
 pub struct Move<'a> {
     /// The old name.
-    pub from: At<'a>,
+    pub from: NameAt<'a>,
     /// The new name.
-    pub to: At<'a>,
+    pub to: NameAt<'a>,
     /// The kind of what was renamed.
-    pub what: Kind,
+    pub what: ShadowKind,
     /// In an exchange, the kind of what got the old name.
-    pub swapped: Option<Kind>,
+    pub swapped: Option<ShadowKind>,
     /// Which sides are watched.
     pub sides: Sides,
 }

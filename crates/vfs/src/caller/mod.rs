@@ -1,4 +1,4 @@
-//! The caller of a call: the task, its clock, its scratch buffers and caches, and the events that it reports
+//! The caller of a call: the task, its descriptor table, its clock, its scratch buffers and caches, and the events that it reports
 //! to watchers.
 //!
 //! Every folder may use this one, and it uses none. It takes no lock. [`task::Task`] tells the region's locks
@@ -12,6 +12,7 @@
 pub(crate) mod below;
 pub mod clock;
 pub(crate) mod event;
+pub(crate) mod fd_table;
 pub(crate) mod mount_prefix;
 pub(crate) mod prefix_cache;
 pub mod task;

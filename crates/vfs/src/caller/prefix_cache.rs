@@ -31,12 +31,12 @@ const TEXT: usize = 104;
 /// Number of entries; a text has one possible place.
 const PLACES: usize = 8;
 
-/// Bit of [`Entry::length`]: the mount stands in another, so it may go, and whoever walks into it keeps it.
-/// [`find`] does not find it, which has no time for that.
+/// Bit of [`CachedPrefix::length`]: the mount stands in another, so it may go, and whoever walks into it
+/// keeps it. [`find`] has no time for that and skips it.
 const INNER: u16 = 1 << 15;
 
 /// A cached prefix: where its text leads.
-struct Entry {
+struct CachedPrefix {
     /// Where the text starts: a directory, as [`Spot::to_word`], or 0 for `/`.
     base: Cell<u64>,
     /// The directory, as [`InodeRef::to_word`](lp_region::InodeRef::to_word).
@@ -53,14 +53,14 @@ struct Entry {
 }
 
 /// The cache of one task.
-pub struct PrefixCache([Entry; PLACES]);
+pub struct PrefixCache([CachedPrefix; PLACES]);
 
 impl PrefixCache {
     /// An empty cache.
     pub const fn new() -> Self {
         PrefixCache(
             [const {
-                Entry {
+                CachedPrefix {
                     base: Cell::new(0),
                     dir: Cell::new(0),
                     tree: Cell::new(0),
@@ -101,7 +101,7 @@ impl Prefix {
     }
 
     #[inline(always)]
-    fn place<'t>(&self, task: &'t Task<'_>) -> &'t Entry {
+    fn place<'t>(&self, task: &'t Task<'_>) -> &'t CachedPrefix {
         // SAFETY: the caller of [`Prefix::new`] guarantees that the text is readable; this is the byte before
         // the slash, if there is one.
         let last = unsafe { *self.text.add(self.length.saturating_sub(2)) };
@@ -110,7 +110,7 @@ impl Prefix {
 
     /// Whether the entry's text, which has this length, is this one.
     #[inline(always)]
-    fn is_text_of(&self, entry: &Entry) -> bool {
+    fn is_text_of(&self, entry: &CachedPrefix) -> bool {
         // SAFETY: the caller of [`Prefix::new`] guarantees SLACK bytes behind the text; an entry has at least
         // 8 behind any offset below.
         let differ = |at: usize| unsafe {

@@ -4,17 +4,17 @@ use core::cell::{Cell, UnsafeCell};
 
 use lp_abi::{Errno, PAGE_SIZE, PATH_MAX, Result, UserSlice};
 use lp_region::lane::Lane;
-use lp_region::layout::FDS;
 use lp_region::lock::{Lanes, OwnerLock};
 use lp_region::onlooker::Onlooker;
 use lp_region::order;
 use lp_region::process::{Process, Run};
 use lp_region::sync::Ordering::Relaxed;
-use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
+use lp_region::sync::{AtomicU32, Ordering};
 use lp_region::{InodeRef, LaneId, ProcessId, Region, RunId};
 
 use crate::caller::below::Need;
 use crate::caller::event::Event;
+use crate::caller::fd_table::FdTable;
 use crate::caller::mount_prefix::MountPrefix;
 use crate::caller::prefix_cache::PrefixCache;
 
@@ -50,8 +50,8 @@ pub struct Task<'r> {
     pub lane: &'r Lane,
     /// The lane's id.
     pub lane_id: LaneId,
-    /// The process's descriptors; see `crate::descriptors::table`.
-    pub table: &'r [AtomicU64; FDS],
+    /// The process's descriptors.
+    pub table: FdTable<'r>,
     /// The run, with the paths of its mounts.
     pub run: &'r Run,
     /// The region's device number; see [`Task::device`].
@@ -167,7 +167,7 @@ impl<'r> Task<'r> {
             credentials: Cell::new(process),
             lane: region.lane(lane_id),
             lane_id,
-            table: region.fd_table(process_id),
+            table: FdTable::of(region, process_id),
             run,
             root_device: device(region),
             prefix: MountPrefix::of(run),

@@ -10,7 +10,6 @@ use lp_region::sync::Ordering;
 use lp_region::{MountId, Spot};
 
 use crate::caller::task::{Outside, Place, Task};
-use crate::descriptors::table;
 use crate::lane::writer;
 use crate::names::mounts;
 use crate::names::walk::{self, Follow};
@@ -55,7 +54,7 @@ fn descriptor(task: &Task<'_>, fd: Fd, mode: u32, flags: u32) -> Result<Place<()
         let cwd = Spot::from_word(cwd);
         return check(task, task.region.inode(cwd.inode.id), cwd.mount, mode, flags).map(Place::Inside);
     }
-    match table::fget_any(task, fd) {
+    match task.fget_any(fd) {
         Ok(held) => check(task, held.inode, held.mount(), mode, flags).map(Place::Inside),
         Err(_) => Ok(Place::Outside(Outside::AsGiven)),
     }

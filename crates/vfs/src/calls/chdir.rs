@@ -5,7 +5,6 @@ use lp_region::Spot;
 use lp_region::sync::Ordering;
 
 use crate::caller::task::{Place, Task};
-use crate::descriptors::table;
 use crate::lane::pin;
 use crate::names::dir;
 use crate::names::walk::{self, Follow};
@@ -37,7 +36,7 @@ pub fn chdir(task: &Task<'_>, path: UserPtr) -> Result<Place<()>> {
 /// # Errors
 /// `EBADF`, `ENOTDIR`, `EACCES`.
 pub fn fchdir(task: &Task<'_>, fd: Fd) -> Result<()> {
-    let held = table::fget_any(task, fd)?;
+    let held = task.fget_any(fd)?;
     enter(task, held.spot())
 }
 

@@ -9,7 +9,6 @@ use lp_region::{InodeId, MountId};
 use crate::caller::event::Touched;
 use crate::caller::task::{Place, Task};
 use crate::calls::target;
-use crate::descriptors::table;
 use crate::inodes::inode::{self, Touch};
 use crate::inodes::watched;
 use crate::lane::writer;
@@ -30,7 +29,7 @@ pub fn fchmodat(task: &Task, dirfd: Fd, path: UserPtr, mode: u32, flags: u32) ->
 /// # Errors
 /// `EBADF`; otherwise those of [`fchmodat`].
 pub fn fchmod(task: &Task, fd: Fd, mode: u32) -> Result<()> {
-    let held = table::fget_no_path(task, fd)?;
+    let held = task.fget_no_path(fd)?;
     change(task, (held.inode_id(), held.inode, held.mount()), mode)
 }
 

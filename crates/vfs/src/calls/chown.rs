@@ -10,7 +10,6 @@ use lp_region::{InodeId, MountId};
 use crate::caller::event::Touched;
 use crate::caller::task::{Place, Task};
 use crate::calls::target;
-use crate::descriptors::table;
 use crate::inodes::ownership::Owners;
 use crate::inodes::{inode, watched, xattrs};
 use crate::lane::writer;
@@ -39,7 +38,7 @@ pub fn fchownat(
 /// # Errors
 /// `EBADF`; otherwise those of [`fchownat`].
 pub fn fchown(task: &Task, fd: Fd, owner: u32, group: u32) -> Result<()> {
-    let held = table::fget_no_path(task, fd)?;
+    let held = task.fget_no_path(fd)?;
     change(task, (held.inode_id(), held.inode, held.mount()), owner, group)
 }
 

@@ -18,7 +18,7 @@ pub fn close(task: &Task, fd: Fd) -> Result<()> {
 
 /// close_range(2) for doors without a kernel table.
 pub fn close_range(task: &Task, first: u32, last: u32) {
-    for (fd, _) in table::open_entries(task) {
+    for (fd, _) in task.table.open() {
         if (first..=last).contains(&(fd.raw() as u32)) {
             let _ = close(task, fd);
         }
@@ -27,7 +27,7 @@ pub fn close_range(task: &Task, first: u32, last: u32) {
 
 /// `close_range` with `CLOSE_RANGE_CLOEXEC`: marks our descriptors in `first..=last`.
 pub fn cloexec_range(task: &Task, first: u32, last: u32) {
-    for (fd, _) in table::open_entries(task) {
+    for (fd, _) in task.table.open() {
         if (first..=last).contains(&(fd.raw() as u32)) {
             let _ = table::change(task, fd, entry::CLOEXEC, 0);
         }

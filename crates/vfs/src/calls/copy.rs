@@ -19,11 +19,11 @@ use crate::caller::event::Touched;
 use crate::caller::task::Task;
 use crate::calls::write;
 use crate::content::buffer::Single;
-use crate::content::pipe::{Drain, End, Pipe, Wait};
+use crate::content::pipe::{Drain, Pipe, PipeEnd, PipeWait};
 use crate::content::snapshot;
 use crate::content::source::FileContent;
+use crate::descriptors::fget::HeldFile;
 use crate::descriptors::file;
-use crate::descriptors::table::{self, Held};
 use crate::inodes::{inode, watched};
 
 /// Maximum bytes moved between two files in one section of the target.
@@ -47,8 +47,8 @@ pub fn copy_file_range(
     len: usize,
     flags: u32,
 ) -> Result<usize> {
-    let from = table::fget(task, fd_in)?;
-    let to = table::fget_second(task, fd_out)?;
+    let from = task.fget(fd_in)?;
+    let to = task.fget_second(fd_out)?;
     // Relaxed: immutable.
     let (mode_in, mode_out) = (from.file.mode.load(Relaxed), to.file.mode.load(Relaxed));
     if (mode_in | mode_out) & file_mode::PATH != 0 {
@@ -88,13 +88,13 @@ pub fn copy_file_range(
 /// `EBADF`; `EINVAL` if `fd_in` is not a regular file or `fd_out` is open with `O_APPEND`; those of write(2).
 pub fn sendfile(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count: usize) -> Result<usize> {
     let count = count.min(MAX_RW_COUNT);
-    if !table::is_ours(task, fd_in) {
+    if !task.table.is_ours(fd_in) {
         return receive(task, fd_out, fd_in, off_in, count);
     }
-    let from = table::fget(task, fd_in)?;
+    let from = task.fget(fd_in)?;
     let at = offset(&from, off_in)?;
-    let done = if table::is_ours(task, fd_out) {
-        let to = table::fget_second(task, fd_out)?;
+    let done = if task.table.is_ours(fd_out) {
+        let to = task.fget_second(fd_out)?;
         opened_for(&from, file_mode::READ).and_then(|()| opened_for(&to, file_mode::WRITE))?;
         not_append(&to)?;
         // The kernel's splice_direct_to_actor: with nothing to send, types are not checked.
@@ -111,7 +111,7 @@ pub fn sendfile(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count:
         match host_type(fd_out)? {
             // The kernel's do_sendfile: into a pipe it is splice(2).
             S_IFIFO if count != 0 => {
-                into_pipe(task, &from, at, Pipe::new(fd_out, End::Write, Wait::Blocks)?, count)?
+                into_pipe(task, &from, at, Pipe::new(fd_out, PipeEnd::Write, PipeWait::Blocks)?, count)?
             }
             _ => to_host(task, &from, at, fd_out, count)?,
         }
@@ -140,7 +140,7 @@ pub fn splice(
     if len == 0 {
         return Ok(0);
     }
-    let ours = (table::is_ours(task, fd_in), table::is_ours(task, fd_out));
+    let ours = (task.table.is_ours(fd_in), task.table.is_ours(fd_out));
     let (pipe, its_offset) = if ours.0 { (fd_out, off_out) } else { (fd_in, off_in) };
     if ours == (true, true) || host_type(pipe)? != S_IFIFO {
         return Err(Errno::EINVAL);
@@ -148,18 +148,18 @@ pub fn splice(
     if !its_offset.is_null() {
         return Err(Errno::ESPIPE);
     }
-    let wait = if flags & SPLICE_F_NONBLOCK != 0 { Wait::Never } else { Wait::Blocks };
+    let wait = if flags & SPLICE_F_NONBLOCK != 0 { PipeWait::Never } else { PipeWait::Blocks };
     if ours.0 {
-        let from = table::fget(task, fd_in)?;
-        let pipe = Pipe::new(pipe, End::Write, wait);
+        let from = task.fget(fd_in)?;
+        let pipe = Pipe::new(pipe, PipeEnd::Write, wait);
         readable(&from)?;
         let at = offset(&from, off_in)?;
         let done = into_pipe(task, &from, at, pipe?, len)?;
         advance(&from, off_in, at + done as u64)?;
         return Ok(done);
     }
-    let to = table::fget(task, fd_out)?;
-    let pipe = Pipe::new(pipe, End::Read, wait)?;
+    let to = task.fget(fd_out)?;
+    let pipe = Pipe::new(pipe, PipeEnd::Read, wait)?;
     writable(&to)?;
     let at = offset(&to, off_out)?;
     not_append(&to)?;
@@ -169,7 +169,7 @@ pub fn splice(
 }
 
 /// Start of a transfer: its offset argument or the position.
-fn offset(held: &Held, given: UserPtr<i64>) -> Result<u64> {
+fn offset(held: &HeldFile, given: UserPtr<i64>) -> Result<u64> {
     if given.is_null() {
         return Ok(held.file.position.load(Relaxed)); // Relaxed: as Linux reads f_pos here.
     }
@@ -184,7 +184,7 @@ fn unsigned(errno: Errno) -> Errno {
 }
 
 /// Stores the end of a transfer in its offset argument or as the position.
-fn advance(held: &Held, given: UserPtr<i64>, end: u64) -> Result<()> {
+fn advance(held: &HeldFile, given: UserPtr<i64>, end: u64) -> Result<()> {
     if given.is_null() {
         held.file.position.store(end, Relaxed); // Relaxed: as Linux stores f_pos here.
         return Ok(());
@@ -193,36 +193,41 @@ fn advance(held: &Held, given: UserPtr<i64>, end: u64) -> Result<()> {
     unsafe { ucopy::put(given.as_ptr(), &(end as i64)) }
 }
 
-fn readable(from: &Held) -> Result<()> {
+fn readable(from: &HeldFile) -> Result<()> {
     opened_for(from, file_mode::READ).and_then(|()| regular(from))
 }
 
-fn writable(to: &Held) -> Result<()> {
+fn writable(to: &HeldFile) -> Result<()> {
     opened_for(to, file_mode::WRITE).and_then(|()| regular(to))
 }
 
 /// Checks the access of both before the type of either.
-fn may_copy(from: &Held, to: &Held) -> Result<()> {
+fn may_copy(from: &HeldFile, to: &HeldFile) -> Result<()> {
     opened_for(from, file_mode::READ)?;
     opened_for(to, file_mode::WRITE)?;
     regular(from).and_then(|()| regular(to))
 }
 
-fn opened_for(held: &Held, access: u32) -> Result<()> {
+fn opened_for(held: &HeldFile, access: u32) -> Result<()> {
     let mode = held.file.mode.load(Relaxed); // Relaxed: immutable.
     if mode & access == 0 || mode & file_mode::PATH != 0 { Err(Errno::EBADF) } else { Ok(()) }
 }
 
-fn regular(held: &Held) -> Result<()> {
+fn regular(held: &HeldFile) -> Result<()> {
     if held.file.mode.load(Relaxed) & file_mode::REGULAR == 0 { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
-fn not_append(to: &Held) -> Result<()> {
+fn not_append(to: &HeldFile) -> Result<()> {
     if to.file.flags.load(Relaxed) & O_APPEND != 0 { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
 /// Copies up to `len` bytes between two files of ours.
-fn between(task: &Task, (from, start): (&Held, u64), (to, at): (&Held, u64), len: usize) -> Result<usize> {
+fn between(
+    task: &Task,
+    (from, start): (&HeldFile, u64),
+    (to, at): (&HeldFile, u64),
+    len: usize,
+) -> Result<usize> {
     below::complete(task, from.inode)?;
     let done = in_steps(task, from, len, STEP, |done, most| {
         let start = start + done as u64;
@@ -246,7 +251,7 @@ fn between(task: &Task, (from, start): (&Held, u64), (to, at): (&Held, u64), len
 }
 
 /// Writes up to `len` bytes from `at` to a kernel descriptor that is not a pipe.
-fn to_host(task: &Task, from: &Held, at: u64, fd: Fd, len: usize) -> Result<usize> {
+fn to_host(task: &Task, from: &HeldFile, at: u64, fd: Fd, len: usize) -> Result<usize> {
     below::complete(task, from.inode)?;
     let room = task.scratch.whole();
     in_steps(task, from, len, room.len(), |done, most| {
@@ -261,7 +266,7 @@ fn to_host(task: &Task, from: &Held, at: u64, fd: Fd, len: usize) -> Result<usiz
 }
 
 /// Moves up to `len` bytes from `at` into a pipe: waits for space, then writes what fits.
-fn into_pipe(task: &Task, from: &Held, at: u64, pipe: Pipe, len: usize) -> Result<usize> {
+fn into_pipe(task: &Task, from: &HeldFile, at: u64, pipe: Pipe, len: usize) -> Result<usize> {
     below::complete(task, from.inode)?;
     let room = task.scratch.whole();
     loop {
@@ -282,7 +287,7 @@ fn into_pipe(task: &Task, from: &Held, at: u64, pipe: Pipe, len: usize) -> Resul
 }
 
 /// Moves what a pipe contains, at least a byte, into a file. What the file does not take stays in the pipe.
-fn out_of_pipe(task: &Task, to: &Held, at: u64, pipe: Pipe, len: usize) -> Result<usize> {
+fn out_of_pipe(task: &Task, to: &HeldFile, at: u64, pipe: Pipe, len: usize) -> Result<usize> {
     let last = Cell::new(Ok(0));
     while pipe.ready(task)? {
         last.set(Ok(0));
@@ -301,7 +306,7 @@ fn out_of_pipe(task: &Task, to: &Held, at: u64, pipe: Pipe, len: usize) -> Resul
 /// less, or a signal waits. If anything was done, that result takes precedence over an error.
 fn in_steps(
     task: &Task,
-    from: &Held,
+    from: &HeldFile,
     len: usize,
     most: usize,
     mut step: impl FnMut(usize, usize) -> Result<usize>,
@@ -337,7 +342,7 @@ fn receive(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count: usiz
     if !off_in.is_null() {
         host_position(fd_in)?;
     }
-    let to = table::fget(task, fd_out)?;
+    let to = task.fget(fd_out)?;
     writable(&to)?;
     not_append(&to)?;
     if !can_be_sent(fd_in)? {

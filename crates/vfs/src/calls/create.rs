@@ -12,28 +12,28 @@ use crate::life::reclaim;
 use crate::names::change::{self, Change};
 use crate::names::hash::{self, Load};
 use crate::names::name::{self, Name};
-use crate::names::walk::{self, Found, Last, Parent, Which};
+use crate::names::walk::{self, Found, LastType, Parent, PathBuffer};
 use crate::names::{dir, dirent, link_target};
 use crate::rights::{initial, permission};
 
 /// The kind of a new inode.
 #[derive(Clone, Copy)]
-pub(crate) struct What {
+pub(crate) struct InodeKind {
     /// Type and requested permissions; the umask is applied here.
     pub mode: u32,
     /// Device number of a device node.
     pub rdev: u32,
     /// Its initial content.
-    pub content: Content,
+    pub content: InitialContent,
 }
 
 /// The initial content of a new inode.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Content {
+pub(crate) enum InitialContent {
     /// Nothing.
     Empty,
     /// A symbolic link's target, which is in this path buffer.
-    Target(Which),
+    Target(PathBuffer),
 }
 
 /// The result of creating a name.
@@ -53,14 +53,14 @@ pub(crate) fn at(
     task: &Task<'_>,
     dirfd: Fd,
     path: UserPtr,
-    decide: impl Fn(&Parent) -> Result<What>,
+    decide: impl Fn(&Parent) -> Result<InodeKind>,
 ) -> Result<Place<()>> {
     for _ in 0..walk::TRIES {
-        let parent = match walk::parent(task, dirfd, path, Which::Path)? {
+        let parent = match walk::parent(task, dirfd, path, PathBuffer::Path)? {
             Place::Inside(parent) => parent,
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
         };
-        if parent.last != Last::Name {
+        if parent.last != LastType::Name {
             return Err(Errno::EEXIST);
         }
         let name = parent.name(task);
@@ -89,7 +89,7 @@ pub(crate) fn at(
 /// # Errors
 /// `ESTALE` if the directory was freed since the walk: walk again. `ENOENT` if it was removed; `EACCES`,
 /// `ENOSPC`, `EROFS`, `EMLINK`.
-pub(crate) fn named(task: &Task<'_>, parent: &Parent, name: &Name<'_>, what: &What) -> Result<Made> {
+pub(crate) fn named(task: &Task<'_>, parent: &Parent, name: &Name<'_>, what: &InodeKind) -> Result<Made> {
     let once = || {
         let _writing = writer::begin(task, parent.mount)?;
         named_once(task, parent.dir, parent.mount, name, what)
@@ -101,7 +101,7 @@ pub(crate) fn named(task: &Task<'_>, parent: &Parent, name: &Name<'_>, what: &Wh
 ///
 /// # Errors
 /// Those of [`named`].
-pub(crate) fn hidden(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &What) -> Result<Made> {
+pub(crate) fn hidden(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &InodeKind) -> Result<Made> {
     or_reclaim(task, || named_once(task, dir, MountId::NONE, name, what))
 }
 
@@ -117,7 +117,13 @@ fn or_reclaim(task: &Task<'_>, mut once: impl FnMut() -> Result<Made>) -> Result
 }
 
 /// The caller must be a writer of the mount.
-fn named_once(task: &Task<'_>, dir: InodeRef, mount: MountId, name: &Name<'_>, what: &What) -> Result<Made> {
+fn named_once(
+    task: &Task<'_>,
+    dir: InodeRef,
+    mount: MountId,
+    name: &Name<'_>,
+    what: &InodeKind,
+) -> Result<Made> {
     let record = task.region.inode(dir.id);
     let locked = dir::enter(task, dir)?;
     let place = name::Key::new(dir.id, name);
@@ -136,7 +142,7 @@ fn named_once(task: &Task<'_>, dir: InodeRef, mount: MountId, name: &Name<'_>, w
 
 /// The caller must hold the directory's lock, have checked that it may create in it, and not have found the
 /// name.
-fn make(task: &Task<'_>, place: &name::Key<'_, '_>, what: &What) -> Result<(InodeRef, DirentId, Load)> {
+fn make(task: &Task<'_>, place: &name::Key<'_, '_>, what: &InodeKind) -> Result<(InodeRef, DirentId, Load)> {
     let dir = task.region.inode(place.dir);
     let is_dir = what.mode & S_IFMT == S_IFDIR;
     // Relaxed: under the directory's lock.
@@ -168,8 +174,8 @@ fn make(task: &Task<'_>, place: &name::Key<'_, '_>, what: &What) -> Result<(Inod
     Ok((inode, entry, load))
 }
 
-fn fill(task: &Task<'_>, place: &name::Key<'_, '_>, what: &What, inode: InodeRef) -> Result<DirentId> {
-    if let Content::Target(which) = what.content {
+fn fill(task: &Task<'_>, place: &name::Key<'_, '_>, what: &InodeKind, inode: InodeRef) -> Result<DirentId> {
+    if let InitialContent::Target(which) = what.content {
         link_target::set_target(task, inode.id, walk::copied(task, which))?;
     }
     dirent::take(task.region, task.lane, place, inode)

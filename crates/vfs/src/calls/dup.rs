@@ -5,7 +5,7 @@ use lp_region::FileId;
 use lp_region::sync::Ordering;
 
 use crate::caller::task::Task;
-use crate::descriptors::{file, table};
+use crate::descriptors::file;
 use crate::lane::pin;
 use crate::life::open_file;
 
@@ -16,7 +16,7 @@ use crate::life::open_file;
 /// # Errors
 /// `EBADF` if it is not ours.
 pub fn dup(task: &Task, fd: Fd) -> Result<FileId> {
-    let held = table::fget_any(task, fd)?;
+    let held = task.fget_any(fd)?;
     file::duplicate(held.file);
     pin::file(task, pin::slot::OPEN, held.id);
     Ok(held.id)
@@ -27,12 +27,12 @@ pub fn dup(task: &Task, fd: Fd) -> Result<FileId> {
 /// # Errors
 /// `EBADF`.
 pub fn install(task: &Task, fd: Fd, id: FileId, flags: u64) -> Result<()> {
-    open_file::install_and(task, fd, id, flags, || table::moved(task)).inspect_err(|_| abandon(task))
+    open_file::install_and(task, fd, id, flags, || task.table.moved()).inspect_err(|_| abandon(task))
 }
 
 /// The result of [`dup`] is in the table from which it came.
 pub fn arrived(task: &Task) {
-    table::moved(task);
+    task.table.moved();
     pin::clear(task, pin::slot::OPEN);
 }
 

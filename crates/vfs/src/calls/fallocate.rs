@@ -13,7 +13,6 @@ use crate::caller::event::Touched;
 use crate::caller::task::Task;
 use crate::calls::truncate;
 use crate::content::{cut, map, page};
-use crate::descriptors::table;
 use crate::inodes::inode::{self, Touch};
 use crate::inodes::watched;
 use crate::lane::writer;
@@ -27,7 +26,7 @@ use crate::rights::privileges;
 /// mode that tmpfs does not support; `EFBIG`; `ENOSPC`; `EISDIR`, `ENODEV` if it is not a regular file;
 /// `EPERM` for an append-only or immutable one.
 pub fn fallocate(task: &Task, fd: Fd, mode: u32, offset: i64, length: i64) -> Result<()> {
-    let held = table::fget_no_path(task, fd)?;
+    let held = task.fget_no_path(fd)?;
     if offset < 0 || length <= 0 {
         return Err(Errno::EINVAL);
     }
@@ -49,8 +48,8 @@ pub fn fallocate(task: &Task, fd: Fd, mode: u32, offset: i64, length: i64) -> Re
     let what = kind(mode)?;
     let writing = writer::begin(task, held.mount())?;
     match what {
-        What::Hole => punch(task, id, inode, offset as u64, end),
-        What::Room(size) => match allocate(task, id, inode, offset as u64, end, size) {
+        Operation::Hole => punch(task, id, inode, offset as u64, end),
+        Operation::Room(size) => match allocate(task, id, inode, offset as u64, end, size) {
             Err(Errno::ENOSPC) => {
                 reclaim::all(task);
                 allocate(task, id, inode, offset as u64, end, size)
@@ -65,7 +64,7 @@ pub fn fallocate(task: &Task, fd: Fd, mode: u32, offset: i64, length: i64) -> Re
 
 /// The operation that the mode selects.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum What {
+enum Operation {
     Room(Size),
     Hole,
 }
@@ -90,12 +89,12 @@ fn known(mode: u32) -> Result<()> {
     }
 }
 
-fn kind(mode: u32) -> Result<What> {
+fn kind(mode: u32) -> Result<Operation> {
     match mode {
-        0 => Ok(What::Room(Size::Grows)),
-        FALLOC_FL_KEEP_SIZE => Ok(What::Room(Size::Stays)),
+        0 => Ok(Operation::Room(Size::Grows)),
+        FALLOC_FL_KEEP_SIZE => Ok(Operation::Room(Size::Stays)),
         // The kernel's vfs_fallocate: a hole must keep the size.
-        _ if mode == FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE => Ok(What::Hole),
+        _ if mode == FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE => Ok(Operation::Hole),
         _ => Err(Errno::EOPNOTSUPP),
     }
 }

@@ -18,7 +18,7 @@ const SETTABLE: u32 = O_APPEND | O_NONBLOCK | O_NDELAY | O_DIRECT | O_NOATIME;
 /// # Errors
 /// `EBADF`.
 pub fn get_fd(task: &Task, fd: Fd) -> Result<u32> {
-    match table::load(task, fd) {
+    match task.table.load(fd) {
         word if word & entry::OPEN == 0 => Err(Errno::EBADF),
         word if word & entry::CLOEXEC != 0 => Ok(FD_CLOEXEC),
         _ => Ok(0),
@@ -39,7 +39,7 @@ pub fn set_fd(task: &Task, fd: Fd, flags: u32) -> Result<()> {
 /// # Errors
 /// `EBADF`.
 pub fn get_fl(task: &Task, fd: Fd) -> Result<u32> {
-    let held = table::fget_any(task, fd)?;
+    let held = task.fget_any(fd)?;
     Ok(held.file.flags.load(Ordering::Relaxed)) // Relaxed: one word.
 }
 
@@ -49,7 +49,7 @@ pub fn get_fl(task: &Task, fd: Fd) -> Result<u32> {
 /// `EBADF`, also for `O_PATH`; `EPERM` for removing `O_APPEND` from an append-only file and for `O_NOATIME`
 /// on another user's.
 pub fn set_fl(task: &Task, fd: Fd, flags: u32) -> Result<()> {
-    let held = table::fget_any(task, fd)?;
+    let held = task.fget_any(fd)?;
     if held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0 {
         return Err(Errno::EBADF);
     }

@@ -13,7 +13,6 @@ use lp_region::records::file_mode;
 use lp_region::sync::Ordering::Relaxed;
 
 use crate::caller::task::Task;
-use crate::descriptors::table;
 
 /// The calls that take a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +30,7 @@ pub enum Sync {
 /// # Errors
 /// `EBADF`; those of the host's file system.
 pub fn fsync(task: &Task, fd: Fd, call: Sync) -> Result<()> {
-    table::fget_no_path(task, fd)?;
+    task.fget_no_path(fd)?;
     if !is_in_file(task.region) {
         return Ok(());
     }
@@ -70,7 +69,7 @@ fn is_in_file(region: Region) -> bool {
 /// # Errors
 /// `EBADF`.
 pub fn sync_file_range(task: &Task, fd: Fd) -> Result<()> {
-    table::fget_no_path(task, fd).map(drop)
+    task.fget_no_path(fd).map(drop)
 }
 
 /// readahead(2). Everything is in memory, so this only checks the descriptor.
@@ -78,7 +77,7 @@ pub fn sync_file_range(task: &Task, fd: Fd) -> Result<()> {
 /// # Errors
 /// `EBADF` if the file is not open for reading; `EINVAL` if it is not a regular file.
 pub fn readahead(task: &Task, fd: Fd) -> Result<()> {
-    let held = table::fget_no_path(task, fd)?;
+    let held = task.fget_no_path(fd)?;
     match held.file.mode.load(Relaxed) {
         mode if mode & file_mode::READ == 0 => Err(Errno::EBADF),
         mode if mode & file_mode::REGULAR == 0 => Err(Errno::EINVAL),
@@ -91,7 +90,7 @@ pub fn readahead(task: &Task, fd: Fd) -> Result<()> {
 /// # Errors
 /// `EBADF`; `EINVAL` for a negative length or unknown advice.
 pub fn fadvise(task: &Task, fd: Fd, length: i64, advice: u32) -> Result<()> {
-    table::fget_no_path(task, fd)?;
+    task.fget_no_path(fd)?;
     let known = advice <= POSIX_FADV_DONTNEED.max(POSIX_FADV_NOREUSE);
     if length < 0 || !known { Err(Errno::EINVAL) } else { Ok(()) }
 }

@@ -6,7 +6,7 @@ use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, MountId, Spot, ucopy};
 
 use crate::caller::task::Task;
-use crate::names::mounts::{self, Above};
+use crate::names::mounts::{self, AboveRoot};
 use crate::names::{dir, dirent};
 
 /// What the kernel's d_path appends to the path of something without a name.
@@ -52,7 +52,7 @@ pub fn of_directory<'t>(task: &'t Task<'_>, dir: Spot) -> Result<&'t [u8]> {
 /// The path of a directory. `unreachable` is put before the path of one in a mount that is out of the tree.
 fn of_spot<'t>(task: &'t Task<'_>, dir: Spot, unreachable: &[u8]) -> Result<&'t [u8]> {
     for _ in 0..TRIES {
-        let mut text = Text::new(task);
+        let mut text = PathBuilder::new(task);
         match climb(task, &mut text, dir)? {
             Climbed::Moved => {}
             Climbed::Top => return Ok(text.get(task)),
@@ -91,7 +91,7 @@ pub fn of_entry<'t>(task: &'t Task<'_>, spot: Spot, opened: DirentId, found_in: 
     for _ in 0..TRIES {
         let named = names(task, opened, inode);
         let entry = if named { opened } else { other_name(task, inode) };
-        let mut text = Text::new(task);
+        let mut text = PathBuilder::new(task);
         let parent = if entry.is_some() {
             InodeId(task.region.dirent(entry).parent.load(Ordering::Relaxed))
         } else {
@@ -137,7 +137,7 @@ pub fn within<'t>(task: &'t Task<'_>, inode: InodeRef) -> Result<&'t [u8]> {
     // Without a mount, the climb meets no mount's root.
     let mut spot = Spot { inode, mount: MountId::NONE };
     for _ in 0..TRIES {
-        let mut text = Text::new(task);
+        let mut text = PathBuilder::new(task);
         if !dir::is(task.region.inode(inode.id)) {
             let entry = other_name(task, inode);
             if entry.is_none() {
@@ -167,22 +167,22 @@ enum Climbed {
 
 /// Puts the path of `from`, a directory or the root of a mount, before the text. Its generation does not
 /// matter.
-fn climb(task: &Task<'_>, text: &mut Text, from: Spot) -> Result<Climbed> {
+fn climb(task: &Task<'_>, text: &mut PathBuilder, from: Spot) -> Result<Climbed> {
     let Spot { inode: InodeRef { id: mut at, .. }, mut mount } = from;
     loop {
         let inode = task.region.inode(at);
         if task.region.mount(mount).root().id == at {
             match mounts::above(task, mount, mounts::ASIDE) {
-                Above::Host => {
+                AboveRoot::Host => {
                     text.prepend(mounts::path(task, mount))?;
                     text.end_at_root()?;
                     return Ok(Climbed::Top);
                 }
-                Above::Nothing => {
+                AboveRoot::Nothing => {
                     text.end_at_root()?;
                     return Ok(Climbed::Nowhere);
                 }
-                Above::Point(point, entry) => {
+                AboveRoot::Point(point, entry) => {
                     (at, mount) = (point.inode.id, point.mount);
                     let is_root = task.region.mount(mount).root() == point.inode;
                     if !is_root && !dir::is(task.region.inode(at)) {
@@ -209,7 +209,7 @@ fn climb(task: &Task<'_>, text: &mut Text, from: Spot) -> Result<Climbed> {
 }
 
 /// A path that grows at its front, at the end of `scratch.outside`.
-struct Text {
+struct PathBuilder {
     buffer: *mut u8,
     start: usize,
 }
@@ -217,12 +217,12 @@ struct Text {
 /// Position of the NUL behind a path.
 const END: usize = PATH_MAX - 1;
 
-impl Text {
+impl PathBuilder {
     fn new(task: &Task<'_>) -> Self {
         let buffer = task.scratch.outside.get().cast::<u8>();
         // SAFETY: the buffer is longer than PATH_MAX and belongs to the task.
         unsafe { *buffer.add(END) = 0 };
-        Text { buffer, start: END }
+        PathBuilder { buffer, start: END }
     }
 
     /// Makes an empty path a slash, the path of a root.

@@ -20,8 +20,8 @@ use lp_region::{DirentId, InodeId, InodeRef, sync, ucopy};
 use crate::caller::below;
 use crate::caller::task::Task;
 use crate::content::map;
+use crate::descriptors::fget::HeldFile;
 use crate::descriptors::file;
-use crate::descriptors::table::{self, Held};
 use crate::inodes::inode;
 use crate::names::dir::{self, Leaf, PER_LEAF};
 use crate::names::{dirent, hash};
@@ -57,7 +57,7 @@ const TRIES: u32 = 100;
 
 /// `struct linux_dirent64` with the longest name.
 #[repr(C)]
-struct Record {
+struct Dirent64 {
     /// `d_ino`, `d_off`, `d_reclen`, `d_type`.
     head: [u8; HEAD],
     name: [u8; NAME_MAX],
@@ -65,11 +65,11 @@ struct Record {
     end: [u8; 6],
 }
 
-const _: () = assert!(size_of::<Record>() == (HEAD + NAME_MAX + 1).next_multiple_of(8));
+const _: () = assert!(size_of::<Dirent64>() == (HEAD + NAME_MAX + 1).next_multiple_of(8));
 
-/// An entry as readdir shows it. Its name is in the [`Record`].
+/// An entry as readdir shows it. Its name is in the [`Dirent64`].
 #[derive(Clone, Copy)]
-struct Entry {
+struct Shown {
     /// The inode's slot, as in `st_ino`.
     ino: u64,
     kind: u8,
@@ -82,7 +82,7 @@ struct Entry {
 /// # Errors
 /// `EBADF`, `ENOTDIR`; `ENOENT` for a removed directory; `EINVAL` if not even one record fits; `EFAULT`.
 pub fn getdents64(task: &Task<'_>, fd: Fd, buffer: UserSlice) -> Result<usize> {
-    let held = table::fget(task, fd)?;
+    let held = task.fget(fd)?;
     if held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0 {
         return Err(Errno::EBADF);
     }
@@ -95,7 +95,7 @@ pub fn getdents64(task: &Task<'_>, fd: Fd, buffer: UserSlice) -> Result<usize> {
         return Err(Errno::ENOENT);
     }
     let mut out =
-        Out { to: buffer, done: 0, record: Record { head: [0; HEAD], name: [0; NAME_MAX], end: [0; 6] } };
+        Out { to: buffer, done: 0, record: Dirent64 { head: [0; HEAD], name: [0; NAME_MAX], end: [0; 6] } };
     let mut cookie = position.get();
     let ended = fill(task, &held, &mut cookie, &mut out);
     position.set(cookie);
@@ -107,13 +107,13 @@ pub fn getdents64(task: &Task<'_>, fd: Fd, buffer: UserSlice) -> Result<usize> {
     }
 }
 
-fn fill(task: &Task<'_>, held: &Held<'_>, cookie: &mut u64, out: &mut Out) -> Result<()> {
+fn fill(task: &Task<'_>, held: &HeldFile<'_>, cookie: &mut u64, out: &mut Out) -> Result<()> {
     let id = held.inode_id();
     while *cookie < DOTS {
         let up = InodeId(held.inode.parent.load(Ordering::Relaxed)); // Relaxed: one word, as seen.
         let (of, length) = if *cookie == 0 { (id, 1) } else { (up, 2) };
         out.record.name[..2].copy_from_slice(b"..");
-        out.push(&Entry { ino: u64::from(of.0), kind: (S_IFDIR >> 12) as u8, length }, *cookie + 1)?;
+        out.push(&Shown { ino: u64::from(of.0), kind: (S_IFDIR >> 12) as u8, length }, *cookie + 1)?;
         *cookie += 1;
     }
     // Acquire: the entries below the tail are visible.
@@ -138,7 +138,7 @@ fn fill(task: &Task<'_>, held: &Held<'_>, cookie: &mut u64, out: &mut Out) -> Re
 /// What is at a position.
 enum Seen {
     /// An entry.
-    Entry(Entry),
+    Entry(Shown),
     /// Nothing from this position down to the given one.
     Nothing(u64),
 }
@@ -174,7 +174,7 @@ fn look(task: &Task<'_>, id: InodeId, dir: &Inode, position: u64, name: &mut [u8
 /// A program that lists a directory usually asks for the attributes of its entries next. Prefetches what that
 /// will read, for all entries of a buffer at once instead of one after another.
 #[inline(always)]
-fn expect_stat(task: &Task, record: &Dirent, entry: &Entry) {
+fn expect_stat(task: &Task, record: &Dirent, entry: &Shown) {
     hash::prefetch(task.region, record.hash.load(Ordering::Relaxed)); // Relaxed: a guess.
     sync::prefetch(task.region.inode(InodeId(entry.ino as u32)));
 }
@@ -186,12 +186,12 @@ fn read(
     record: &Dirent,
     position: u64,
     name: &mut [u8; NAME_MAX],
-) -> Option<Entry> {
+) -> Option<Shown> {
     let before = record.seq.read();
     let (length, kind) = dirent::living(record)?;
     let target: InodeRef = dirent::target(record);
     dirent::copy_name_of(task.region, record, length, name);
-    let entry = Entry { ino: u64::from(target.id.0), kind: kind as u8, length };
+    let entry = Shown { ino: u64::from(target.id.0), kind: kind as u8, length };
     let is_here =
         record.parent.load(Ordering::Acquire) == dir.0 && record.position.load(Ordering::Acquire) == position;
     // One that a rename is changing is accepted as seen.
@@ -203,7 +203,7 @@ struct Out {
     to: UserSlice,
     done: usize,
     /// The record under construction.
-    record: Record,
+    record: Dirent64,
 }
 
 impl Out {
@@ -211,20 +211,20 @@ impl Out {
     ///
     /// # Errors
     /// `EINVAL` if it does not fit, `EFAULT`.
-    fn push(&mut self, entry: &Entry, next: u64) -> Result<()> {
+    fn push(&mut self, entry: &Shown, next: u64) -> Result<()> {
         let length = (HEAD + entry.length + 1).next_multiple_of(8);
         // SAFETY: `done` bytes of the buffer have been filled.
         let room = unsafe { self.to.skip_unchecked(self.done) };
         if length > room.len() {
             return Err(Errno::EINVAL);
         }
-        let Record { head, name, end: _ } = &mut self.record;
+        let Dirent64 { head, name, end: _ } = &mut self.record;
         head[..8].copy_from_slice(&entry.ino.to_le_bytes());
         head[8..16].copy_from_slice(&next.to_le_bytes());
         head[16..18].copy_from_slice(&(length as u16).to_le_bytes());
         head[18] = entry.kind;
         name.iter_mut().skip(entry.length).take(8).for_each(|byte| *byte = 0);
-        // SAFETY: a record is no longer than `Record`; the copy routine handles bad pointers.
+        // SAFETY: a record is no longer than `Dirent64`; the copy routine handles bad pointers.
         unsafe { ucopy::copy(room.start().as_ptr(), (&raw const self.record).cast(), length) }?;
         self.done += length;
         Ok(())

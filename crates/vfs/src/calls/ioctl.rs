@@ -16,7 +16,7 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::ucopy;
 
 use crate::caller::task::Task;
-use crate::descriptors::table::{self, Held};
+use crate::descriptors::fget::HeldFile;
 use crate::inodes::inode::{self, Touch};
 use crate::lane::writer;
 use crate::rights::credentials;
@@ -35,7 +35,7 @@ const FLAGS: [(u32, u32, u32); 4] = [
 /// `EBADF`; `ENOTTY` for a request that no file answers, `EOPNOTSUPP` for one that tmpfs does not; `EFAULT`;
 /// `EPERM`.
 pub fn ioctl(task: &Task, fd: Fd, request: u32, argument: UserPtr) -> Result<()> {
-    let held = table::fget_no_path(task, fd)?;
+    let held = task.fget_no_path(fd)?;
     let mode = held.file.mode.load(Relaxed); // Relaxed: immutable.
     let regular = mode & file_mode::REGULAR != 0;
     match request {
@@ -96,7 +96,7 @@ fn no_blocks(task: &Task, argument: UserPtr) -> Result<Errno> {
     Ok(Errno::EINVAL)
 }
 
-fn set_nonblocking(held: &Held, argument: UserPtr) -> Result<()> {
+fn set_nonblocking(held: &HeldFile, argument: UserPtr) -> Result<()> {
     let on: i32 = get(argument)?;
     let file = held.file;
     // Relaxed: one word. Concurrent calls on one file may overtake each other, as in Linux without f_lock.
@@ -106,13 +106,13 @@ fn set_nonblocking(held: &Held, argument: UserPtr) -> Result<()> {
 }
 
 /// The error for cloning the content of `from` into the file: tmpfs cannot share blocks.
-fn clone_error(task: &Task, held: &Held, from: Fd) -> Errno {
-    let Ok(source) = table::fget_second(task, from) else { return Errno::EXDEV };
+fn clone_error(task: &Task, held: &HeldFile, from: Fd) -> Errno {
+    let Ok(source) = task.fget_second(from) else { return Errno::EXDEV };
     let (mode, into) = (source.file.mode.load(Relaxed), held.file.mode.load(Relaxed));
     if (mode | into) & file_mode::DIR != 0 { Errno::EISDIR } else { Errno::EOPNOTSUPP }
 }
 
-fn flags(held: &Held, name: impl Fn((u32, u32, u32)) -> u32) -> u32 {
+fn flags(held: &HeldFile, name: impl Fn((u32, u32, u32)) -> u32) -> u32 {
     let set = held.inode.flags.load(Relaxed); // Relaxed: one word.
     FLAGS.iter().filter(|flag| set & flag.0 != 0).fold(0, |all, flag| all | name(*flag))
 }
@@ -128,7 +128,7 @@ fn extended(flags: u32) -> fsxattr {
     }
 }
 
-fn set_extended(task: &Task, held: &Held, argument: UserPtr) -> Result<()> {
+fn set_extended(task: &Task, held: &HeldFile, argument: UserPtr) -> Result<()> {
     let wanted: fsxattr = get(argument)?;
     if wanted.fsx_extsize | wanted.fsx_projid | wanted.fsx_cowextsize != 0 {
         return Err(Errno::EOPNOTSUPP);
@@ -136,7 +136,7 @@ fn set_extended(task: &Task, held: &Held, argument: UserPtr) -> Result<()> {
     set_flags(task, held, wanted.fsx_xflags, |(_, _, flag)| flag)
 }
 
-fn set_flags(task: &Task, held: &Held, wanted: u32, name: impl Fn((u32, u32, u32)) -> u32) -> Result<()> {
+fn set_flags(task: &Task, held: &HeldFile, wanted: u32, name: impl Fn((u32, u32, u32)) -> u32) -> Result<()> {
     let _writing = writer::begin(task, held.mount())?;
     if !credentials::owns(task, held.inode) {
         return Err(Errno::EPERM);

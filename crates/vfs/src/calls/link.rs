@@ -8,12 +8,11 @@ use lp_region::sync::Ordering;
 
 use crate::caller::event;
 use crate::caller::task::{Outside, Place, Task};
-use crate::descriptors::table;
 use crate::inodes::{inode, watched};
 use crate::lane::writer;
 use crate::names::change::{self, Change, Links};
 use crate::names::hash::{self, Load};
-use crate::names::walk::{self, Follow, Last, Parent, Which};
+use crate::names::walk::{self, Follow, LastType, Parent, PathBuffer};
 use crate::names::{dir, dirent, name};
 use crate::rights::{credentials, permission};
 use crate::watches::watch_names;
@@ -53,13 +52,13 @@ pub fn linkat(
     for _ in 0..walk::TRIES {
         let from = match source(task, old_dirfd, old, flags)? {
             Place::Inside(spot) => Place::Inside(spot),
-            Place::Outside(outside) => Place::Outside(walk::keep(task, outside, Which::Path)?),
+            Place::Outside(outside) => Place::Outside(walk::keep(task, outside, PathBuffer::Path)?),
         };
-        let to = walk::parent(task, new_dirfd, new, Which::Other)?;
+        let to = walk::parent(task, new_dirfd, new, PathBuffer::Other)?;
         let (inode, parent) = match (from, to) {
             (Place::Inside(inode), Place::Inside(parent)) => (inode, parent),
             (Place::Outside(old), Place::Outside(new)) => {
-                return Ok(Two::Outside { old, new: walk::keep(task, new, Which::Other)? });
+                return Ok(Two::Outside { old, new: walk::keep(task, new, PathBuffer::Other)? });
             }
             _ => return Err(Errno::EXDEV),
         };
@@ -73,7 +72,7 @@ pub fn linkat(
 
 fn source(task: &Task<'_>, dirfd: Fd, path: UserPtr, flags: u32) -> Result<Place<Spot>> {
     if flags & AT_EMPTY_PATH != 0 && walk::is_empty(path)? {
-        return Ok(match table::fget_any(task, dirfd) {
+        return Ok(match task.fget_any(dirfd) {
             Ok(held) => Place::Inside(held.spot()),
             Err(_) => Place::Outside(Outside::AsGiven),
         });
@@ -128,7 +127,7 @@ fn check(
 /// # Errors
 /// Those of [`linkat`]; `ESTALE` if either was freed since the walk.
 pub(crate) fn link_at(task: &Task<'_>, target: Spot, parent: &Parent) -> Result<()> {
-    if parent.last != Last::Name {
+    if parent.last != LastType::Name {
         return Err(Errno::EEXIST);
     }
     let name = parent.name(task);
@@ -166,7 +165,7 @@ pub(crate) fn link_at(task: &Task<'_>, target: Spot, parent: &Parent) -> Result<
     if watched::is_watched(dir) || watched::has_shadow(file) {
         watch_names::linked_slow(
             task,
-            event::At { dir: parent.dir.id, name: name.bytes() },
+            event::NameAt { dir: parent.dir.id, name: name.bytes() },
             target.id,
             entry,
         );

@@ -8,8 +8,8 @@ use lp_region::sync::Ordering;
 use crate::caller::below;
 use crate::caller::task::Task;
 use crate::content::seek;
+use crate::descriptors::fget::HeldFile;
 use crate::descriptors::file;
-use crate::descriptors::table::{self, Held};
 
 /// Moves the position of `fd` and returns the new one. Takes no lock while the open file is not shared;
 /// SEEK_END is one load.
@@ -19,7 +19,7 @@ use crate::descriptors::table::{self, Held};
 /// the end.
 #[inline]
 pub fn lseek(task: &Task, fd: Fd, offset: i64, whence: u32) -> Result<u64> {
-    match quick(task, table::load(task, fd), offset, whence) {
+    match quick(task, task.table.load(fd), offset, whence) {
         Some(target) => Ok(target),
         None => lseek_slow(task, fd, offset, whence),
     }
@@ -29,12 +29,12 @@ pub fn lseek(task: &Task, fd: Fd, offset: i64, whence: u32) -> Result<u64> {
 /// fall back to the whole call.
 #[inline(always)]
 pub fn quick(task: &Task, entry: u64, offset: i64, whence: u32) -> Option<u64> {
-    let file = table::sole(task, entry, file_mode::REGULAR)?;
+    let file = task.sole(entry, file_mode::REGULAR)?;
     // Relaxed throughout: nobody else has the position; the size stands alone.
     let from = match whence {
         SEEK_SET => 0,
         SEEK_CUR => file.position.load(Ordering::Relaxed) as i64,
-        SEEK_END => table::inode_of(task, file).size.load(Ordering::Relaxed) as i64,
+        SEEK_END => task.inode_of(file).size.load(Ordering::Relaxed) as i64,
         _ => return None,
     };
     let target = from.checked_add(offset).filter(|target| *target >= 0)? as u64;
@@ -45,7 +45,7 @@ pub fn quick(task: &Task, entry: u64, offset: i64, whence: u32) -> Option<u64> {
 /// Slow path: a position that others may move, holes, and errors.
 #[inline(never)]
 fn lseek_slow(task: &Task, fd: Fd, offset: i64, whence: u32) -> Result<u64> {
-    let held = table::fget(task, fd)?;
+    let held = task.fget(fd)?;
     if held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0 {
         return Err(Errno::EBADF);
     }
@@ -61,7 +61,7 @@ fn lseek_slow(task: &Task, fd: Fd, offset: i64, whence: u32) -> Result<u64> {
     Ok(target)
 }
 
-fn elsewhere(task: &Task, held: &Held, offset: i64, whence: u32) -> Result<Option<i64>> {
+fn elsewhere(task: &Task, held: &HeldFile, offset: i64, whence: u32) -> Result<Option<i64>> {
     let directory = held.file.mode.load(Ordering::Relaxed) & file_mode::DIR != 0;
     match whence {
         // The kernel's dcache_dir_lseek, which tmpfs's directories use, supports only SEEK_SET and SEEK_CUR.

@@ -5,7 +5,7 @@ use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::process::caps;
 
 use crate::caller::task::{Place, Task};
-use crate::calls::create::{self, Content, What};
+use crate::calls::create::{self, InitialContent, InodeKind};
 use crate::rights::credentials;
 
 /// Device number of overlay file systems' whiteouts, which anybody may create.
@@ -33,6 +33,6 @@ pub fn mknodat(task: &Task<'_>, dirfd: Fd, path: UserPtr, mode: u32, dev: u32) -
             return Err(Errno::EPERM);
         }
         let rdev = if is_device { dev } else { 0 };
-        Ok(What { mode: kind | mode & 0o7777, rdev, content: Content::Empty })
+        Ok(InodeKind { mode: kind | mode & 0o7777, rdev, content: InitialContent::Empty })
     })
 }

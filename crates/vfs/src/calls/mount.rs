@@ -14,7 +14,7 @@ use lp_region::sync::Ordering;
 use lp_region::{InodeId, InodeRef, MountId, ucopy};
 
 use crate::caller::task::{Place, Task};
-use crate::calls::remount::{self, What};
+use crate::calls::remount::{self, RemountTarget};
 use crate::life::mount_end;
 use crate::life::mount_tree::{self, Draft, Making, Tree};
 use crate::life::superblock::{self, Options};
@@ -29,7 +29,7 @@ const KIND: usize = 32;
 
 /// Arguments of mount(2) besides the path.
 #[derive(Clone, Copy)]
-pub struct Call {
+pub struct MountArguments {
     /// The source: a path for a bind mount or a move, else a name.
     pub source: UserPtr,
     /// The type of file system.
@@ -45,7 +45,7 @@ pub struct Call {
 /// # Errors
 /// Those of path_resolution(7) and mount(2); `EINVAL` for a source on the host, `ENODEV` for all types but
 /// tmpfs.
-pub fn mount(task: &Task<'_>, dirfd: Fd, path: UserPtr, call: &Call) -> Result<Place<()>> {
+pub fn mount(task: &Task<'_>, dirfd: Fd, path: UserPtr, call: &MountArguments) -> Result<Place<()>> {
     let mut kind = [0; KIND];
     let mut data = [0; OPTIONS];
     let kind = text(&mut kind, call.kind)?;
@@ -69,7 +69,7 @@ fn mount_once(
     task: &Task<'_>,
     dirfd: Fd,
     path: UserPtr,
-    call: &Call,
+    call: &MountArguments,
     (kind, data): (Option<&[u8]>, &[u8]),
 ) -> Result<Place<()>> {
     let at = match walk::inode(task, dirfd, path, Follow::Link)? {
@@ -314,7 +314,7 @@ fn set_flags(task: &Task<'_>, mount: MountId, flags: u32) -> Result<()> {
     let becomes = |was: u32| was & kept | own;
     let is_read_only = || word.load(Ordering::Relaxed) & mount_flags::READ_ONLY != 0;
     if own & mount_flags::READ_ONLY != 0 && !is_read_only() {
-        return remount::shut(task, What::Mount(mount), becomes);
+        return remount::shut(task, RemountTarget::Mount(mount), becomes);
     }
     let open = |was: u32| match own & mount_flags::READ_ONLY {
         0 => becomes(was) & !mount_flags::SHUTTING,
@@ -333,7 +333,7 @@ fn remount_superblock(task: &Task<'_>, at: &Found, flags: u32, data: &[u8]) -> R
     }
     let root = task.region.inode(at.inode.id).root.load(Ordering::Relaxed);
     let read_only = options.read_only.unwrap_or(flags & MS_RDONLY != 0);
-    let what = What::Superblock(root);
+    let what = RemountTarget::Superblock(root);
     // Whoever was about to mount it once more looks again, and sees what new mounts start from.
     mount_tree::change(task, |_| {
         match read_only {

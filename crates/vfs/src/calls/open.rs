@@ -13,15 +13,14 @@ use lp_region::{DirentId, FileId, InodeId, InodeRef, Spot, ucopy};
 
 use crate::caller::below::{self, Need};
 use crate::caller::task::{Place, Task};
-use crate::calls::create::{self, Content, Made, What};
+use crate::calls::create::{self, InitialContent, InodeKind, Made};
 use crate::calls::truncate;
-use crate::descriptors::table;
 use crate::inodes::{inode, watched};
 use crate::lane::pin::Pin;
 use crate::lane::{kept, pin, writer};
 use crate::life::open_file::{self, NewFile, Opening};
 use crate::names::mounts;
-use crate::names::walk::{self, End, Follow, Found, Last};
+use crate::names::walk::{self, End, Follow, Found, LastType};
 use crate::rights::{credentials, initial, permission};
 
 /// `__O_TMPFILE`, without the `O_DIRECTORY` that `O_TMPFILE` includes.
@@ -135,7 +134,7 @@ pub fn reopen(task: &Task, fd: Fd, flags: u32) -> Result<Opened> {
     }
     // O_NOFOLLOW would refer to the link in /proc, which is the kernel's.
     let how = How::new(flags & !O_NOFOLLOW, 0)?;
-    let held = table::fget_any(task, fd)?;
+    let held = task.fget_any(fd)?;
     let found = Found {
         inode: held.inode_ref(),
         dirent: DirentId(held.file.dirent.load(Ordering::Relaxed)),
@@ -145,7 +144,7 @@ pub fn reopen(task: &Task, fd: Fd, flags: u32) -> Result<Opened> {
     let pin = pin::hold_known(task, pin::slot::OPEN, found.inode.id);
     let opened = pinned(task, pin, &found, &how);
     // The new reference came from another in the same table.
-    table::moved(task);
+    task.table.moved();
     opened
 }
 
@@ -281,13 +280,13 @@ fn open_or_make(task: &Task, dirfd: Fd, path: UserPtr, how: &How) -> Result<Plac
         Place::Outside(outside) => return Ok(Place::Outside(outside)),
     };
     // The kernel's open_last_lookups: a slash after the last name is EISDIR, whatever is there.
-    if place.last == Last::Name && place.trailing_slash {
+    if place.last == LastType::Name && place.trailing_slash {
         return Err(Errno::EISDIR);
     }
     let found = match found {
         Some(found) => found,
         None => {
-            let what = What { mode: S_IFREG | how.mode, rdev: 0, content: Content::Empty };
+            let what = InodeKind { mode: S_IFREG | how.mode, rdev: 0, content: InitialContent::Empty };
             match create::named(task, &place, &place.name(task), &what)? {
                 Made::New(found) => return made(task, dirfd, &found, how).map(Place::Inside),
                 Made::Existing(_) if !how.has(O_EXCL) => return Err(Errno::ESTALE), // Somebody was faster.
@@ -362,7 +361,7 @@ fn pin_found<'r>(task: &Task<'r>, dirfd: Fd, found: &Found) -> Result<Pin<'r>> {
 fn pin_base_slow<'r>(task: &Task<'r>, dirfd: Fd, found: &Found, errno: Errno) -> Result<Pin<'r>> {
     let base = match dirfd {
         Fd::CWD => Spot::from_word(task.process.cwd.load(Ordering::Relaxed)).inode,
-        fd => table::fget_any(task, fd).map(|held| held.inode_ref()).unwrap_or(InodeRef::NONE),
+        fd => task.fget_any(fd).map(|held| held.inode_ref()).unwrap_or(InodeRef::NONE),
     };
     if found.inode != base {
         return Err(errno);

@@ -13,8 +13,8 @@ use crate::caller::below::{self, Need};
 use crate::caller::task::Task;
 use crate::content::buffer::{Buffer, Few, RWF_NOAPPEND, Single, Vector};
 use crate::content::{map, snapshot};
+use crate::descriptors::fget::HeldFile;
 use crate::descriptors::file;
-use crate::descriptors::table::{self, Held};
 use crate::inodes::inode;
 
 /// Reads from the position and advances it.
@@ -23,7 +23,7 @@ use crate::inodes::inode;
 /// `EBADF` if the file is not open for reading; `EISDIR`; `EFAULT`.
 #[inline]
 pub fn read(task: &Task, fd: Fd, buf: UserSlice) -> Result<usize> {
-    match read_quick::<false>(task, table::load(task, fd), buf) {
+    match read_quick::<false>(task, task.table.load(fd), buf) {
         Some(got) => Ok(got),
         None => read_slow(task, fd, buf),
     }
@@ -34,7 +34,7 @@ pub fn read(task: &Task, fd: Fd, buf: UserSlice) -> Result<usize> {
 /// full width.
 #[inline(always)]
 pub fn read_quick<const WIDE: bool>(task: &Task, entry: u64, buf: UserSlice) -> Option<usize> {
-    let file = table::sole(task, entry, file_mode::READ | file_mode::REGULAR)?;
+    let file = task.sole(entry, file_mode::READ | file_mode::REGULAR)?;
     let at = file.position.load(Relaxed); // Relaxed: nobody else has it.
     let got = quick::<WIDE>(task, file, buf, at)?;
     file.position.store(at + got as u64, Relaxed);
@@ -61,7 +61,7 @@ fn read_slow(task: &Task, fd: Fd, buf: UserSlice) -> Result<usize> {
 /// Those of [`read`]; `EINVAL` for a negative offset.
 #[inline]
 pub fn pread(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> Result<usize> {
-    match pread_quick::<false>(task, table::load(task, fd), buf, offset) {
+    match pread_quick::<false>(task, task.table.load(fd), buf, offset) {
         Some(got) => Ok(got),
         None => pread_slow(task, fd, buf, offset),
     }
@@ -71,7 +71,7 @@ pub fn pread(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> Result<usize> 
 /// to [`pread`]. `WIDE` as in [`read_quick`].
 #[inline(always)]
 pub fn pread_quick<const WIDE: bool>(task: &Task, entry: u64, buf: UserSlice, offset: i64) -> Option<usize> {
-    let file = table::own_file(task, entry)?;
+    let file = task.own_file(entry)?;
     let wanted = file_mode::READ | file_mode::REGULAR;
     // Relaxed: immutable.
     if file.mode.load(Relaxed) & wanted != wanted || offset < 0 {
@@ -115,7 +115,7 @@ pub fn readv(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Result<usize> {
 /// Fast path of [`readv`]: within a page, to few pieces, of a position that is this thread's alone.
 #[inline(always)]
 fn readv_quick(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Option<usize> {
-    let file = table::sole(task, table::load(task, fd), file_mode::READ | file_mode::REGULAR)?;
+    let file = task.sole(task.table.load(fd), file_mode::READ | file_mode::REGULAR)?;
     let mut to = Few::new();
     to.read(entries)?;
     let at = file.position.load(Relaxed); // Relaxed: nobody else has it.
@@ -127,7 +127,7 @@ fn readv_quick(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Option<usize> 
 /// Fast path of [`preadv`]: within a page, to few pieces.
 #[inline(always)]
 fn preadv_quick(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64) -> Option<usize> {
-    let file = table::own_file(task, table::load(task, fd))?;
+    let file = task.own_file(task.table.load(fd))?;
     let wanted = file_mode::READ | file_mode::REGULAR;
     // Relaxed: immutable.
     if file.mode.load(Relaxed) & wanted != wanted {
@@ -140,7 +140,7 @@ fn preadv_quick(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64) -> 
 
 /// The file and the buffers of a vector read; `None` for empty buffers, with which even a directory can be
 /// read (the kernel's vfs_readv).
-fn vector<'r>(task: &Task<'r>, fd: Fd, entries: UserSlice<iovec>) -> Result<Option<(Held<'r>, Vector)>> {
+fn vector<'r>(task: &Task<'r>, fd: Fd, entries: UserSlice<iovec>) -> Result<Option<(HeldFile<'r>, Vector)>> {
     let held = readable(task, fd);
     if let Err(errno) = held
         && errno != Errno::EISDIR
@@ -186,8 +186,8 @@ pub fn preadv2(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64, flag
 }
 
 #[inline(always)]
-fn readable<'r>(task: &Task<'r>, fd: Fd) -> Result<Held<'r>> {
-    let held = table::fget(task, fd)?;
+fn readable<'r>(task: &Task<'r>, fd: Fd) -> Result<HeldFile<'r>> {
+    let held = task.fget(fd)?;
     let wanted = file_mode::READ | file_mode::REGULAR;
     let mode = held.file.mode.load(Relaxed); // Relaxed: immutable.
     if mode & wanted == wanted { Ok(held) } else { Err(not_readable(mode)) }
@@ -205,7 +205,7 @@ fn not_readable(mode: u32) -> Errno {
 /// Fast path: a read within one resident page with no writer. `None` to fall back to [`read_at`].
 #[inline(always)]
 fn quick<const WIDE: bool>(task: &Task, file: &OpenFile, to: UserSlice, offset: u64) -> Option<usize> {
-    let inode = table::inode_of(task, file);
+    let inode = task.inode_of(file);
     let before = inode.data_seq.read();
     let size = inode.size.load(Relaxed); // Relaxed: ordered and validated by `data_seq`.
     let (to, len) = (to.start().as_ptr(), to.len());
@@ -232,7 +232,7 @@ fn quick<const WIDE: bool>(task: &Task, file: &OpenFile, to: UserSlice, offset: 
 /// [`quick`] to few pieces. Not one with it: every instruction of a read of one piece counts.
 #[inline(always)]
 fn quick_few(task: &Task, file: &OpenFile, to: &Few, offset: u64) -> Option<usize> {
-    let inode = table::inode_of(task, file);
+    let inode = task.inode_of(file);
     let before = inode.data_seq.read();
     let size = inode.size.load(Relaxed); // Relaxed: ordered and validated by `data_seq`.
     let len = (to.len() as u64).min(size.saturating_sub(offset)) as usize;
@@ -254,7 +254,7 @@ fn quick_few(task: &Task, file: &OpenFile, to: &Few, offset: u64) -> Option<usiz
 }
 
 /// Reads up to `len` bytes at `offset` of an open file and records the access.
-fn read_at<B: Buffer>(task: &Task, held: &Held, to: B, len: usize, offset: u64) -> Result<usize> {
+fn read_at<B: Buffer>(task: &Task, held: &HeldFile, to: B, len: usize, offset: u64) -> Result<usize> {
     inode::mend_if_left(task, held.inode_id(), &held.inode.data_seq);
     // The kernel's rw_verify_area: a sum that no `off_t` holds.
     if offset.saturating_add(len as u64) > i64::MAX as u64 {
@@ -270,7 +270,7 @@ fn read_at<B: Buffer>(task: &Task, held: &Held, to: B, len: usize, offset: u64) 
 
 /// Takes the bytes from the layer below, then reads.
 #[cold]
-fn taken_slow<B: Buffer>(task: &Task, held: &Held, to: B, len: usize, offset: u64) -> Result<usize> {
+fn taken_slow<B: Buffer>(task: &Task, held: &HeldFile, to: B, len: usize, offset: u64) -> Result<usize> {
     below::take(task, held.inode_id(), Need::Range(offset, len as u64))?;
     snapshot::snapshot(task.region, held.inode, to, len, offset)
 }

@@ -7,7 +7,6 @@ use lp_region::sync::Ordering;
 use lp_region::{Spot, ucopy};
 
 use crate::caller::task::{Outside, Place, Task};
-use crate::descriptors::table;
 use crate::inodes::inode;
 use crate::names::link_target;
 use crate::names::walk::{self, Follow};
@@ -48,7 +47,7 @@ pub fn readlinkat(task: &Task<'_>, dirfd: Fd, path: UserPtr, buffer: UserSlice) 
 }
 
 fn itself(task: &Task<'_>, dirfd: Fd) -> Place<Spot> {
-    match table::fget_any(task, dirfd) {
+    match task.fget_any(dirfd) {
         Ok(held) => Place::Inside(held.spot()),
         Err(_) => Place::Outside(Outside::AsGiven),
     }

@@ -10,7 +10,7 @@ use lp_region::sync::{Ordering, futex_wait};
 use lp_region::{FileId, InodeRef, MountId, marks, order};
 
 use crate::caller::task::Task;
-use crate::descriptors::table::entry;
+use crate::descriptors::table::FdTable;
 use crate::lane::pin;
 use crate::names::mounts;
 
@@ -21,26 +21,26 @@ const ATTEMPTS: u32 = 5;
 
 /// The target of a remount.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum RemountTarget {
     /// One mount.
     Mount(MountId),
     /// A file system, in all its mounts.
     Superblock(u32),
 }
 
-impl What {
+impl RemountTarget {
     /// The bit of a mount that says so.
     pub fn bit(self) -> u32 {
         match self {
-            What::Mount(_) => mount_flags::READ_ONLY,
-            What::Superblock(_) => mount_flags::SB_READ_ONLY,
+            RemountTarget::Mount(_) => mount_flags::READ_ONLY,
+            RemountTarget::Superblock(_) => mount_flags::SB_READ_ONLY,
         }
     }
 
     fn holds(self, task: &Task, mount: MountId) -> bool {
         match self {
-            What::Mount(only) => mount == only,
-            What::Superblock(root) => {
+            RemountTarget::Mount(only) => mount == only,
+            RemountTarget::Superblock(root) => {
                 let record = task.region.mount(mount);
                 // Relaxed: immutable while in use.
                 matches!(record.state().kind(), mount_state::ATTACHED | mount_state::DETACHED)
@@ -55,7 +55,7 @@ impl What {
 }
 
 /// Makes something writable again.
-pub fn open(task: &Task, what: What) {
+pub fn open(task: &Task, what: RemountTarget) {
     for mount in what.mounts(task) {
         // Release: a writer that enters sees what the remount did before.
         task.region.mount(mount).flags.fetch_and(!(what.bit() | mount_flags::SHUTTING), Ordering::Release);
@@ -67,7 +67,7 @@ pub fn open(task: &Task, what: What) {
 ///
 /// # Errors
 /// `EBUSY` if a file is open for writing, if a writer does not finish, or in a process without barriers.
-pub fn shut(task: &Task, what: What, becomes: impl Fn(u32) -> u32) -> Result<()> {
+pub fn shut(task: &Task, what: RemountTarget, becomes: impl Fn(u32) -> u32) -> Result<()> {
     for _ in 0..ATTEMPTS {
         let is_shut = what
             .mounts(task)
@@ -88,7 +88,7 @@ pub fn shut(task: &Task, what: What, becomes: impl Fn(u32) -> u32) -> Result<()>
 }
 
 /// Waits for the writers that were there. Returns whether they have finished.
-fn wait_for_writers(task: &Task, what: What) -> bool {
+fn wait_for_writers(task: &Task, what: RemountTarget) -> bool {
     order::idle(order::of(&task.lane.holding));
     for id in task.region.lanes().filter(|id| *id != task.lane_id) {
         let lane = task.region.lane(id);
@@ -112,7 +112,7 @@ fn wait_for_writers(task: &Task, what: What) -> bool {
 
 /// Whether a file is open for writing, or on its way into or out of a table. Nor can a file system become
 /// read-only while files of it without a name are open (the kernel's sb_prepare_remount_readonly).
-fn has_writable_file(task: &Task, what: What) -> bool {
+fn has_writable_file(task: &Task, what: RemountTarget) -> bool {
     let region = task.region;
     let keeps = |file: &OpenFile| {
         let mode = file.mode.load(Ordering::Relaxed); // Relaxed, here and below: immutable while named.
@@ -121,12 +121,10 @@ fn has_writable_file(task: &Task, what: What) -> bool {
         }
         let inode = InodeRef::from_word(file.inode.load(Ordering::Relaxed));
         let nameless = || region.inode(inode.id).nlink.load(Ordering::Relaxed) == 0;
-        mode & file_mode::WRITE != 0 || matches!(what, What::Superblock(_)) && nameless()
+        mode & file_mode::WRITE != 0 || matches!(what, RemountTarget::Superblock(_)) && nameless()
     };
     let in_tables = region.processes().any(|process| {
-        let limit = region.process(process).fd_limit.load(Ordering::Acquire) as usize;
-        let open = |word: u64| word & entry::OPEN != 0 && keeps(region.file(FileId(word as u32)));
-        region.fd_table(process).iter().take(limit).any(|word| open(word.load(Ordering::Acquire)))
+        FdTable::of(region, process).open().any(|(_, word)| keeps(region.file(FileId(word as u32))))
             && !region.process_is_dead(process, task.process_id)
     });
     in_tables

@@ -17,7 +17,7 @@ use crate::names::change::{self, Change, Directory, Links, Moved, Retarget};
 use crate::names::hash::{self, Hit, Load};
 use crate::names::name::{Key, Name};
 use crate::names::tree::{self, Marks, Met};
-use crate::names::walk::{self, Last, Parent, Which};
+use crate::names::walk::{self, LastType, Parent, PathBuffer};
 use crate::names::{dir, dirent, mounts, removal};
 use crate::rights::initial;
 use crate::rights::permission::{self, Victim, WRITE};
@@ -58,15 +58,15 @@ pub fn renameat2(
 ) -> Result<Two> {
     let (mode, behind) = what(flags)?;
     for _ in 0..walk::TRIES {
-        let from = match walk::parent(task, old_dirfd, old, Which::Path)? {
+        let from = match walk::parent(task, old_dirfd, old, PathBuffer::Path)? {
             Place::Inside(parent) => Place::Inside(parent),
-            Place::Outside(outside) => Place::Outside(walk::keep(task, outside, Which::Path)?),
+            Place::Outside(outside) => Place::Outside(walk::keep(task, outside, PathBuffer::Path)?),
         };
-        let to = walk::parent(task, new_dirfd, new, Which::Other)?;
+        let to = walk::parent(task, new_dirfd, new, PathBuffer::Other)?;
         let (from, to) = match (from, to) {
             (Place::Inside(from), Place::Inside(to)) => (from, to),
             (Place::Outside(old), Place::Outside(new)) => {
-                return Ok(Two::Outside { old, new: walk::keep(task, new, Which::Other)? });
+                return Ok(Two::Outside { old, new: walk::keep(task, new, PathBuffer::Other)? });
             }
             _ => return Err(Errno::EXDEV),
         };
@@ -93,10 +93,10 @@ fn rename_at(task: &Task<'_>, from: &Parent, to: &Parent, mode: Mode, behind: Be
     if from.mount != to.mount {
         return Err(Errno::EXDEV);
     }
-    if from.last != Last::Name {
+    if from.last != LastType::Name {
         return Err(Errno::EBUSY);
     }
-    if to.last != Last::Name {
+    if to.last != LastType::Name {
         return Err(if mode == Mode::NoReplace { Errno::EEXIST } else { Errno::EBUSY });
     }
     let names = (from.name(task), to.name(task));

@@ -33,14 +33,14 @@ const KNOWN_ATTRIBUTES: u32 = STATX_ATTR_APPEND
 /// `EBADF`, `EFAULT`.
 #[inline]
 pub fn fstat(task: &Task, fd: Fd, to: UserPtr<stat>) -> Result<()> {
-    if fstat_quick(task, table::load(task, fd), to) { Ok(()) } else { fstat_slow(task, fd, to) }
+    if fstat_quick(task, task.table.load(fd), to) { Ok(()) } else { fstat_slow(task, fd, to) }
 }
 
 /// Fast path of [`fstat`], for an entry just read: not a directory, and nobody changes it. Returns false to
 /// fall back to [`fstat`].
 #[inline(always)]
 pub fn fstat_quick(task: &Task, entry: u64, to: UserPtr<stat>) -> bool {
-    let Some(file) = table::own_any(task, entry) else { return false };
+    let Some(file) = task.own_any(entry) else { return false };
     let id = InodeRef::from_word(file.inode.load(Relaxed)).id; // Relaxed: immutable while open.
     let inode = task.region.inode(id);
     let before = inode.seq.read();
@@ -53,7 +53,7 @@ pub fn fstat_quick(task: &Task, entry: u64, to: UserPtr<stat>) -> bool {
 
 #[inline(never)]
 fn fstat_slow(task: &Task, fd: Fd, to: UserPtr<stat>) -> Result<()> {
-    let held = table::fget_any(task, fd)?;
+    let held = task.fget_any(fd)?;
     put_stat(task, held.inode_id(), held.inode, to)
 }
 
@@ -107,8 +107,8 @@ fn of_descriptor(
     fd: Fd,
     put: impl Fn(InodeId, &Inode, MountId) -> Result<()>,
 ) -> Result<Place<()>> {
-    if table::whose(task, fd) != table::Whose::NotOurs {
-        let held = table::fget_any(task, fd)?;
+    if task.table.whose(fd) != table::Whose::NotOurs {
+        let held = task.fget_any(fd)?;
         return put(held.inode_id(), held.inode, held.mount()).map(Place::Inside);
     }
     // Relaxed: changes only in its own process.
@@ -128,7 +128,7 @@ fn of_path(
     follow: Follow,
     put: impl Fn(InodeId, &Inode, MountId) -> Result<()>,
 ) -> Result<Place<()>> {
-    let text = walk::copy_path(task, walk::Which::Path, path)?;
+    let text = walk::copy_path(task, walk::PathBuffer::Path, path)?;
     if let Some(found) = walk::in_known(task, dirfd, text, follow)
         && of_found(task, &found?, &put)?
     {
@@ -141,7 +141,7 @@ fn of_path(
 fn of_path_slow(
     task: &Task,
     dirfd: Fd,
-    text: walk::Text,
+    text: walk::PathText,
     follow: Follow,
     put: &dyn Fn(InodeId, &Inode, MountId) -> Result<()>,
 ) -> Result<Place<()>> {

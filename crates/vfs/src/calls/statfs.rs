@@ -13,7 +13,6 @@ use lp_region::ucopy;
 use crate::caller::task::{Place, Task};
 use crate::calls::target;
 use crate::content::page;
-use crate::descriptors::table;
 use crate::life::{reclaim, superblock};
 
 /// `TMPFS_MAGIC`: programs that know file systems by type should treat us like tmpfs.
@@ -45,7 +44,7 @@ pub fn statfs(task: &Task, dirfd: Fd, path: UserPtr, to: UserPtr<Statfs>) -> Res
 /// # Errors
 /// `EBADF`, `EFAULT`.
 pub fn fstatfs(task: &Task, fd: Fd, to: UserPtr<Statfs>) -> Result<()> {
-    let held = table::fget_any(task, fd)?;
+    let held = task.fget_any(fd)?;
     put(task, held.inode, held.mount(), to)
 }
 

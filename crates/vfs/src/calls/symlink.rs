@@ -5,7 +5,7 @@ use lp_abi::{Errno, Fd, Result, UserPtr};
 
 use crate::caller::task::{Place, Task};
 use crate::calls::create;
-use crate::names::walk::{self, Which};
+use crate::names::walk::{self, PathBuffer};
 
 /// Creates a symbolic link to `target` at a path.
 ///
@@ -13,11 +13,15 @@ use crate::names::walk::{self, Which};
 /// Those of path_resolution(7); `ENOENT` for an empty target, `ENAMETOOLONG` for one above 4,095 bytes;
 /// `EEXIST`, `ENOSPC`, `EROFS`.
 pub fn symlinkat(task: &Task<'_>, target: UserPtr, dirfd: Fd, path: UserPtr) -> Result<Place<()>> {
-    walk::copy_path(task, Which::Other, target)?;
+    walk::copy_path(task, PathBuffer::Other, target)?;
     create::at(task, dirfd, path, |parent| {
         if parent.trailing_slash {
             return Err(Errno::ENOENT);
         }
-        Ok(create::What { mode: S_IFLNK | 0o777, rdev: 0, content: create::Content::Target(Which::Other) })
+        Ok(create::InodeKind {
+            mode: S_IFLNK | 0o777,
+            rdev: 0,
+            content: create::InitialContent::Target(PathBuffer::Other),
+        })
     })
 }

@@ -74,9 +74,9 @@ fn descriptor<T>(
         }
         return work(id, task.region.inode(id), cwd.mount).map(Place::Inside);
     }
-    if table::whose(task, fd) == table::Whose::NotOurs {
+    if task.table.whose(fd) == table::Whose::NotOurs {
         return Ok(Place::Outside(Outside::AsGiven));
     }
-    let held = table::fget_any(task, fd)?;
+    let held = task.fget_any(fd)?;
     work(held.inode_id(), held.inode, held.mount()).map(Place::Inside)
 }

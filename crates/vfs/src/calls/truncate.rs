@@ -14,7 +14,6 @@ use crate::caller::event::Touched;
 use crate::caller::task::{Place, Task};
 use crate::calls::target;
 use crate::content::{cut, map};
-use crate::descriptors::table;
 use crate::inodes::inode::{self, Touch};
 use crate::inodes::watched;
 use crate::lane::writer;
@@ -103,7 +102,7 @@ pub fn ftruncate(task: &Task, fd: Fd, length: i64) -> Result<()> {
     if length < 0 {
         return Err(Errno::EINVAL);
     }
-    let held = table::fget_no_path(task, fd)?;
+    let held = task.fget_no_path(fd)?;
     let wanted = file_mode::WRITE | file_mode::REGULAR;
     if held.file.mode.load(Relaxed) & wanted != wanted {
         return Err(Errno::EINVAL);

@@ -11,7 +11,7 @@ use crate::caller::task::{Place, Task};
 use crate::inodes::{inode, watched};
 use crate::lane::writer;
 use crate::life::reclaim;
-use crate::names::walk::{self, Last, Parent, Which};
+use crate::names::walk::{self, LastType, Parent, PathBuffer};
 use crate::names::{dir, hash, mounts, removal};
 use crate::rights::permission::{self, Victim};
 use crate::watches::watch_names;
@@ -48,7 +48,7 @@ pub fn rmdir(task: &Task<'_>, dirfd: Fd, path: UserPtr) -> Result<Place<()>> {
 
 fn remove(task: &Task<'_>, dirfd: Fd, path: UserPtr, expected: Victim) -> Result<Place<()>> {
     for _ in 0..walk::TRIES {
-        let parent = match walk::parent(task, dirfd, path, Which::Path)? {
+        let parent = match walk::parent(task, dirfd, path, PathBuffer::Path)? {
             Place::Inside(parent) => parent,
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
         };
@@ -62,11 +62,11 @@ fn remove(task: &Task<'_>, dirfd: Fd, path: UserPtr, expected: Victim) -> Result
 
 fn remove_at(task: &Task<'_>, parent: &Parent, expected: Victim) -> Result<()> {
     match (expected, parent.last) {
-        (_, Last::Name) => {}
+        (_, LastType::Name) => {}
         (Victim::File, _) => return Err(Errno::EISDIR),
-        (Victim::Directory, Last::Dot) => return Err(Errno::EINVAL),
-        (Victim::Directory, Last::DotDot) => return Err(Errno::ENOTEMPTY),
-        (Victim::Directory, Last::Root) => return Err(Errno::EBUSY),
+        (Victim::Directory, LastType::Dot) => return Err(Errno::EINVAL),
+        (Victim::Directory, LastType::DotDot) => return Err(Errno::ENOTEMPTY),
+        (Victim::Directory, LastType::Root) => return Err(Errno::EBUSY),
     }
     let name = parent.name(task);
     let dir = task.region.inode(parent.dir.id);
@@ -99,7 +99,7 @@ fn remove_at(task: &Task<'_>, parent: &Parent, expected: Victim) -> Result<()> {
     }
     let nlink = removal::take(task, parent.dir, hit.dirent(), hit.target(), expected)?;
     if shadow {
-        let at = event::At { dir: parent.dir.id, name: name.bytes() };
+        let at = event::NameAt { dir: parent.dir.id, name: name.bytes() };
         watch_names::removed_slow(task, at, victim, expected, nlink);
     }
     drop(victim_locked);

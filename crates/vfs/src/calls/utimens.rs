@@ -9,7 +9,6 @@ use lp_region::{InodeId, MountId};
 use crate::caller::event::Touched;
 use crate::caller::task::{Place, Task, Time};
 use crate::calls::target;
-use crate::descriptors::table;
 use crate::inodes::stamps::Stamps;
 use crate::inodes::{inode, watched};
 use crate::lane::writer;
@@ -40,7 +39,7 @@ pub fn futimens(task: &Task, fd: Fd, times: Times) -> Result<()> {
     match wanted(times)? {
         (Set::Keep, Set::Keep) => Ok(()),
         set => {
-            let held = table::fget_no_path(task, fd)?;
+            let held = task.fget_no_path(fd)?;
             change(task, (held.inode_id(), held.inode, held.mount()), set)
         }
     }

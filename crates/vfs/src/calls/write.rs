@@ -16,8 +16,8 @@ use crate::content::buffer::{Few, RWF_NOAPPEND, Single, Vector};
 use crate::content::fill::copy_pages;
 use crate::content::map;
 use crate::content::source::Source;
+use crate::descriptors::fget::HeldFile;
 use crate::descriptors::file;
-use crate::descriptors::table::{self, Held};
 use crate::inodes::inode::{self, Touch};
 use crate::inodes::watched;
 use crate::lane::writer;
@@ -45,7 +45,7 @@ enum Target {
 /// SIGXFSZ, or beyond the largest file; `ENOSPC`; `EFAULT`.
 #[inline]
 pub fn write(task: &Task, fd: Fd, buf: UserSlice) -> Result<usize> {
-    match write_quick::<false>(task, table::load(task, fd), buf) {
+    match write_quick::<false>(task, task.table.load(fd), buf) {
         Some(done) => Ok(done),
         None => write_whole(task, fd, buf),
     }
@@ -56,11 +56,11 @@ pub fn write(task: &Task, fd: Fd, buf: UserSlice) -> Result<usize> {
 /// full width.
 #[inline(always)]
 pub fn write_quick<const WIDE: bool>(task: &Task, entry: u64, buf: UserSlice) -> Option<usize> {
-    let file = table::sole(task, entry, file_mode::WRITE | file_mode::REGULAR)?;
+    let file = task.sole(entry, file_mode::WRITE | file_mode::REGULAR)?;
     // Relaxed: nobody else has the position; the flags are one word.
     let position = file.position.load(Relaxed);
     let to_end = file.flags.load(Relaxed) & O_APPEND != 0;
-    let end = quick::<WIDE>(task, file, table::inode_of(task, file), buf, position, to_end)?;
+    let end = quick::<WIDE>(task, file, task.inode_of(file), buf, position, to_end)?;
     file.position.store(end, Relaxed);
     Some(buf.len())
 }
@@ -78,7 +78,7 @@ fn write_whole(task: &Task, fd: Fd, buf: UserSlice) -> Result<usize> {
 /// Those of [`write()`]; `EINVAL` for a negative offset.
 #[inline]
 pub fn pwrite(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> Result<usize> {
-    match pwrite_quick::<false>(task, table::load(task, fd), buf, offset) {
+    match pwrite_quick::<false>(task, task.table.load(fd), buf, offset) {
         Some(done) => Ok(done),
         None => pwrite_whole(task, fd, buf, offset),
     }
@@ -88,14 +88,14 @@ pub fn pwrite(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> Result<usize>
 /// [`pwrite`]. `WIDE` as in [`write_quick`].
 #[inline(always)]
 pub fn pwrite_quick<const WIDE: bool>(task: &Task, entry: u64, buf: UserSlice, offset: i64) -> Option<usize> {
-    let file = table::own_file(task, entry)?;
+    let file = task.own_file(entry)?;
     let wanted = file_mode::WRITE | file_mode::REGULAR;
     // Relaxed: immutable; the flags are one word.
     if file.mode.load(Relaxed) & wanted != wanted || offset < 0 {
         return None;
     }
     let to_end = file.flags.load(Relaxed) & O_APPEND != 0;
-    quick::<WIDE>(task, file, table::inode_of(task, file), buf, offset as u64, to_end).map(|_| buf.len())
+    quick::<WIDE>(task, file, task.inode_of(file), buf, offset as u64, to_end).map(|_| buf.len())
 }
 
 #[inline(never)]
@@ -125,7 +125,7 @@ pub fn writev(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Result<usize> {
 /// Fast path of [`writev`]: few pieces into one page, at a position that is this thread's alone.
 #[inline(always)]
 fn writev_quick(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Option<usize> {
-    let file = table::sole(task, table::load(task, fd), file_mode::WRITE | file_mode::REGULAR)?;
+    let file = task.sole(task.table.load(fd), file_mode::WRITE | file_mode::REGULAR)?;
     let mut from = Few::new();
     from.read(entries)?;
     // Relaxed: nobody else has the position; the flags are one word.
@@ -139,7 +139,7 @@ fn writev_quick(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Option<usize>
 /// Fast path of [`pwritev2`] without flags: few pieces into one page.
 #[inline(always)]
 fn pwritev_quick(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64) -> Option<usize> {
-    let file = table::own_file(task, table::load(task, fd))?;
+    let file = task.own_file(task.table.load(fd))?;
     let wanted = file_mode::WRITE | file_mode::REGULAR;
     // Relaxed: immutable; the flags are one word.
     if file.mode.load(Relaxed) & wanted != wanted || offset < 0 {
@@ -201,7 +201,7 @@ impl Append {
 }
 
 #[inline(always)]
-fn target(held: &Held, offset: u64, append: Append) -> Target {
+fn target(held: &HeldFile, offset: u64, append: Append) -> Target {
     let to_end = match append {
         Append::AsOpened => held.file.flags.load(Relaxed) & O_APPEND != 0, // Relaxed: one word.
         Append::Always => true,
@@ -211,8 +211,8 @@ fn target(held: &Held, offset: u64, append: Append) -> Target {
 }
 
 #[inline(always)]
-fn writable<'r>(task: &Task<'r>, fd: Fd) -> Result<Held<'r>> {
-    let held = table::fget(task, fd)?;
+fn writable<'r>(task: &Task<'r>, fd: Fd) -> Result<HeldFile<'r>> {
+    let held = task.fget(fd)?;
     let wanted = file_mode::WRITE | file_mode::REGULAR;
     let mode = held.file.mode.load(Relaxed); // Relaxed: immutable.
     if mode & wanted == wanted { Ok(held) } else { Err(not_writable(mode)) }
@@ -224,7 +224,13 @@ fn not_writable(mode: u32) -> Errno {
 }
 
 #[inline(always)]
-fn at_position<S: Source>(task: &Task, held: &Held, from: S, len: usize, append: Append) -> Result<usize> {
+fn at_position<S: Source>(
+    task: &Task,
+    held: &HeldFile,
+    from: S,
+    len: usize,
+    append: Append,
+) -> Result<usize> {
     let position = file::position(task, held);
     let done = write_at(task, held, from, len, target(held, position.get(), append))?;
     // The kernel's generic_write_checks: an empty write does not first move to the end.
@@ -238,7 +244,13 @@ fn at_position<S: Source>(task: &Task, held: &Held, from: S, len: usize, append:
 ///
 /// # Errors
 /// Those of [`write()`]; `EFAULT` if the source has no byte.
-pub(crate) fn store(task: &Task, held: &Held, from: impl Source, len: usize, offset: u64) -> Result<usize> {
+pub(crate) fn store(
+    task: &Task,
+    held: &HeldFile,
+    from: impl Source,
+    len: usize,
+    offset: u64,
+) -> Result<usize> {
     write_at(task, held, from, len, Target::At(offset)).map(|done| done.bytes)
 }
 
@@ -252,7 +264,7 @@ struct Done {
     full: bool,
 }
 
-fn write_at<S: Source>(task: &Task, held: &Held, from: S, len: usize, target: Target) -> Result<Done> {
+fn write_at<S: Source>(task: &Task, held: &HeldFile, from: S, len: usize, target: Target) -> Result<Done> {
     if let Some(whole) = from.whole() {
         let (offset, to_end) = match target {
             Target::At(offset) => (offset, false),
@@ -293,7 +305,7 @@ fn quick<const WIDE: bool>(
 fn quick_few(task: &Task, file: &OpenFile, from: &Few, offset: u64, to_end: bool) -> Option<u64> {
     // SAFETY: `quick_filled` gives room for all of them.
     let fill = |to: *mut u8| unsafe { from.gather(to) };
-    quick_filled(task, file, table::inode_of(task, file), from.len(), offset, to_end, fill)
+    quick_filled(task, file, task.inode_of(file), from.len(), offset, to_end, fill)
 }
 
 /// [`quick`] of 1 to `PAGE_SIZE` bytes that `fill` copies to where it is told.
@@ -356,7 +368,13 @@ fn quick_locked(
 }
 
 #[inline(never)]
-fn write_slow<S: Source>(task: &Task, held: &Held, mut from: S, len: usize, target: Target) -> Result<Done> {
+fn write_slow<S: Source>(
+    task: &Task,
+    held: &HeldFile,
+    mut from: S,
+    len: usize,
+    target: Target,
+) -> Result<Done> {
     let done = write_once(task, held, &mut from, len, target);
     if let Err(Errno::ENOSPC) | Ok(Done { full: true, .. }) = done {
         let done = after_reclaim(task, held, &mut from, len, target, done);
@@ -370,7 +388,7 @@ fn write_slow<S: Source>(task: &Task, held: &Held, mut from: S, len: usize, targ
 /// Notifies the watchers of the written inode. A write by [`quick`] has none, because the lock would not be
 /// biased.
 #[inline(always)]
-fn tell<S: Source>(task: &Task, held: &Held, done: &Result<Done>) {
+fn tell<S: Source>(task: &Task, held: &HeldFile, done: &Result<Done>) {
     if S::IS_TOLD && watched::has_shadow(held.inode) {
         tell_slow(task, held.inode, done);
     }
@@ -388,7 +406,7 @@ fn tell_slow(task: &Task, inode: &Inode, done: &Result<Done>) {
 #[cold]
 fn after_reclaim<S: Source>(
     task: &Task,
-    held: &Held,
+    held: &HeldFile,
     from: &mut S,
     len: usize,
     target: Target,
@@ -406,7 +424,13 @@ fn after_reclaim<S: Source>(
     }
 }
 
-fn write_once<S: Source>(task: &Task, held: &Held, from: &mut S, len: usize, target: Target) -> Result<Done> {
+fn write_once<S: Source>(
+    task: &Task,
+    held: &HeldFile,
+    from: &mut S,
+    len: usize,
+    target: Target,
+) -> Result<Done> {
     let (id, inode) = (held.inode_id(), held.inode);
     let _writing = writer::begin(task, held.mount())?;
     let _lock = inode::enter(task, id);

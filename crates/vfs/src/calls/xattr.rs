@@ -14,9 +14,8 @@ use lp_region::{InodeId, MountId, ucopy};
 use crate::caller::event::Touched;
 use crate::caller::task::{Place, Task};
 use crate::calls::target;
-use crate::descriptors::table;
-use crate::inodes::blob::{self, Which};
-use crate::inodes::xattrs::{self, CAPABILITY, NAME_ROOM, Value};
+use crate::inodes::blob::{self, BlobKind};
+use crate::inodes::xattrs::{self, CAPABILITY, NAME_ROOM, XattrValue};
 use crate::inodes::{inode, watched};
 use crate::lane::writer;
 use crate::names::tree;
@@ -37,7 +36,7 @@ pub fn setxattr(
     path: UserPtr,
     at_flags: u32,
     name: UserPtr,
-    value: Value,
+    value: XattrValue,
 ) -> Result<Place<()>> {
     let name = checked(name, &value)?;
     target::at(task, dirfd, path, at_flags & AT_SYMLINK_NOFOLLOW, |id, inode, mount| {
@@ -49,8 +48,8 @@ pub fn setxattr(
 ///
 /// # Errors
 /// Those of [`setxattr`]; `EBADF`.
-pub fn fsetxattr(task: &Task, fd: Fd, name: UserPtr, value: Value) -> Result<()> {
-    let held = table::fget_no_path(task, fd)?;
+pub fn fsetxattr(task: &Task, fd: Fd, name: UserPtr, value: XattrValue) -> Result<()> {
+    let held = task.fget_no_path(fd)?;
     set(task, (held.inode_id(), held.inode, held.mount()), &checked(name, &value)?, value)
 }
 
@@ -77,7 +76,7 @@ pub fn getxattr(
 /// # Errors
 /// Those of [`getxattr`]; `EBADF`.
 pub fn fgetxattr(task: &Task, fd: Fd, name: UserPtr, to: UserSlice) -> Result<usize> {
-    let held = table::fget_no_path(task, fd)?;
+    let held = task.fget_no_path(fd)?;
     get(task, held.inode_id(), held.inode, &Name::import(name)?, to)
 }
 
@@ -100,7 +99,7 @@ pub fn listxattr(
 /// # Errors
 /// Those of [`listxattr`]; `EBADF`.
 pub fn flistxattr(task: &Task, fd: Fd, to: UserSlice) -> Result<usize> {
-    let held = table::fget_no_path(task, fd)?;
+    let held = task.fget_no_path(fd)?;
     list(task, held.inode_id(), held.inode, to)
 }
 
@@ -120,7 +119,7 @@ pub fn removexattr(task: &Task, dirfd: Fd, path: UserPtr, at_flags: u32, name: U
 /// # Errors
 /// Those of [`removexattr`]; `EBADF`.
 pub fn fremovexattr(task: &Task, fd: Fd, name: UserPtr) -> Result<()> {
-    let held = table::fget_no_path(task, fd)?;
+    let held = task.fget_no_path(fd)?;
     remove(task, (held.inode_id(), held.inode, held.mount()), &Name::import(name)?)
 }
 
@@ -152,7 +151,7 @@ enum Space {
     User,
     Trusted,
     Security,
-    Acl(Which),
+    Acl(BlobKind),
     /// Another one in `system.`.
     System,
     Unknown,
@@ -160,8 +159,8 @@ enum Space {
 
 fn space(name: &[u8]) -> Space {
     match name {
-        acl::ACCESS_NAME => Space::Acl(Which::Acl),
-        acl::DEFAULT_NAME => Space::Acl(Which::DefaultAcl),
+        acl::ACCESS_NAME => Space::Acl(BlobKind::Acl),
+        acl::DEFAULT_NAME => Space::Acl(BlobKind::DefaultAcl),
         _ if name.starts_with(b"user.") => Space::User,
         _ if name.starts_with(b"trusted.") => Space::Trusted,
         _ if name.starts_with(b"security.") => Space::Security,
@@ -170,7 +169,7 @@ fn space(name: &[u8]) -> Space {
     }
 }
 
-fn checked(name: UserPtr, value: &Value) -> Result<Name> {
+fn checked(name: UserPtr, value: &XattrValue) -> Result<Name> {
     if value.flags & !(XATTR_CREATE | XATTR_REPLACE) != 0 {
         return Err(Errno::EINVAL);
     }
@@ -229,17 +228,17 @@ fn resolve(name: &[u8], space: Space) -> Result<()> {
 /// The target of a call, and the mount through which it was reached.
 type On<'a> = (InodeId, &'a Inode, MountId);
 
-fn set(task: &Task, of: On, name: &Name, value: Value) -> Result<()> {
+fn set(task: &Task, of: On, name: &Name, value: XattrValue) -> Result<()> {
     set_value(task, of, name, value)?;
     watched::touched(task, of.0, of.1, Touched::Attributes);
     Ok(())
 }
 
-fn set_value(task: &Task, (id, inode, mount): On, name: &Name, value: Value) -> Result<()> {
+fn set_value(task: &Task, (id, inode, mount): On, name: &Name, value: XattrValue) -> Result<()> {
     let _writing = writer::begin(task, mount)?;
     let name = name.get();
     let space = space(name);
-    let limits = space == Space::Acl(Which::Acl) && inode::is_dir(inode);
+    let limits = space == Space::Acl(BlobKind::Acl) && inode::is_dir(inode);
     let _locked = inode::lock(task, id);
     let _shift = limits.then(|| tree::shift(task));
     if let Space::Acl(which) = space {
@@ -255,7 +254,7 @@ fn set_value(task: &Task, (id, inode, mount): On, name: &Name, value: Value) -> 
 
 /// The kernel's cap_inode_setxattr: `security.` belongs to the administrator, and file capabilities must be
 /// valid.
-fn may_secure(task: &Task, name: &[u8], value: &Value) -> Result<()> {
+fn may_secure(task: &Task, name: &[u8], value: &XattrValue) -> Result<()> {
     if name == CAPABILITY {
         let (size, at) = (value.bytes.len(), value.bytes.start().cast::<u32>());
         // SAFETY: the copy routine handles bad pointers.
@@ -299,7 +298,7 @@ fn get(task: &Task, id: InodeId, inode: &Inode, name: &Name, to: UserSlice) -> R
     may(task, inode, space, Access::Read)?;
     resolve(name, space)?;
     let _locked = inode::lock(task, id);
-    let view = blob::of(task, inode, Which::Xattr).ok_or(Errno::ENODATA)?;
+    let view = blob::of(task, inode, BlobKind::Xattr).ok_or(Errno::ENODATA)?;
     let record = xattrs::records(view)
         .find(|record| xattrs::compare(view, record, name).is_eq())
         .ok_or(Errno::ENODATA)?;
@@ -348,13 +347,13 @@ fn each_name(
     inode: &Inode,
     mut visit: impl FnMut(usize, &dyn Fn(UserSlice) -> Result<()>) -> Result<()>,
 ) -> Result<()> {
-    for (which, name) in [(Which::Acl, acl::ACCESS_NAME), (Which::DefaultAcl, acl::DEFAULT_NAME)] {
+    for (which, name) in [(BlobKind::Acl, acl::ACCESS_NAME), (BlobKind::DefaultAcl, acl::DEFAULT_NAME)] {
         if blob::of(task, inode, which).is_some() {
             // SAFETY: the copy routine handles bad pointers.
             visit(name.len(), &|to| unsafe { ucopy::copy(to.start().as_ptr(), name.as_ptr(), name.len()) })?;
         }
     }
-    let Some(view) = blob::of(task, inode, Which::Xattr) else { return Ok(()) };
+    let Some(view) = blob::of(task, inode, BlobKind::Xattr) else { return Ok(()) };
     let trusted = credentials::capable(task, caps::SYS_ADMIN);
     for record in xattrs::records(view) {
         if &view.bytes::<8>(record.name_at()) == b"trusted." && !trusted {

@@ -3,10 +3,10 @@
 use core::mem::MaybeUninit;
 
 use lp_abi::linux::{UIO_MAXIOV, iovec};
-use lp_abi::{Errno, MAX_RW_COUNT, PAGE_SIZE, Result, UserSlice};
+use lp_abi::{Errno, Fd, MAX_RW_COUNT, PAGE_SIZE, Result, UserSlice};
 use lp_region::ucopy;
 
-use crate::content::bulk::{self, Way};
+use crate::content::bulk::{self, Direction};
 
 /// `RWF_NOAPPEND`, Linux 6.9, which the headers used here lack.
 pub(crate) const RWF_NOAPPEND: u32 = 0x20;
@@ -262,11 +262,11 @@ impl Few {
 /// # Safety
 /// `pages` must be valid for `bytes` bytes.
 pub(crate) unsafe fn copy(
-    way: Way,
+    way: Direction,
     pages: *mut u8,
     buffer: &mut impl Buffer,
     bytes: usize,
-    file: (i32, usize),
+    file: (Fd, usize),
 ) -> usize {
     let mut done = 0;
     while done < bytes {

@@ -6,8 +6,8 @@
 //! or written once from end to end costs what it costs on tmpfs; one that is used again costs less. Recently
 //! copied places are recorded for the whole process, like its mapping; a wrong guess only costs time.
 
-use lp_abi::PAGE_SIZE;
 use lp_abi::linux::{__NR_pread64, __NR_pwrite64};
+use lp_abi::{Fd, PAGE_SIZE};
 use lp_region::sync::{AtomicU32, Ordering};
 use lp_region::ucopy;
 
@@ -26,7 +26,7 @@ static LATELY: [AtomicU32; PIECES] = [const { AtomicU32::new(0) }; PIECES];
 
 /// A copy between pages of the region and the program's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum Direction {
     /// From the pages.
     Out,
     /// To the pages.
@@ -40,13 +40,13 @@ pub enum Way {
 /// # Safety
 /// `pages` must be valid for `bytes` bytes.
 pub(crate) unsafe fn copy(
-    way: Way,
+    way: Direction,
     pages: *mut u8,
     memory: *mut u8,
     bytes: usize,
-    file: (i32, usize),
+    file: (Fd, usize),
 ) -> usize {
-    if bytes < LEAST || file.0 < 0 || lp_abi::sys::is_limited() {
+    if bytes < LEAST || file.0.raw() < 0 || lp_abi::sys::is_limited() {
         // SAFETY: the caller guarantees `pages` for `bytes` bytes.
         return match unsafe { by_process(way, pages, memory, bytes) } {
             true => bytes,
@@ -70,7 +70,7 @@ pub(crate) unsafe fn copy(
 }
 
 /// [`copy`] within a unit; `pages` must be valid for `bytes` bytes.
-unsafe fn piece(way: Way, pages: *mut u8, memory: *mut u8, bytes: usize, file: (i32, usize)) -> usize {
+unsafe fn piece(way: Direction, pages: *mut u8, memory: *mut u8, bytes: usize, file: (Fd, usize)) -> usize {
     // SAFETY: the caller guarantees `pages` for `bytes` bytes.
     if was_lately(pages) && unsafe { mapped_by_process(way, pages, memory, bytes) } {
         return bytes;
@@ -93,8 +93,8 @@ fn was_lately(pages: *mut u8) -> bool {
 }
 
 /// The process's own copy. Maps the pages first, because a write alone would fault for each.
-unsafe fn mapped_by_process(way: Way, pages: *mut u8, memory: *mut u8, bytes: usize) -> bool {
-    if way == Way::In {
+unsafe fn mapped_by_process(way: Direction, pages: *mut u8, memory: *mut u8, bytes: usize) -> bool {
+    if way == Direction::In {
         for at in (0..bytes).step_by(AROUND) {
             // SAFETY: within the pages, which others may change at any time.
             unsafe { pages.add(at).read_volatile() };
@@ -105,8 +105,8 @@ unsafe fn mapped_by_process(way: Way, pages: *mut u8, memory: *mut u8, bytes: us
 }
 
 /// Copies in this process. Returns whether everything was copied.
-unsafe fn by_process(way: Way, pages: *mut u8, memory: *mut u8, bytes: usize) -> bool {
-    let (to, from) = if way == Way::Out { (memory, pages) } else { (pages, memory) };
+unsafe fn by_process(way: Direction, pages: *mut u8, memory: *mut u8, bytes: usize) -> bool {
+    let (to, from) = if way == Direction::Out { (memory, pages) } else { (pages, memory) };
     // SAFETY: the caller guarantees `pages` for `bytes` bytes; the copy routine handles faults in the
     // program's memory.
     unsafe { ucopy::copy(to, from, bytes) }.is_ok()
@@ -114,8 +114,8 @@ unsafe fn by_process(way: Way, pages: *mut u8, memory: *mut u8, bytes: usize) ->
 
 /// Lets the kernel copy.
 #[inline(never)]
-unsafe fn by_kernel(way: Way, memory: *mut u8, bytes: usize, (fd, offset): (i32, usize)) -> usize {
-    let call = if way == Way::Out { __NR_pread64 } else { __NR_pwrite64 };
+unsafe fn by_kernel(way: Direction, memory: *mut u8, bytes: usize, (fd, offset): (Fd, usize)) -> usize {
+    let call = if way == Direction::Out { __NR_pread64 } else { __NR_pwrite64 };
     let mut done = 0;
     while done < bytes {
         // SAFETY: the kernel checks the program's memory, and the bytes of the file are those of the pages
@@ -130,7 +130,7 @@ unsafe fn by_kernel(way: Way, memory: *mut u8, bytes: usize, (fd, offset): (i32,
 
 /// Copies byte by byte up to the fault. Returns the number of bytes before it.
 #[cold]
-unsafe fn until_fault(way: Way, pages: *mut u8, memory: *mut u8, bytes: usize) -> usize {
+unsafe fn until_fault(way: Direction, pages: *mut u8, memory: *mut u8, bytes: usize) -> usize {
     // SAFETY: `at` is below `bytes`, for which the caller guarantees `pages`.
     (0..bytes)
         .take_while(|at| unsafe { by_process(way, pages.wrapping_add(*at), memory.wrapping_add(*at), 1) })

@@ -15,7 +15,7 @@ use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
 use lp_region::{LaneId, PageId, Region};
 
 use crate::content::owner;
-use crate::content::page::Run;
+use crate::content::page::PageRun;
 
 const LEN_SHIFT: u32 = 32;
 const KIND_SHIFT: u32 = PAGE_BITS + 6;
@@ -29,12 +29,12 @@ enum Step {
     Give = 2,
 }
 
-fn what(step: Step, part: Run) -> u64 {
+fn what(step: Step, part: PageRun) -> u64 {
     (step as u64) << KIND_SHIFT | u64::from(part.len) << PAGE_BITS | u64::from(part.first.0)
 }
 
 /// Decodes a note: consecutive pages of one word; `None` if it is empty.
-fn noted(note: &Note) -> Option<(Step, Run)> {
+fn noted(note: &Note) -> Option<(Step, PageRun)> {
     let what = Used::noted(note);
     let step = match what >> KIND_SHIFT {
         1 => Step::Take,
@@ -42,20 +42,20 @@ fn noted(note: &Note) -> Option<(Step, Run)> {
         _ => return None,
     };
     let len = (what >> PAGE_BITS) as u32 & 63;
-    Some((step, Run { first: PageId(what as u32 & ((1 << PAGE_BITS) - 1)), len }))
+    Some((step, PageRun { first: PageId(what as u32 & ((1 << PAGE_BITS) - 1)), len }))
 }
 
 /// The pages that a lane has in hand; `None` if it has none.
 #[inline]
-pub(crate) fn named(marks: &PageMarks) -> Option<Run> {
+pub(crate) fn named(marks: &PageMarks) -> Option<PageRun> {
     let word = marks.moving.load(Acquire);
     let len = (word >> LEN_SHIFT) as u32;
-    (len != 0).then_some(Run { first: PageId(word as u32), len: len.min(CHUNK_PAGES as u32) })
+    (len != 0).then_some(PageRun { first: PageId(word as u32), len: len.min(CHUNK_PAGES as u32) })
 }
 
 /// Records the pages that the lane has in hand.
 #[inline]
-pub(crate) fn name(marks: &PageMarks, run: Run) {
+pub(crate) fn name(marks: &PageMarks, run: PageRun) {
     let word = if run.len == 0 { 0 } else { u64::from(run.len) << LEN_SHIFT | u64::from(run.first.0) };
     // Release: a reader that sees them named, or no longer named, sees what was done before.
     marks.moving.store(word, Release);
@@ -64,7 +64,7 @@ pub(crate) fn name(marks: &PageMarks, run: Run) {
 /// The pages that a lane names as in hand, in use or not, linked in or not.
 pub fn in_hand(lane: &Lane) -> impl Iterator<Item = PageId> {
     let part = noted(&lane.pages.note).map(|(_, part)| part);
-    named(&lane.pages).into_iter().chain(part).flat_map(Run::pages)
+    named(&lane.pages).into_iter().chain(part).flat_map(PageRun::pages)
 }
 
 fn notes<'r>(region: Region<'r>) -> impl Fn(u32) -> &'r Note {
@@ -78,7 +78,7 @@ fn word_of<'r>(region: Region<'r>, page: PageId) -> Option<&'r Used> {
 }
 
 /// The bits of `part`, consecutive pages of one word.
-fn bits(part: Run) -> u64 {
+fn bits(part: PageRun) -> u64 {
     ((1 << part.len) - 1) << (part.first.0 % USED_PAGES as u32)
 }
 
@@ -95,7 +95,7 @@ pub fn usable(data_pages: u64, chunk: usize, word: usize) -> u64 {
 
 /// A chunk, and the eighths from which pages may be taken.
 #[derive(Clone, Copy)]
-pub(crate) struct Source<'r> {
+pub(crate) struct ChunkPick<'r> {
     pub(crate) region: Region<'r>,
     pub(crate) chunk: &'r Chunk,
     pub(crate) index: usize,
@@ -103,7 +103,7 @@ pub(crate) struct Source<'r> {
     pub(crate) eighths: u32,
 }
 
-impl Source<'_> {
+impl ChunkPick<'_> {
     /// The pages of 64 that can be taken.
     fn free(&self, word: usize) -> u64 {
         !self.chunk.used(word) & self.possible(word)
@@ -123,11 +123,11 @@ impl Source<'_> {
 
     /// Takes up to `want` consecutive pages for a lane that has none in hand: the first available from
     /// `from`, and those after it. The caller must own the lane.
-    pub(crate) fn take(&self, lane: &Lane, from: u32, want: u32) -> Option<Run> {
+    pub(crate) fn take(&self, lane: &Lane, from: u32, want: u32) -> Option<PageRun> {
         let base = (self.index * CHUNK_PAGES) as u32;
         loop {
             let first = self.first_free(from)?;
-            let mut run = Run { first: PageId(base + first), len: 0 };
+            let mut run = PageRun { first: PageId(base + first), len: 0 };
             while run.len < want && first + run.len < CHUNK_PAGES as u32 {
                 let at = first + run.len;
                 let len = self.take_part(lane, at, want - run.len);
@@ -159,7 +159,7 @@ impl Source<'_> {
             if len == 0 {
                 return 0;
             }
-            let part = Run { first, len };
+            let part = PageRun { first, len };
             let new = seen.value() | bits(part);
             if word.exchange(lane.number(), seen, new, what(Step::Take, part), notes(self.region)) {
                 return len;
@@ -183,7 +183,7 @@ pub(crate) fn give(region: Region, lane: &Lane, keep: u32) {
         // As much of the end as lies in one word.
         let len = (end - 1) % USED_PAGES as u32 + 1;
         let part_len = len.min(run.len - keep);
-        let part = Run { first: PageId(end - part_len), len: part_len };
+        let part = PageRun { first: PageId(end - part_len), len: part_len };
         // A dead lane may leave a part that is free already, whose pages another lane may have taken;
         // `settle` has removed that part from the run. Where no page has space yet, the owner words have none
         // either, and nobody has written any.
@@ -202,7 +202,7 @@ pub(crate) fn give(region: Region, lane: &Lane, keep: u32) {
                 }
             }
         }
-        name(marks, Run { len: run.len - part_len, ..run });
+        name(marks, PageRun { len: run.len - part_len, ..run });
         marks.note.clear();
     }
 }
@@ -215,13 +215,14 @@ pub(crate) fn settle(region: Region, lane: &Lane) {
         word_of(region, part.first).is_some_and(|word| word.took_effect(lane.number(), &marks.note));
     if took_effect {
         // A run that the part neither continues nor ends is an earlier one.
-        let meets = |run: &Run| (run.first.0..=run.first.0.saturating_add(run.len)).contains(&part.first.0);
+        let meets =
+            |run: &PageRun| (run.first.0..=run.first.0.saturating_add(run.len)).contains(&part.first.0);
         let first = named(marks).filter(meets).map_or(part.first, |run| run.first);
         let end = match step {
             Step::Take => part.first.0 + part.len,
             Step::Give => part.first.0,
         };
-        name(marks, Run { first, len: end.saturating_sub(first.0) });
+        name(marks, PageRun { first, len: end.saturating_sub(first.0) });
     }
     marks.note.clear();
 }

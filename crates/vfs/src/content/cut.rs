@@ -48,7 +48,7 @@ pub(crate) fn drop_pages(task: &Task, id: InodeId, inode: &Inode, first: u64, en
     while index < end {
         let piece = map::piece(task.region, map, index, end - index);
         if piece.page.is_some() {
-            let run = page::Run { first: piece.page, len: piece.len as u32 };
+            let run = page::PageRun { first: piece.page, len: piece.len as u32 };
             run.pages().for_each(|page| page::zero(task.region, page, 0, PAGE_SIZE));
         }
         index += piece.len;

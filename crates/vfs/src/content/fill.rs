@@ -1,13 +1,13 @@
 //! Filling pages for a write: copies into the pages that an inode has and allocates those that it lacks.
 
-use lp_abi::{Errno, PAGE_SIZE, Result, UserSlice};
+use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserSlice};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, PageId};
 
 use crate::caller::task::Task;
 use crate::content::buffer::Single;
 use crate::content::map::{self, Map};
-use crate::content::page::{self, Content, Home};
+use crate::content::page::{self, Content, PageHome};
 use crate::content::snapshot;
 use crate::content::source::Source;
 
@@ -46,7 +46,7 @@ pub(crate) fn copy_pages(
             let bytes = (piece.len as usize * PAGE_SIZE - within).min(left);
             (bytes, into_pages(task, from, piece.page, piece.len, within, bytes))
         } else {
-            match into_hole(task, from, Home { inode: id, index }, piece.len, within, left) {
+            match into_hole(task, from, PageHome { inode: id, index }, piece.len, within, left) {
                 Ok(made) => {
                     filled.pages += made.pages;
                     (made.wanted, made.got)
@@ -77,7 +77,7 @@ fn into_pages(
     let Some(base) = snapshot::span(task.region, first, len) else { return 0 };
     // The kernel would check its own write, far out in the region's file, against the program's limit.
     let limited = task.process.fsize_limit.load(Relaxed) != u64::MAX;
-    let file = if limited { -1 } else { task.region.fd() };
+    let file = if limited { Fd::NONE } else { task.region.fd() };
     // SAFETY: `span` checked that the pages are in the region.
     unsafe {
         let to = task.region.base().add(base + within);
@@ -97,7 +97,7 @@ struct Made {
 fn into_hole(
     task: &Task,
     from: &mut impl Source,
-    home: Home,
+    home: PageHome,
     pages: u64,
     within: usize,
     bytes: usize,
@@ -127,7 +127,7 @@ fn into_hole(
         );
     }
     page::keep(task, kept as u32);
-    map::link(task, inode, home.index, page::Run { first: run.first, len: kept as u32 });
+    map::link(task, inode, home.index, page::PageRun { first: run.first, len: kept as u32 });
     Ok(Made { wanted, got, pages: kept as u64 })
 }
 

@@ -17,7 +17,7 @@ use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
 use lp_region::{InodeId, PageId, Region};
 
 use crate::caller::task::Task;
-use crate::content::page::{self, Content, Home, Run};
+use crate::content::page::{self, Content, PageHome, PageRun};
 
 /// Adds pages to an inode's count, inside a `seq` section. The caller must be changing the content, so that
 /// its death before the end causes a recount.
@@ -120,7 +120,7 @@ pub(crate) fn get_low(region: Region, inode: &Inode, index: u64) -> PageId {
 
 /// A piece of content: consecutive pages, or a hole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Piece {
+pub struct Extent {
     /// First page; none for a hole.
     pub page: PageId,
     /// Number of pages of content that it covers, at least 1.
@@ -128,22 +128,22 @@ pub struct Piece {
 }
 
 /// The piece that starts at `index`, at most `most` pages long.
-pub(crate) fn piece(region: Region, map: Map, index: u64, most: u64) -> Piece {
+pub(crate) fn piece(region: Region, map: Map, index: u64, most: u64) -> Extent {
     let most = most.max(1);
     if map.root.is_none() || index >= map.span() {
-        return Piece { page: PageId::NONE, len: most };
+        return Extent { page: PageId::NONE, len: most };
     }
     let (mut node, mut height) = (map.root, map.height);
     while height > 1 {
         let below = span(height - 1);
         let next = PageId(entry(region, node, height, index).load(Acquire));
         if next.is_none() {
-            return Piece { page: PageId::NONE, len: (below - index % below).min(most) };
+            return Extent { page: PageId::NONE, len: (below - index % below).min(most) };
         }
         (node, height) = (next, height - 1);
     }
     if height == 0 {
-        return Piece { page: node, len: 1 };
+        return Extent { page: node, len: 1 };
     }
     let words = region.page_words(node);
     let at = (index % FANOUT) as usize;
@@ -158,7 +158,7 @@ pub(crate) fn piece(region: Region, map: Map, index: u64, most: u64) -> Piece {
         .enumerate()
         .take_while(|(step, word)| follows(*step, word.load(Acquire)))
         .count();
-    Piece { page: PageId(first), len: len as u64 }
+    Extent { page: PageId(first), len: len as u64 }
 }
 
 /// Whether the inode's map names `page` on the path to `index`.
@@ -186,7 +186,7 @@ pub(crate) fn names(region: Region, inode: &Inode, index: u64, page: PageId) -> 
 /// `ENOSPC`; `EFBIG` for an index that no map covers.
 pub fn prepare(task: &Task, id: InodeId, inode: &Inode, index: u64, pages: u64) -> Result<()> {
     let region = task.region;
-    let home = Home { inode: id, index };
+    let home = PageHome { inode: id, index };
     let mut map = Map::of(inode);
     let last = if map.root.is_none() { index.saturating_add(pages - 1) } else { index };
     while last >= map.span() {
@@ -195,7 +195,7 @@ pub fn prepare(task: &Task, id: InodeId, inode: &Inode, index: u64, pages: u64) 
         }
         if map.root.is_some() {
             // It covers what was there, but not `index` if the map must grow again.
-            let root = page::take_zeroed(task, Home { inode: id, index: 0 }, map.height + 1)?;
+            let root = page::take_zeroed(task, PageHome { inode: id, index: 0 }, map.height + 1)?;
             // Relaxed: published by the store of the map.
             region.page_words(root)[0].store(map.root.0, Relaxed);
             map.root = root;
@@ -230,7 +230,7 @@ pub fn prepare(task: &Task, id: InodeId, inode: &Inode, index: u64, pages: u64) 
 /// Links a run that was taken into a map that [`prepare`] made ready for `index`; the run must end within one
 /// map page. The caller must hold the inode's lock and count the pages, together with whatever else its
 /// change sets.
-pub fn link(task: &Task, inode: &Inode, index: u64, run: Run) {
+pub fn link(task: &Task, inode: &Inode, index: u64, run: PageRun) {
     let region = task.region;
     let map = Map::of(inode);
     if map.height == 0 {
@@ -274,8 +274,8 @@ pub(crate) fn grow(task: &Task, id: InodeId, inode: &Inode, index: u64) -> Resul
         return Ok(page);
     }
     prepare(task, id, inode, index, 1)?;
-    let page = page::take_zeroed(task, Home { inode: id, index }, 0)?;
-    link(task, inode, index, Run::one(page));
+    let page = page::take_zeroed(task, PageHome { inode: id, index }, 0)?;
+    link(task, inode, index, PageRun::one(page));
     // Relaxed: of a directory only reclaim reads the count, of a symbolic link nobody yet.
     inode.pages.store(inode.pages.load(Relaxed) + 1, Relaxed);
     Ok(page)
@@ -302,7 +302,7 @@ pub(crate) fn fill(
         }
         prepare(task, id, inode, index, piece.len)?;
         let want = piece.len.min(u64::from(room(inode, index))) as u32;
-        let fresh = page::take_run(task, Home { inode: id, index }, want)?;
+        let fresh = page::take_run(task, PageHome { inode: id, index }, want)?;
         if fresh.content == Content::Old {
             fresh.run.pages().for_each(|page| page::zero(task.region, page, 0, lp_abi::PAGE_SIZE));
         }
@@ -329,7 +329,7 @@ pub fn clear(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u64) {
         walk.node(map.root, map.height, 0);
     }
     if first == 0 && end == map.span() {
-        page::unlinking(task, Home { inode: id, index: 0 }, Run::one(map.root));
+        page::unlinking(task, PageHome { inode: id, index: 0 }, PageRun::one(map.root));
         Map { root: PageId::NONE, height: 0 }.store(inode);
         page::give(task);
     }
@@ -364,7 +364,7 @@ impl Clear<'_, '_> {
             let start = base + at * below;
             self.node(child, height - 1, start);
             if self.first <= start && start + below <= self.end {
-                page::unlinking(self.task, Home { inode: self.id, index: start }, Run::one(child));
+                page::unlinking(self.task, PageHome { inode: self.id, index: start }, PageRun::one(child));
                 slot.store(0, Release);
                 page::give(self.task);
             }
@@ -390,8 +390,8 @@ impl Clear<'_, '_> {
                 })
                 .count() as u32
                 + 1;
-            let run = Run { first: PageId(first), len };
-            page::unlinking(self.task, Home { inode: self.id, index: base + at }, run);
+            let run = PageRun { first: PageId(first), len };
+            page::unlinking(self.task, PageHome { inode: self.id, index: base + at }, run);
             (at..at + u64::from(len)).for_each(|step| words[step as usize].store(0, Release));
             page::give(self.task);
             at += u64::from(len);

@@ -11,7 +11,7 @@ use lp_region::sync::AtomicU64;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, PageId, Region};
 
-use crate::content::page::{Home, Run};
+use crate::content::page::{PageHome, PageRun};
 
 /// Bits of the index in a word: enough for the pages of a region, although a file with holes may have larger
 /// indices.
@@ -19,12 +19,12 @@ pub const INDEX_BITS: u32 = 29;
 const INDEX_SHIFT: u32 = 64 - INDEX_BITS;
 const HEIGHT_SHIFT: u32 = 32;
 
-fn pack(home: Home, height: u32) -> u64 {
+fn pack(home: PageHome, height: u32) -> u64 {
     home.index << INDEX_SHIFT | u64::from(height & 7) << HEIGHT_SHIFT | u64::from(home.inode.0)
 }
 
 /// Records the owner of pages taken for `home`: content, or map pages of a height.
-pub(crate) fn set(region: Region, home: Home, height: u32, run: Run) {
+pub(crate) fn set(region: Region, home: PageHome, height: u32, run: PageRun) {
     let first = pack(home, height);
     for (step, word) in words(region, run).enumerate() {
         // Relaxed, here and below: read only when nobody uses the region.
@@ -33,11 +33,11 @@ pub(crate) fn set(region: Region, home: Home, height: u32, run: Run) {
 }
 
 /// Records that pages have no owner. The caller must have them in hand.
-pub(crate) fn clear(region: Region, run: Run) {
+pub(crate) fn clear(region: Region, run: PageRun) {
     words(region, run).for_each(|word| word.store(0, Relaxed));
 }
 
-fn words(region: Region<'_>, run: Run) -> impl Iterator<Item = &AtomicU64> {
+fn words(region: Region<'_>, run: PageRun) -> impl Iterator<Item = &AtomicU64> {
     run.pages().filter_map(move |page| region.page_owner(page))
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn back(region: Region, chunk: usize) -> Result<()> {
 
 /// Whether a page belongs to the place `home`. A map page, of a height above 0, belongs to any of the indices
 /// below it.
-pub fn has(region: Region, home: Home, height: u32, page: PageId) -> bool {
+pub fn has(region: Region, home: PageHome, height: u32, page: PageId) -> bool {
     let Some(word) = region.page_owner(page).map(|word| word.load(Relaxed)) else { return false };
     let differs = word ^ pack(home, height);
     differs << INDEX_BITS == 0
@@ -58,13 +58,13 @@ pub fn has(region: Region, home: Home, height: u32, page: PageId) -> bool {
 
 /// The place in a file's content to which a page belongs, as far as the word can hold it; `None` if the page
 /// has no owner or is a map page.
-pub fn content_of(region: Region, page: PageId) -> Option<Home> {
+pub fn content_of(region: Region, page: PageId) -> Option<PageHome> {
     let word = region.page_owner(page)?.load(Relaxed);
     let (inode, height) = (InodeId(word as u32), (word >> HEIGHT_SHIFT) as u32 & 7);
-    (inode.is_some() && height == 0).then_some(Home { inode, index: word >> INDEX_SHIFT })
+    (inode.is_some() && height == 0).then_some(PageHome { inode, index: word >> INDEX_SHIFT })
 }
 
 /// Clears the owner of a page. Nobody may use the region.
 pub fn forget(region: Region, page: PageId) {
-    clear(region, Run::one(page));
+    clear(region, PageRun::one(page));
 }

@@ -25,7 +25,7 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, LaneId, PageId, Region};
 
 use crate::caller::task::Task;
-use crate::content::chunk::{self, Source, usable};
+use crate::content::chunk::{self, ChunkPick, usable};
 use crate::content::{map, owner};
 
 /// Maximum number of pages populated at a time.
@@ -35,17 +35,17 @@ const RESERVE: u32 = 8;
 
 /// Consecutive pages within one chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Run {
+pub struct PageRun {
     /// The first page.
     pub first: PageId,
     /// Their number, 1 to [`CHUNK_PAGES`].
     pub len: u32,
 }
 
-impl Run {
+impl PageRun {
     /// One page.
-    pub const fn one(page: PageId) -> Run {
-        Run { first: page, len: 1 }
+    pub const fn one(page: PageId) -> PageRun {
+        PageRun { first: page, len: 1 }
     }
 
     /// Its pages.
@@ -56,7 +56,7 @@ impl Run {
 
 /// The place of pages: the inode, and the index of the first in its content (or any index below a map page).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Home {
+pub struct PageHome {
     /// The inode.
     pub inode: InodeId,
     /// The index.
@@ -67,7 +67,7 @@ pub struct Home {
 #[derive(Clone, Copy, Debug)]
 pub struct Fresh {
     /// The pages.
-    pub run: Run,
+    pub run: PageRun,
     /// Whether some were in use before; if not, all are zeros.
     pub content: Content,
 }
@@ -85,7 +85,7 @@ pub enum Content {
 ///
 /// # Errors
 /// `ENOSPC` if all pages are in use.
-pub(crate) fn take_run(task: &Task, home: Home, want: u32) -> Result<Fresh> {
+pub(crate) fn take_run(task: &Task, home: PageHome, want: u32) -> Result<Fresh> {
     take_at(task, home, 0, want)
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn take_run(task: &Task, home: Home, want: u32) -> Result<Fresh> {
 ///
 /// # Errors
 /// Those of [`take_run`].
-pub(crate) fn take_zeroed(task: &Task, home: Home, height: u32) -> Result<PageId> {
+pub(crate) fn take_zeroed(task: &Task, home: PageHome, height: u32) -> Result<PageId> {
     let fresh = take_at(task, home, height, 1)?;
     if fresh.content == Content::Old {
         zero(task.region, fresh.run.first, 0, PAGE_SIZE);
@@ -101,7 +101,7 @@ pub(crate) fn take_zeroed(task: &Task, home: Home, height: u32) -> Result<PageId
     Ok(fresh.run.first)
 }
 
-fn take_at(task: &Task, home: Home, height: u32, want: u32) -> Result<Fresh> {
+fn take_at(task: &Task, home: PageHome, height: u32, want: u32) -> Result<Fresh> {
     let marks = &task.lane.pages;
     marks.inode.store(home.inode.0, Relaxed); // Relaxed: published by the store of `moving`.
     marks.index.store(home.index, Relaxed);
@@ -109,7 +109,7 @@ fn take_at(task: &Task, home: Home, height: u32, want: u32) -> Result<Fresh> {
     // Relaxed: only this lane writes it.
     let taken = match marks.chunk.load(Relaxed) {
         0 => None,
-        own => take_in(task, own as usize - 1, want, &mut Room::Unknown),
+        own => take_in(task, own as usize - 1, want, &mut SpaceLeft::Unknown),
     };
     let fresh = match taken {
         Some(fresh) => fresh,
@@ -131,12 +131,12 @@ pub(crate) fn zero(region: Region, page: PageId, offset: usize, len: usize) {
 #[inline]
 pub(crate) fn settle(task: &Task) {
     // Release: a reader that finds the pages unnamed finds them linked in.
-    chunk::name(&task.lane.pages, Run { first: PageId::NONE, len: 0 });
+    chunk::name(&task.lane.pages, PageRun { first: PageId::NONE, len: 0 });
 }
 
 /// Names pages that are about to be unlinked from `home`; [`give`] must follow.
 #[inline]
-pub(crate) fn unlinking(task: &Task, home: Home, run: Run) {
+pub(crate) fn unlinking(task: &Task, home: PageHome, run: PageRun) {
     let marks = &task.lane.pages;
     marks.inode.store(home.inode.0, Relaxed); // Relaxed: published by the store below.
     marks.index.store(home.index, Relaxed);
@@ -169,7 +169,7 @@ pub(crate) fn keep(task: &Task, len: u32) {
 
 /// What is known about free space in the file system of the region's file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Room {
+enum SpaceLeft {
     /// There may be some.
     Unknown,
     /// It was full a moment ago: only pages that have their space already can be used.
@@ -177,13 +177,13 @@ enum Room {
 }
 
 /// Takes pages from one chunk; `None` if it is full.
-fn take_in(task: &Task, index: usize, want: u32, room: &mut Room) -> Option<Fresh> {
+fn take_in(task: &Task, index: usize, want: u32, room: &mut SpaceLeft) -> Option<Fresh> {
     let chunk = task.region.chunk(index)?;
     let mut run = None;
-    if *room == Room::Unknown {
+    if *room == SpaceLeft::Unknown {
         match take_backed(task, index, want, u32::MAX) {
             Ok(taken) => run = Some(taken?),
-            Err(_) => *room = Room::Gone,
+            Err(_) => *room = SpaceLeft::Gone,
         }
     }
     // Relaxed: checked again once pages are taken.
@@ -213,13 +213,13 @@ fn take_in(task: &Task, index: usize, want: u32, room: &mut Room) -> Option<Fres
 ///
 /// # Errors
 /// Those of [`back`].
-fn take_backed(task: &Task, index: usize, want: u32, eighths: u32) -> Result<Option<Run>> {
+fn take_backed(task: &Task, index: usize, want: u32, eighths: u32) -> Result<Option<PageRun>> {
     let region = task.region;
     let Some(chunk) = region.chunk(index) else { return Ok(None) };
     let base = (index * CHUNK_PAGES) as u32;
     let next = task.lane.pages.next.load(Relaxed); // Relaxed: only this lane writes it.
     let from = if next >= base && next < base + CHUNK_PAGES as u32 { next - base } else { 0 };
-    let Some(run) = (Source { region, chunk, index, eighths }).take(task.lane, from, want) else {
+    let Some(run) = (ChunkPick { region, chunk, index, eighths }).take(task.lane, from, want) else {
         return Ok(None);
     };
     let done = back(region, chunk, run);
@@ -231,7 +231,7 @@ fn take_backed(task: &Task, index: usize, want: u32, eighths: u32) -> Result<Opt
 
 /// Allocates space in the region's file, if it is one, for the pages of a run. The caller must have taken
 /// them.
-fn back(region: Region, chunk: &Chunk, run: Run) -> Result<()> {
+fn back(region: Region, chunk: &Chunk, run: PageRun) -> Result<()> {
     // Relaxed: eighths that contain pages of the run lose no space meanwhile.
     let populated = chunk.populated.load(Relaxed);
     let (mut missing, mut done) = (0u32, Ok(()));
@@ -254,7 +254,7 @@ fn back(region: Region, chunk: &Chunk, run: Run) -> Result<()> {
 }
 
 /// Calls `visit(word, mask)` for the words of 64 pages that a run covers in its chunk.
-fn words_of(run: Run, mut visit: impl FnMut(usize, u64)) {
+fn words_of(run: PageRun, mut visit: impl FnMut(usize, u64)) {
     let first = run.first.0 % CHUNK_PAGES as u32;
     let end = (first + run.len).min(CHUNK_PAGES as u32);
     let mut at = first;
@@ -293,7 +293,7 @@ pub(crate) fn back_all(region: Region) -> Result<()> {
 /// Finds another chunk: one without an owner if there is one, else any with a free page.
 #[cold]
 fn take_slow(task: &Task, want: u32) -> Result<Fresh> {
-    let mut room = Room::Unknown;
+    let mut room = SpaceLeft::Unknown;
     for pass in [Pass::Unowned, Pass::Any] {
         if let Some(fresh) = search(task, want, pass, &mut room) {
             return Ok(fresh);
@@ -308,7 +308,7 @@ enum Pass {
     Any,
 }
 
-fn search(task: &Task, want: u32, pass: Pass, room: &mut Room) -> Option<Fresh> {
+fn search(task: &Task, want: u32, pass: Pass, room: &mut SpaceLeft) -> Option<Fresh> {
     let region = task.region;
     let header = region.header();
     let data_pages = header.data_pages.load(Relaxed); // Relaxed: immutable.
@@ -320,7 +320,7 @@ fn search(task: &Task, want: u32, pass: Pass, room: &mut Room) -> Option<Fresh> 
         let Some(chunk) = region.chunk(index) else { continue };
         let has_room = (0..8).any(|word| !chunk.used(word) & usable(data_pages, index, word) != 0);
         // Relaxed: checked again inside.
-        let is_holed = *room == Room::Gone && chunk.populated.load(Relaxed) == 0;
+        let is_holed = *room == SpaceLeft::Gone && chunk.populated.load(Relaxed) == 0;
         if !has_room || is_holed || (pass == Pass::Unowned && is_owned(task, chunk, index)) {
             continue;
         }
@@ -384,7 +384,7 @@ fn shrink_slow(task: &Task, index: usize) {
     // In no map, so the burial of this lane would free them.
     // Relaxed: published by the exchange of the first bits.
     task.lane.pages.inode.store(InodeId::NONE.0, Relaxed);
-    let run = Source { region, chunk, index, eighths: u32::MAX }.take(task.lane, 0, all);
+    let run = ChunkPick { region, chunk, index, eighths: u32::MAX }.take(task.lane, 0, all);
     if run.is_some_and(|run| run.len == all) && chunk.populated.load(Relaxed) != 0 {
         // Before the space goes, so that a death leaves no page that wrongly counts as having some.
         chunk.populated.store(0, Relaxed);
@@ -400,7 +400,7 @@ fn shrink_slow(task: &Task, index: usize) {
 /// Returns the memory of pages to the host; they read as zeros afterwards.
 fn discard(region: Region, first: PageId, bytes: usize) -> Result<()> {
     let offset = region.page_offset(first).ok_or(Errno::EINVAL)?;
-    if region.fd() < 0 {
+    if !region.has_file() {
         // SAFETY: nobody uses the pages; private memory reads as zeros after MADV_DONTNEED.
         return unsafe { lp_abi::syscall!(__NR_madvise, region.page(first), bytes, MADV_DONTNEED) }.map(drop);
     }
@@ -439,7 +439,7 @@ pub(crate) fn repair(task: &Task, lane: LaneId) {
         let rest = run.len - 1;
         let last = PageId(run.first.0.saturating_add(rest));
         if map::names(region, inode, index + u64::from(rest), last) {
-            chunk::name(marks, Run { len: rest, ..run });
+            chunk::name(marks, PageRun { len: rest, ..run });
         } else {
             chunk::give(region, record, rest);
         }

@@ -19,7 +19,7 @@ use crate::content::source::Source;
 
 /// The end of a pipe that a descriptor is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum End {
+pub(crate) enum PipeEnd {
     /// Bytes come out of it.
     Read,
     /// Bytes go into it.
@@ -28,7 +28,7 @@ pub(crate) enum End {
 
 /// Whether a call waits for a pipe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Wait {
+pub(crate) enum PipeWait {
     /// Yes, until it is ready.
     Blocks,
     /// No: `EAGAIN` if it is not ready.
@@ -39,8 +39,8 @@ pub(crate) enum Wait {
 #[derive(Clone, Copy)]
 pub(crate) struct Pipe {
     fd: Fd,
-    end: End,
-    wait: Wait,
+    end: PipeEnd,
+    wait: PipeWait,
 }
 
 impl Pipe {
@@ -48,20 +48,20 @@ impl Pipe {
     ///
     /// # Errors
     /// `EBADF` if it is not open as this end.
-    pub(crate) fn new(fd: Fd, end: End, wait: Wait) -> Result<Pipe> {
+    pub(crate) fn new(fd: Fd, end: PipeEnd, wait: PipeWait) -> Result<Pipe> {
         // SAFETY: F_GETFL takes no pointers.
         let flags = unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_GETFL) }? as u32;
-        let wrong = if end == End::Read { O_WRONLY } else { O_RDONLY };
+        let wrong = if end == PipeEnd::Read { O_WRONLY } else { O_RDONLY };
         if flags & O_ACCMODE == wrong {
             return Err(Errno::EBADF);
         }
-        let wait = if flags & O_NONBLOCK != 0 { Wait::Never } else { wait };
+        let wait = if flags & O_NONBLOCK != 0 { PipeWait::Never } else { wait };
         Ok(Pipe { fd, end, wait })
     }
 
     /// Whether a call waits for it.
     pub(crate) fn waits(self) -> bool {
-        self.wait == Wait::Blocks
+        self.wait == PipeWait::Blocks
     }
 
     /// Waits until a byte can be moved or the other end is gone. Returns whether a byte can be moved.
@@ -69,9 +69,9 @@ impl Pipe {
     /// # Errors
     /// `EAGAIN` if it must not wait; `EINTR`.
     pub(crate) fn ready(self, task: &Task) -> Result<bool> {
-        let events = if self.end == End::Read { POLLIN } else { POLLOUT } as i16;
+        let events = if self.end == PipeEnd::Read { POLLIN } else { POLLOUT } as i16;
         let mut asked = pollfd { fd: self.fd.raw(), events, revents: 0 };
-        let timeout = if self.wait == Wait::Blocks { -1isize } else { 0 };
+        let timeout = if self.wait == PipeWait::Blocks { -1isize } else { 0 };
         let arguments = [&raw mut asked as usize, 1, timeout as usize, 0, 0, 0];
         // SAFETY: the kernel writes the one entry, which outlives the call.
         match unsafe { (task.blocking)(__NR_poll, arguments) }? {
@@ -119,7 +119,7 @@ impl Pipe {
     /// Writes at most one page. It fits a pipe that is ready, unless another writer comes first; then the
     /// write waits.
     fn put_page(self, task: &Task, from: *const u8, bytes: usize) -> Result<usize> {
-        Pipe { wait: Wait::Never, ..self }.ready(task)?;
+        Pipe { wait: PipeWait::Never, ..self }.ready(task)?;
         // SAFETY: the kernel reads the bytes, which the caller owns.
         unsafe { (task.blocking)(__NR_write, [self.fd.word(), from as usize, bytes, 0, 0, 0]) }
     }
@@ -178,7 +178,7 @@ impl Drop for Drain<'_> {
 }
 
 impl Source for Drain<'_> {
-    unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, _: (i32, usize)) -> usize {
+    unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, _: (Fd, usize)) -> usize {
         let mut done = 0;
         while done < bytes {
             let (at, most) = (pages.wrapping_add(done), bytes - done);

@@ -4,7 +4,7 @@
 //! stopped, or writes a gigabyte) keeps the count odd, a reader takes what is there, like Linux: each page as
 //! it was at some moment while the map named it.
 
-use lp_abi::{Errno, PAGE_SIZE, Result, UserSlice};
+use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserSlice};
 use lp_region::records::Inode;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::sync::{acquire_fence, pause, spin};
@@ -12,7 +12,7 @@ use lp_region::{PageId, Region};
 
 use crate::caller::below;
 use crate::content::buffer::{self, Buffer, Single};
-use crate::content::bulk::Way;
+use crate::content::bulk::Direction;
 use crate::content::map::{self, Map};
 
 /// Checks of an odd count before a reader sleeps between them.
@@ -118,7 +118,7 @@ fn copy<B: Buffer>(region: Region, inode: &Inode, mut to: B, len: usize, offset:
     let page = map::get(region, inode, offset / PAGE_SIZE as u64);
     let got = if page.is_some() {
         // SAFETY: within the page.
-        unsafe { buffer::copy(Way::Out, region.page(page).add(within), &mut to, len, (-1, 0)) }
+        unsafe { buffer::copy(Direction::Out, region.page(page).add(within), &mut to, len, (Fd::NONE, 0)) }
     } else {
         hole(inode, &mut to, len)?
     };
@@ -146,7 +146,7 @@ fn copy_pages<B: Buffer>(region: Region, inode: &Inode, mut to: B, len: usize, o
                 // SAFETY: `span` checked that the pages are in the region.
                 let from = unsafe { region.base().add(base + within) };
                 // SAFETY: `span` checked that the pages are in the region, and in its file.
-                unsafe { buffer::copy(Way::Out, from, &mut to, bytes, (region.fd(), base + within)) }
+                unsafe { buffer::copy(Direction::Out, from, &mut to, bytes, (region.fd(), base + within)) }
             }
             None => hole(inode, &mut to, bytes)?,
         };

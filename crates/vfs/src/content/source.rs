@@ -1,14 +1,14 @@
 //! Sources of a write's bytes: the program's memory, another file's pages, a pipe.
 
-use lp_abi::{PAGE_SIZE, UserSlice};
+use lp_abi::{Fd, PAGE_SIZE, UserSlice};
 use lp_region::Region;
 use lp_region::records::Inode;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::sync::acquire_fence;
 
 use crate::content::buffer::{self, Buffer};
-use crate::content::bulk::{self, Way};
-use crate::content::map::{self, Map, Piece};
+use crate::content::bulk::{self, Direction};
+use crate::content::map::{self, Extent, Map};
 use crate::content::snapshot;
 
 /// Copies tried under an unchanged sequence count before a source falls back to page by page.
@@ -28,7 +28,7 @@ pub(crate) trait Source {
     ///
     /// # Safety
     /// `pages` must be valid for `bytes` bytes.
-    unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, file: (i32, usize)) -> usize;
+    unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, file: (Fd, usize)) -> usize;
 
     /// All of it, if it is one piece of the program's memory.
     fn whole(&self) -> Option<UserSlice>;
@@ -36,9 +36,9 @@ pub(crate) trait Source {
 
 impl<B: Buffer> Source for B {
     #[inline(always)]
-    unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, file: (i32, usize)) -> usize {
+    unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, file: (Fd, usize)) -> usize {
         // SAFETY: the caller guarantees `pages` for `bytes` bytes, and their place in the file.
-        unsafe { buffer::copy(Way::In, pages, self, bytes, file) }
+        unsafe { buffer::copy(Direction::In, pages, self, bytes, file) }
     }
 
     #[inline(always)]
@@ -65,14 +65,14 @@ impl<'r> FileContent<'r> {
         FileContent { region, inode, at }
     }
 
-    fn piece(&self, most: usize) -> Piece {
+    fn piece(&self, most: usize) -> Extent {
         let pages = (self.at as usize % PAGE_SIZE + most).div_ceil(PAGE_SIZE) as u64;
         map::piece(self.region, Map::of(self.inode), self.at / PAGE_SIZE as u64, pages)
     }
 
     /// Copies from the piece at the offset. Returns the number of bytes, 0 at the end, and the piece. `pages`
     /// must be valid for `most` bytes.
-    unsafe fn copy(&self, pages: *mut u8, most: usize, file: (i32, usize)) -> (usize, Piece) {
+    unsafe fn copy(&self, pages: *mut u8, most: usize, file: (Fd, usize)) -> (usize, Extent) {
         let piece = self.piece(most);
         let within = self.at as usize % PAGE_SIZE;
         let there = (piece.len as usize * PAGE_SIZE - within).min(most);
@@ -82,10 +82,10 @@ impl<'r> FileContent<'r> {
             None => (ZEROS.as_ptr().cast_mut(), there.min(PAGE_SIZE)),
         };
         // SAFETY: the caller guarantees `pages` for `most` bytes.
-        (unsafe { bulk::copy(Way::In, pages, from, bytes, file) }, piece)
+        (unsafe { bulk::copy(Direction::In, pages, from, bytes, file) }, piece)
     }
 
-    fn still_has(&self, piece: Piece, most: usize) -> bool {
+    fn still_has(&self, piece: Extent, most: usize) -> bool {
         piece.page.is_none() || self.piece(most) == piece
     }
 }
@@ -94,7 +94,7 @@ impl Source for FileContent<'_> {
     // The source's read was reported first.
     const IS_TOLD: bool = false;
 
-    unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, file: (i32, usize)) -> usize {
+    unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, file: (Fd, usize)) -> usize {
         let (mut done, mut tries) = (0, 0);
         while done < bytes {
             let before = self.inode.data_seq.read();

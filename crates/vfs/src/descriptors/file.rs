@@ -11,7 +11,7 @@ use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{FileId, marks};
 
 use crate::caller::task::Task;
-use crate::descriptors::table::{self, Held};
+use crate::descriptors::fget::HeldFile;
 use crate::lane::pin;
 
 /// Replaces `id` in a table's `entry` by `instead`. From here until [`left`] the lane answers for the file.
@@ -26,8 +26,7 @@ pub(crate) fn leave(task: &Task, entry: &AtomicU64, id: FileId, instead: u64) {
 pub(crate) fn is_last(task: &Task, id: FileId) -> bool {
     let names = |(_, word): (Fd, u64)| word as u32 == id.0;
     // Relaxed: `shared` was set by this process or before it was forked.
-    task.region.file(id).shared.load(Ordering::Relaxed) != sharing::SHARED
-        && !table::open_entries(task).any(names)
+    task.region.file(id).shared.load(Ordering::Relaxed) != sharing::SHARED && !task.table.open().any(names)
 }
 
 /// Values of `OpenFile::shared`.
@@ -92,7 +91,7 @@ impl Drop for Position<'_> {
 /// Holds the position of an open file.
 #[inline(always)]
 #[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
-pub(crate) fn position<'f>(task: &Task, held: &Held<'f>) -> Position<'f> {
+pub(crate) fn position<'f>(task: &Task, held: &HeldFile<'f>) -> Position<'f> {
     let of = order::of(&task.lane.holding);
     let shared = held.file.shared.load(Ordering::Relaxed) | task.process.threads.load(Ordering::Relaxed);
     if shared != 0 {

@@ -3,11 +3,10 @@
 //! Nothing here frees an open file; [`crate::life::open_file`] does. Lock order: an open file's position
 //! ([`file::position`]) before any inode; the table's lock ([`table::lock`]) after all inodes.
 //!
-//! `table` takes files out of entries, and `file` searches a table's entries.
-//!
-//! Cycle: `file`, `table`.
+//! `table` takes files out of entries, `fget` finds them there.
 
 pub mod busy;
+pub(crate) mod fget;
 pub(crate) mod file;
 pub mod flight;
 pub(crate) mod named;

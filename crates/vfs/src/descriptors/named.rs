@@ -9,7 +9,8 @@ use lp_region::sync::heavy_barrier;
 use lp_region::{FileId, ProcessId};
 
 use crate::caller::task::Task;
-use crate::descriptors::{flight, table};
+use crate::descriptors::flight;
+use crate::descriptors::table::{self, FdTable};
 use crate::lane::pin;
 
 /// Scans before a file counts as named, if references move all the time. A scan may take as long as the
@@ -48,7 +49,7 @@ fn in_tables(task: &Task, id: FileId) -> Option<bool> {
     let mut calm = true;
     for process in task.region.processes() {
         let mut hit = false;
-        calm &= table::look_through(task.region, process, |file| hit |= file == id);
+        calm &= FdTable::of(task.region, process).look_through(|file| hit |= file == id);
         if hit && !is_dead(task, process) {
             return Some(true);
         }

@@ -22,7 +22,7 @@ use crate::lane::intent::{self, op};
 
 /// Selects one of an inode's blobs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Which {
+pub enum BlobKind {
     /// Extended attributes.
     Xattr,
     /// Access ACL.
@@ -31,13 +31,13 @@ pub enum Which {
     DefaultAcl,
 }
 
-impl Which {
+impl BlobKind {
     /// The word that names it; that of an access ACL may also have [`COVERED`].
     pub fn word(self, inode: &Inode) -> &AtomicU32 {
         match self {
-            Which::Xattr => &inode.xattr,
-            Which::Acl => &inode.acl,
-            Which::DefaultAcl => &inode.default_acl,
+            BlobKind::Xattr => &inode.xattr,
+            BlobKind::Acl => &inode.acl,
+            BlobKind::DefaultAcl => &inode.default_acl,
         }
     }
 
@@ -49,28 +49,28 @@ impl Which {
         }
     }
 
-    fn from_word(word: u64) -> Which {
+    fn from_word(word: u64) -> BlobKind {
         match word {
-            0 => Which::Xattr,
-            1 => Which::Acl,
-            _ => Which::DefaultAcl,
+            0 => BlobKind::Xattr,
+            1 => BlobKind::Acl,
+            _ => BlobKind::DefaultAcl,
         }
     }
 }
 
 /// A blob under construction. Dropped before `swap`, it is freed.
-pub struct Draft<'t, 'r> {
+pub struct BlobDraft<'t, 'r> {
     task: &'t Task<'r>,
     id: InodeId,
 }
 
-impl<'t, 'r> Draft<'t, 'r> {
+impl<'t, 'r> BlobDraft<'t, 'r> {
     /// An empty one, for an inode of root number `root`.
     ///
     /// # Errors
     /// `ENOSPC`.
     pub fn new(task: &'t Task<'r>, root: u32) -> Result<Self> {
-        Ok(Draft { task, id: make::create_hidden(task, root)?.id })
+        Ok(BlobDraft { task, id: make::create_hidden(task, root)?.id })
     }
 
     /// Appends bytes.
@@ -101,7 +101,7 @@ impl<'t, 'r> Draft<'t, 'r> {
     }
 }
 
-impl Drop for Draft<'_, '_> {
+impl Drop for BlobDraft<'_, '_> {
     fn drop(&mut self) {
         make::discard(self.task, self.id);
     }
@@ -163,7 +163,7 @@ impl<'r> View<'r> {
 }
 
 /// A blob of an inode; `None` if it has none. The caller must hold the inode's lock.
-pub(crate) fn of<'r>(task: &Task<'r>, inode: &Inode, which: Which) -> Option<View<'r>> {
+pub(crate) fn of<'r>(task: &Task<'r>, inode: &Inode, which: BlobKind) -> Option<View<'r>> {
     let id = InodeId(which.handle(inode));
     id.is_some().then_some(View { region: task.region, id })
 }
@@ -173,7 +173,7 @@ pub(crate) fn of<'r>(task: &Task<'r>, inode: &Inode, which: Which) -> Option<Vie
 pub(crate) fn peek<T>(
     region: Region,
     inode: &Inode,
-    which: Which,
+    which: BlobKind,
     mut look: impl FnMut(View) -> T,
 ) -> Option<T> {
     if which.handle(inode) == 0 {
@@ -192,7 +192,7 @@ pub(crate) fn peek<T>(
 /// even after a death.
 struct Swap {
     of: InodeId,
-    which: Which,
+    which: BlobKind,
     /// The blob afterwards and before; 0 for none.
     new: u32,
     old: u32,
@@ -216,7 +216,7 @@ impl Swap {
     fn from_words(words: &[u64; 6]) -> Swap {
         Swap {
             of: InodeId(words[0] as u32),
-            which: Which::from_word(words[1]),
+            which: BlobKind::from_word(words[1]),
             new: words[2] as u32,
             old: words[3] as u32,
             mode: words[4] as u32,
@@ -240,11 +240,11 @@ impl Swap {
 
 /// Makes a draft an inode's blob, or removes the blob, and frees the former one. Sets the inode's mode and
 /// `ctime`. The caller must hold the inode's lock and not be in a `seq` section.
-pub(crate) fn swap(task: &Task, of: InodeId, which: Which, draft: Option<Draft>, mode: u32) {
+pub(crate) fn swap(task: &Task, of: InodeId, which: BlobKind, draft: Option<BlobDraft>, mode: u32) {
     let old = which.handle(task.region.inode(of));
     let inode = task.region.inode(of);
     // Names still to be taken in need a trap: see `below`.
-    let is_trap = which == Which::Acl && inode::is_dir(inode) && below::is_pending(inode);
+    let is_trap = which == BlobKind::Acl && inode::is_dir(inode) && below::is_pending(inode);
     let none = if is_trap { NO_ACL_YET } else { 0 };
     let new = draft.map_or(none, |draft| {
         let id = draft.id;

@@ -8,7 +8,7 @@ use lp_region::{InodeId, InodeRef};
 
 use crate::caller::task::Task;
 use crate::content::map;
-use crate::inodes::blob::{self, Which};
+use crate::inodes::blob::{self, BlobKind};
 use crate::inodes::inode;
 
 /// Creates the directory for root number `root`. The lane names it until the caller has linked it in and
@@ -144,7 +144,7 @@ pub(crate) fn clear(task: &Task, id: InodeId) {
     let inode = task.region.inode(id);
     inode.data_seq.begin();
     map::clear(task, id, inode, 0, map::END);
-    for which in [Which::Xattr, Which::Acl, Which::DefaultAcl] {
+    for which in [BlobKind::Xattr, BlobKind::Acl, BlobKind::DefaultAcl] {
         blob::drop_of_freed(task, which.word(inode));
     }
     inode.data_seq.end();

@@ -8,14 +8,14 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::{DirentId, InodeId};
 
 use crate::caller::below::id_of;
-use crate::caller::event::{At, Event, Kind, New, Touched};
+use crate::caller::event::{Event, NameAt, NameOrigin, ShadowKind, Touched};
 use crate::caller::task::Task;
 use crate::inodes::inode;
 
 /// The kind of object that an inode is to its watchers.
 #[inline]
-pub fn kind(inode: &Inode) -> Kind {
-    if inode::is_dir(inode) { Kind::Directory } else { Kind::File }
+pub fn kind(inode: &Inode) -> ShadowKind {
+    if inode::is_dir(inode) { ShadowKind::Directory } else { ShadowKind::File }
 }
 
 /// Whether an inode has a shadow.
@@ -63,7 +63,7 @@ pub(crate) fn written_slow(task: &Task<'_>, inode: &Inode) {
 /// Reports that an inode was created in a watched directory. The caller must hold the directory's lock.
 #[cold]
 pub(crate) fn made_slow(task: &Task<'_>, dir: InodeId, name: &[u8], inode: &Inode) {
-    (task.notify)(task, &Event::Named(At { dir, name }, New::Made(kind(inode))));
+    (task.notify)(task, &Event::Named(NameAt { dir, name }, NameOrigin::Made(kind(inode))));
 }
 
 /// Gives an inode that nobody else can reach yet a shadow, at its name in a directory.

@@ -7,7 +7,7 @@ use lp_region::records::Inode;
 use lp_region::sync::Ordering::Relaxed;
 
 use crate::caller::task::Task;
-use crate::inodes::blob::{self, Draft, View, Which};
+use crate::inodes::blob::{self, BlobDraft, BlobKind, View};
 
 /// `XATTR_NAME_MAX` and a NUL.
 pub(crate) const NAME_ROOM: usize = 256;
@@ -19,7 +19,7 @@ pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 
 /// The program's value and how to set it.
 #[derive(Clone, Copy)]
-pub struct Value {
+pub struct XattrValue {
     /// Its length in bytes.
     pub bytes: UserSlice,
     /// `XATTR_CREATE`, `XATTR_REPLACE` or 0.
@@ -28,13 +28,13 @@ pub struct Value {
 
 /// Location of a record.
 #[derive(Clone, Copy)]
-pub(crate) struct Record {
+pub(crate) struct XattrRecord {
     at: u64,
     pub(crate) name_len: u32,
     pub(crate) value_len: u32,
 }
 
-impl Record {
+impl XattrRecord {
     pub(crate) fn name_at(&self) -> u64 {
         self.at + HEADER
     }
@@ -48,7 +48,7 @@ impl Record {
     }
 }
 
-pub(crate) fn records<'r>(view: View<'r>) -> impl Iterator<Item = Record> + use<'r> {
+pub(crate) fn records<'r>(view: View<'r>) -> impl Iterator<Item = XattrRecord> + use<'r> {
     let mut at = 0;
     core::iter::from_fn(move || {
         if at >= view.len() {
@@ -57,14 +57,14 @@ pub(crate) fn records<'r>(view: View<'r>) -> impl Iterator<Item = Record> + use<
         let [n0, n1, n2, n3, v0, v1, v2, v3] = view.bytes(at);
         let (name_len, value_len) =
             (u32::from_ne_bytes([n0, n1, n2, n3]), u32::from_ne_bytes([v0, v1, v2, v3]));
-        let record = Record { at, name_len, value_len };
+        let record = XattrRecord { at, name_len, value_len };
         at = record.end();
         Some(record)
     })
 }
 
 /// Compares a record's name with `name`.
-pub(crate) fn compare(view: View, record: &Record, name: &[u8]) -> core::cmp::Ordering {
+pub(crate) fn compare(view: View, record: &XattrRecord, name: &[u8]) -> core::cmp::Ordering {
     let mut bytes = [0u8; NAME_ROOM];
     let len = (record.name_len as usize).min(NAME_ROOM);
     // A fault is impossible.
@@ -78,9 +78,9 @@ pub(crate) fn replace(
     id: InodeId,
     inode: &Inode,
     name: &[u8],
-    value: Option<Value>,
+    value: Option<XattrValue>,
 ) -> Result<()> {
-    let old = blob::of(task, inode, Which::Xattr);
+    let old = blob::of(task, inode, BlobKind::Xattr);
     let existing = old.and_then(|view| records(view).find(|record| compare(view, record, name).is_eq()));
     match (&existing, value) {
         (None, None) => return Err(Errno::ENODATA),
@@ -88,7 +88,7 @@ pub(crate) fn replace(
         (Some(_), Some(value)) if value.flags & XATTR_CREATE != 0 => return Err(Errno::EEXIST),
         _ => {}
     }
-    let draft = Draft::new(task, inode.root.load(Relaxed))?;
+    let draft = BlobDraft::new(task, inode.root.load(Relaxed))?;
     let mut rest = 0;
     if let Some(view) = old {
         // What sorts before the name is kept as it is.
@@ -108,11 +108,11 @@ pub(crate) fn replace(
         copy(&draft, view, rest, view.len())?;
     }
     let draft = (!draft.view().is_empty()).then_some(draft);
-    blob::swap(task, id, Which::Xattr, draft, inode.mode.load(Relaxed)); // Relaxed: under the lock.
+    blob::swap(task, id, BlobKind::Xattr, draft, inode.mode.load(Relaxed)); // Relaxed: under the lock.
     Ok(())
 }
 
-fn copy(draft: &Draft, from: View, start: u64, end: u64) -> Result<()> {
+fn copy(draft: &BlobDraft, from: View, start: u64, end: u64) -> Result<()> {
     let mut at = start;
     while at < end {
         let mut bytes = [0u8; 512];
@@ -135,6 +135,6 @@ pub(crate) fn drop_capability(task: &Task, id: InodeId, inode: &Inode) {
     match replace(task, id, inode, CAPABILITY, None) {
         Ok(()) | Err(Errno::ENODATA) => {}
         // Relaxed: under the lock.
-        Err(_) => blob::swap(task, id, Which::Xattr, None, inode.mode.load(Relaxed)),
+        Err(_) => blob::swap(task, id, BlobKind::Xattr, None, inode.mode.load(Relaxed)),
     }
 }

@@ -28,9 +28,9 @@ pub mod op {
 
 /// A recorded change under way; dropping this ends it.
 #[must_use = "the change counts as done once this is dropped"]
-pub(crate) struct Intent<'r>(&'r AtomicU64);
+pub(crate) struct IntentGuard<'r>(&'r AtomicU64);
 
-impl Drop for Intent<'_> {
+impl Drop for IntentGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         // Release: every step is visible to a lane that sees no intent left. PAIRS: the acquire load in
@@ -41,12 +41,12 @@ impl Drop for Intent<'_> {
 
 /// Records a change. The caller must complete the change before it drops the intent.
 #[inline]
-pub(crate) fn write<'r, const N: usize>(task: &Task<'r>, op: u64, words: &[u64; N]) -> Intent<'r> {
+pub(crate) fn write<'r, const N: usize>(task: &Task<'r>, op: u64, words: &[u64; N]) -> IntentGuard<'r> {
     let intent = &task.lane.intent;
     for (to, from) in intent.words.iter().zip(words) {
         to.store(*from, Ordering::Relaxed); // Relaxed: published by `op`.
     }
     // PAIRS: the acquire load in `replay`.
     intent.op.store(op, Ordering::Release);
-    Intent(&intent.op)
+    IntentGuard(&intent.op)
 }

@@ -12,7 +12,7 @@ use lp_abi::linux::{
 use lp_abi::{Errno, Fd, Result};
 use lp_region::lane::GONE;
 use lp_region::layout::RUNS;
-use lp_region::life::State;
+use lp_region::life::SlotState;
 use lp_region::mount::{mount_flags, mount_state};
 use lp_region::process::{Process, RUN_MOUNTS, caps};
 use lp_region::records::Inode;
@@ -22,7 +22,7 @@ use lp_region::{InodeRef, LaneId, MountId, ProcessId, Region, RunId, Spot};
 use crate::caller::task::Task;
 use crate::caller::walked;
 use crate::content::page;
-use crate::descriptors::table::{self, entry};
+use crate::descriptors::table::entry;
 use crate::inodes::make;
 use crate::lane::{mount_claim, pin};
 use crate::life::mount_tree::{self, Draft, Making, Tree};
@@ -56,7 +56,7 @@ pub struct RunSetup<'a> {
 
 /// Access to the mounts of a run's command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Access {
+pub enum MountAccess {
     /// Read and write.
     ReadWrite,
     /// `--ro`.
@@ -92,7 +92,7 @@ pub fn claim_run(region: Region, setup: &RunSetup) -> Result<RunId> {
     // SAFETY: geteuid(2) has no effect.
     let owner = unsafe { lp_abi::syscall!(__NR_geteuid) }?;
     run.owner.store(owner as u32, Ordering::Relaxed);
-    run.descriptor.store(region.fd() as u32, Ordering::Relaxed);
+    run.descriptor.store(region.fd().raw() as u32, Ordering::Relaxed);
     run.launcher.set(setup.launcher)?;
     run.cache.set(setup.cache)?;
     run.preload.set(setup.preload)?;
@@ -288,7 +288,7 @@ fn drop_mappings(task: &Task) -> bool {
 
 /// Descriptors that exec closes. The door must close each with `open_file::remove`, and its placeholder.
 pub fn cloexec_fds<'r>(task: &Task<'r>) -> impl Iterator<Item = Fd> + use<'r> {
-    table::open_entries(task).filter(|(_, entry)| entry & entry::CLOEXEC != 0).map(|(fd, _)| fd)
+    task.table.open().filter(|(_, entry)| entry & entry::CLOEXEC != 0).map(|(fd, _)| fd)
 }
 
 /// Creates root number `root` if it does not exist, as a directory like that of a fresh tmpfs, owned by the
@@ -297,14 +297,14 @@ pub fn cloexec_fds<'r>(task: &Task<'r>) -> impl Iterator<Item = Fd> + use<'r> {
 /// # Errors
 /// `ENOSPC`; `EINVAL` for a root number that is too large.
 pub fn mkfs(task: &Task, root: u32) -> Result<()> {
-    mount_root(task, root, Access::ReadWrite)
+    mount_root(task, root, MountAccess::ReadWrite)
 }
 
 /// [`mkfs`], read-only if the run asks for that.
 ///
 /// # Errors
 /// Those of [`mkfs`].
-pub fn mount_root(task: &Task, root: u32, access: Access) -> Result<()> {
+pub fn mount_root(task: &Task, root: u32, access: MountAccess) -> Result<()> {
     let header = task.region.header();
     let place = header.roots.get(root as usize).ok_or(Errno::EINVAL)?;
     // PAIRS: the release in `make_root`.
@@ -332,7 +332,7 @@ pub(crate) fn hidden_root(task: &Task, root: u32) -> Result<InodeRef> {
 ///
 /// # Errors
 /// `ENOSPC`.
-fn mount_base(task: &Task<'_>, root: u32, access: Access) -> Result<()> {
+fn mount_base(task: &Task<'_>, root: u32, access: MountAccess) -> Result<()> {
     let word = Tree::look(task).base(root);
     if word.load(Ordering::Acquire) != 0 {
         return Ok(());
@@ -342,8 +342,8 @@ fn mount_base(task: &Task<'_>, root: u32, access: Access) -> Result<()> {
     let generation = task.region.inode(id).generation.load(Ordering::Acquire);
     let source = b"lightpath";
     let flags = match access {
-        Access::ReadWrite => mount_flags::RELATIME,
-        Access::ReadOnly => mount_flags::RELATIME | mount_flags::READ_ONLY,
+        MountAccess::ReadWrite => mount_flags::RELATIME,
+        MountAccess::ReadOnly => mount_flags::RELATIME | mount_flags::READ_ONLY,
     };
     let making = Making { root: InodeRef { id, generation }, superblock: root, flags, source };
     let mut base = MountId::NONE;
@@ -428,16 +428,16 @@ pub fn exit(task: &Task) {
         return;
     }
     if task.process.posix_locks.load(Ordering::Relaxed) != 0 {
-        for (fd, _) in table::open_entries(task) {
+        for (fd, _) in task.table.open() {
             let _ = open_file::remove(task, fd);
         }
     }
     let life = task.process.life.get();
-    if life.state() == State::Born {
+    if life.state() == SlotState::Born {
         return leave_unlocked(task);
     }
     let Some(dying) = task.region.begin_emptying(task.process_id, life, task.lane_id) else { return };
-    for (fd, _) in table::open_entries(task) {
+    for (fd, _) in task.table.open() {
         let _ = open_file::remove(task, fd);
     }
     let named = [&task.process.cwd, &task.process.exe]
@@ -462,7 +462,7 @@ pub fn exit(task: &Task) {
 /// slot, so the slot is left to a reaper that finds the process dead.
 #[cold]
 fn leave_unlocked(task: &Task) {
-    for (fd, _) in table::open_entries(task) {
+    for (fd, _) in task.table.open() {
         let _ = open_file::remove(task, fd);
     }
     reclaim::run_own(task);

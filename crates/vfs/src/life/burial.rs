@@ -3,7 +3,7 @@
 use lp_region::LaneId;
 use lp_region::layout::LANE_BITS;
 use lp_region::lock::{Lanes, Undertaker};
-use lp_region::order::{self, Kept, Rank};
+use lp_region::order::{self, LockGuard, Rank};
 use lp_region::sync::Ordering;
 
 use crate::caller::task::Task;
@@ -40,7 +40,7 @@ pub(crate) fn is_buried(task: &Task, lane: LaneId) -> bool {
 }
 
 /// Takes the burial lock of a dead lane like [`lock_burial`], unless a live thread holds it.
-pub(crate) fn lock_burial_unless_held<'r>(task: &Task<'r>, lane: LaneId) -> Option<Kept<'r>> {
+pub(crate) fn lock_burial_unless_held<'r>(task: &Task<'r>, lane: LaneId) -> Option<LockGuard<'r>> {
     let burial = &task.region.lane(lane).burial;
     if burial.try_lock(task.lane_id) {
         let of = order::of(&task.lane.holding);
@@ -57,7 +57,7 @@ pub(crate) fn lock_burial_unless_held<'r>(task: &Task<'r>, lane: LaneId) -> Opti
 /// Takes the burial lock of a dead lane. If its holder died, that lane is repaired first, and what it did for
 /// this lane is done again.
 #[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
-pub(crate) fn lock_burial<'r>(task: &Task<'r>, lane: LaneId) -> Kept<'r> {
+pub(crate) fn lock_burial<'r>(task: &Task<'r>, lane: LaneId) -> LockGuard<'r> {
     let burial = &task.region.lane(lane).burial;
     let of = order::of(&task.lane.holding);
     order::wait(of, order::what(Rank::Burial, burial));

@@ -1,4 +1,4 @@
-//! [`Set`]: the candidates of one sweep, on its stack, and what names them.
+//! [`CandidateSet`]: the candidates of one sweep, on its stack, and what names them.
 
 /// Maximum number of candidates of one kind.
 const CAPACITY: usize = 128;
@@ -7,7 +7,7 @@ const PLACES: usize = 2 * CAPACITY;
 
 /// The strongest reference found to a candidate.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
-pub(crate) enum Found {
+pub(crate) enum Reference {
     /// None.
     Not = 0,
     /// A pin of a call under way.
@@ -26,20 +26,20 @@ pub(crate) enum Origin {
 }
 
 /// Slots by index, with the generation that they had when they became candidates.
-pub(crate) struct Set {
+pub(crate) struct CandidateSet {
     slots: [(u32, u32); CAPACITY],
-    found: [Found; CAPACITY],
+    found: [Reference; CAPACITY],
     origin: [Origin; CAPACITY],
     count: usize,
     /// Position in `slots` plus one, by hash of the index; 0 if none.
     places: [u8; PLACES],
 }
 
-impl Set {
+impl CandidateSet {
     pub(crate) const fn new() -> Self {
-        Set {
+        CandidateSet {
             slots: [(0, 0); CAPACITY],
-            found: [Found::Not; CAPACITY],
+            found: [Reference::Not; CAPACITY],
             origin: [Origin::Listed; CAPACITY],
             count: 0,
             places: [0; PLACES],
@@ -72,7 +72,7 @@ impl Set {
             place = (place + 1) % PLACES;
         }
         self.slots[self.count] = (index, generation);
-        self.found[self.count] = Found::Not;
+        self.found[self.count] = Reference::Not;
         self.origin[self.count] = origin;
         self.count += 1;
         self.places[place] = self.count as u8;
@@ -80,7 +80,7 @@ impl Set {
     }
 
     /// Records that something names a slot. Returns whether the set contains the slot.
-    pub(crate) fn find(&mut self, index: u32, how: Found) -> bool {
+    pub(crate) fn find(&mut self, index: u32, how: Reference) -> bool {
         let Some(position) = self.position(index) else { return false };
         if self.found[position] < how {
             self.found[position] = how;
@@ -89,12 +89,12 @@ impl Set {
     }
 
     /// What was found to name a slot, if the set contains it.
-    pub(crate) fn state(&self, index: u32) -> Option<Found> {
+    pub(crate) fn state(&self, index: u32) -> Option<Reference> {
         self.position(index).map(|position| self.found[position])
     }
 
     /// Index, generation, what was found, and origin of each candidate.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u32, Found, Origin)> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u32, Reference, Origin)> + '_ {
         let known = self.slots[..self.count].iter().zip(&self.found).zip(&self.origin);
         known.map(|(((index, generation), found), origin)| (*index, *generation, *found, *origin))
     }
@@ -123,14 +123,14 @@ mod tests {
 
     #[test]
     fn a_slot_that_is_seen_twice_is_found_everywhere() {
-        let mut set = Set::new();
+        let mut set = CandidateSet::new();
         // A walk over several chains may meet a record again that moved between them meanwhile.
         assert!(
             set.add(7, 1, Origin::Listed) && set.add(8, 1, Origin::Listed) && set.add(7, 1, Origin::Listed)
         );
-        assert!(set.find(7, Found::Named));
+        assert!(set.find(7, Reference::Named));
         let unnamed =
-            |(index, _, found, _): (u32, u32, Found, Origin)| (found == Found::Not).then_some(index);
+            |(index, _, found, _): (u32, u32, Reference, Origin)| (found == Reference::Not).then_some(index);
         assert!(set.iter().filter_map(unnamed).eq([8]));
     }
 }

@@ -1,7 +1,7 @@
 //! fork(2), vfork(2) and clone(2) without `CLONE_FILES`: the child's slot is a copy of the parent's.
 
 use lp_abi::Result;
-use lp_region::life::State;
+use lp_region::life::SlotState;
 use lp_region::order;
 use lp_region::process::{Process, UNANNOUNCED};
 use lp_region::sync::{AtomicU32, Ordering, register_barrier};
@@ -9,7 +9,7 @@ use lp_region::{FileId, LaneId, ProcessId, Region, RunId};
 
 use crate::caller::task::Task;
 use crate::descriptors::file;
-use crate::descriptors::table::{self, closing, entry};
+use crate::descriptors::table::{self, FdTable, closing, entry};
 use crate::life::boot::own_pid_namespace;
 use crate::life::{mapping, reap, reclaim};
 
@@ -111,8 +111,8 @@ fn copy_table(task: &Task, child: ProcessId) -> Result<()> {
     let limit = task.process.fd_limit.load(Ordering::Relaxed);
     task.region.back_table(child, 0, limit as usize)?;
     task.region.process(child).fd_limit.store(limit, Ordering::Release);
-    let table = task.region.fd_table(child);
-    for (to, from) in table.iter().zip(task.table).take(limit as usize) {
+    let table = FdTable::of(task.region, child);
+    for ((_, to), (_, from)) in table.entries().zip(task.table.entries()) {
         let word = from.load(Ordering::Relaxed);
         if word & entry::OPEN != 0 {
             file::share(task.region.file(FileId(word as u32)));
@@ -197,7 +197,7 @@ pub fn failed(task: &Task, child: ProcessId) {
 pub fn after_vfork(task: &Task, child: ProcessId) {
     // If the child has exited, the slot may be another's, but then another thread claimed it.
     let life = task.region.process(child).life.get();
-    if life.state() == State::Born && life.lane() == task.lane_id {
+    if life.state() == SlotState::Born && life.lane() == task.lane_id {
         give_back_unborn(task, child);
     }
 }

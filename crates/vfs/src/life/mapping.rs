@@ -22,7 +22,7 @@ use crate::life::reclaim;
 
 /// The access of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Sharing {
+pub enum MapAccess {
     /// `MAP_PRIVATE`.
     Private,
     /// `MAP_SHARED` without `PROT_WRITE`.
@@ -47,15 +47,15 @@ pub struct Piece {
 /// # Errors
 /// Those of mmap(2): `EBADF`, `EACCES`, `ENODEV` if it is not a regular file, `EOVERFLOW`; `ENOMEM` without a
 /// record.
-pub fn begin(task: &Task, fd: Fd, offset: u64, len: usize, sharing: Sharing) -> Result<InodeRef> {
-    let held = table::fget_no_path(task, fd)?;
+pub fn begin(task: &Task, fd: Fd, offset: u64, len: usize, sharing: MapAccess) -> Result<InodeRef> {
+    let held = task.fget_no_path(fd)?;
     let mode = held.file.mode.load(Relaxed); // Relaxed: immutable.
     let append_only = held.inode.flags.load(Relaxed) & inode_flags::APPEND != 0;
     let may_write = mode & file_mode::WRITE != 0 && !append_only;
-    if mode & file_mode::READ == 0 || sharing == Sharing::SharedWrite && !may_write {
+    if mode & file_mode::READ == 0 || sharing == MapAccess::SharedWrite && !may_write {
         return Err(Errno::EACCES);
     }
-    if mode & file_mode::REGULAR == 0 || task.region.fd() < 0 {
+    if mode & file_mode::REGULAR == 0 || !task.region.has_file() {
         return Err(Errno::ENODEV);
     }
     offset.checked_add(len as u64).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::EOVERFLOW)?;

@@ -7,7 +7,8 @@ use lp_region::sync::{Ordering, heavy_barrier};
 use lp_region::{LaneId, MappingId, MountId, Spot, marks};
 
 use crate::caller::task::Task;
-use crate::descriptors::{flight, table};
+use crate::descriptors::flight;
+use crate::descriptors::table::FdTable;
 use crate::lane::pin;
 use crate::life::mount_tree::Tree;
 use crate::life::{reclaim, superblock};
@@ -36,7 +37,7 @@ impl Tree<'_, '_> {
                 word != 0 && Spot::from_word(word).mount == id
             });
             let mut hit = stands || self.maps(MappingId(record.mappings.load(Ordering::Acquire)), id);
-            table::look_through(region, process, |file| hit |= is_in(region.file(file)));
+            FdTable::of(region, process).look_through(|file| hit |= is_in(region.file(file)));
             hit && !region.process_is_dead(process, task.process_id)
         });
         let by_lane = || {

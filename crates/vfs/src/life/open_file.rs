@@ -135,11 +135,7 @@ fn left_by_duplicate(task: &Task, id: FileId) -> bool {
         reclaim::closed_slow(task, id);
         return false;
     }
-    let names = |word: &&AtomicU64| {
-        let word = word.load(Ordering::Relaxed);
-        word & entry::OPEN != 0 && word as u32 == id.0
-    };
-    match task.table[..limit].iter().filter(names).count() {
+    match task.table.open().filter(|(_, word)| *word as u32 == id.0).count() {
         0 => return true,
         1 => file.shared.store(sharing::ALONE, Ordering::Relaxed),
         _ => {}
@@ -240,7 +236,7 @@ pub(crate) fn remove(task: &Task, fd: Fd) -> Result<()> {
 /// `EBADF` if it is not ours.
 #[inline]
 pub fn take_out(task: &Task, fd: Fd, vacate: impl FnOnce(&AtomicU64)) -> Result<()> {
-    let Some(place) = table::covered(task, fd) else { return Err(Errno::EBADF) };
+    let Some(place) = task.table.covered(fd) else { return Err(Errno::EBADF) };
     let locked = table::lock(task);
     let old = place.load(Ordering::Relaxed);
     if old & entry::OPEN == 0 {

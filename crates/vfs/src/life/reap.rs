@@ -11,8 +11,7 @@
 //! has died. Callers must hold no inode lock.
 
 use lp_region::lane::Lane;
-use lp_region::layout::FDS;
-use lp_region::life::{Life, State};
+use lp_region::life::{Life, SlotState};
 use lp_region::records::{Bucket, Dirent, Inode, LockRecord, LongName, Mapping, OpenFile};
 use lp_region::slab::Slot;
 use lp_region::sync::Ordering;
@@ -21,7 +20,7 @@ use lp_region::{FileId, InodeId, InodeRef, LaneId, MappingId, ProcessId, custody
 use crate::caller::task::Task;
 use crate::content::page;
 use crate::descriptors::file;
-use crate::descriptors::table::entry;
+use crate::descriptors::table::{FdTable, entry};
 use crate::inodes::{inode, make};
 use crate::lane::kept::{self, Listed};
 use crate::lane::{mount_claim, pin, taken};
@@ -70,7 +69,7 @@ pub fn child(task: &Task, pid: u32) {
 /// could.
 pub fn bury_process(task: &Task, id: ProcessId, life: Life) -> bool {
     // What a dead reaper of the slot had in hand is released once, and before this reaper meets it again.
-    let reaper = if life.state() == State::Dying { life.lane() } else { LaneId::NONE };
+    let reaper = if life.state() == SlotState::Dying { life.lane() } else { LaneId::NONE };
     if reaper.is_some() && !burial::is_buried(task, reaper) && !bury(task, reaper) {
         return false;
     }
@@ -103,9 +102,8 @@ pub(crate) fn empty(task: &Task, id: ProcessId) -> bool {
     // Entries are removed without a closer's pin: a scan under way may have passed the table that still holds
     // a copy.
     region.header().moves.fetch_add(1, Ordering::Release);
-    let limit = process.fd_limit.load(Ordering::Acquire) as usize;
     let mut done = true;
-    for word in region.fd_table(id).iter().take(limit.min(FDS)) {
+    for (_, word) in FdTable::of(region, id).entries() {
         let old = word.load(Ordering::Relaxed);
         if old & entry::OPEN == 0 {
             if old != 0 {

@@ -38,11 +38,12 @@ use lp_region::{
 };
 
 use crate::caller::task::Task;
-use crate::descriptors::{flight, table};
+use crate::descriptors::flight;
+use crate::descriptors::table::{self, FdTable};
 use crate::inodes::make;
 use crate::lane::kept::{Listed, all_lanes, chain, link_in, listed};
 use crate::lane::pin;
-use crate::life::candidates::{Found, Origin, Set};
+use crate::life::candidates::{CandidateSet, Origin, Reference};
 use crate::life::reap;
 use crate::locks::file_lock;
 use crate::names::mounts;
@@ -157,15 +158,21 @@ enum Scan {
 struct Sweep<'t, 'r> {
     task: &'t Task<'r>,
     region: Region<'r>,
-    files: Set,
-    inodes: Set,
+    files: CandidateSet,
+    inodes: CandidateSet,
     /// A dead process that holds candidates.
     dead: ProcessId,
 }
 
 impl<'t, 'r> Sweep<'t, 'r> {
     fn new(task: &'t Task<'r>) -> Self {
-        Sweep { task, region: task.region, files: Set::new(), inodes: Set::new(), dead: ProcessId::NONE }
+        Sweep {
+            task,
+            region: task.region,
+            files: CandidateSet::new(),
+            inodes: CandidateSet::new(),
+            dead: ProcessId::NONE,
+        }
     }
 
     /// Adds candidates, skipping the first `skip`. Returns whether there are more than the sets hold.
@@ -285,8 +292,8 @@ impl<'t, 'r> Sweep<'t, 'r> {
             let process = self.region.process(id);
             let (mut hit, mut stood_still) = (false, false);
             for _ in 0..SCANS {
-                stood_still = table::look_through(self.region, id, |file| {
-                    hit |= self.found_file(file, Found::Named);
+                stood_still = FdTable::of(self.region, id).look_through(|file| {
+                    hit |= self.found_file(file, Reference::Named);
                 });
                 if stood_still {
                     break;
@@ -330,7 +337,7 @@ impl<'t, 'r> Sweep<'t, 'r> {
                 if word & pin::INODE != 0 {
                     self.found_inode(InodeId(word as u32));
                 } else if word != 0 {
-                    self.found_file(FileId(word as u32), Found::Pinned);
+                    self.found_file(FileId(word as u32), Reference::Pinned);
                 }
             }
         }
@@ -343,31 +350,31 @@ impl<'t, 'r> Sweep<'t, 'r> {
             let inode = InodeRef::from_word(self.region.file(id).inode.load(Ordering::Relaxed)).id;
             let matters = self.files.contains(id.0) || self.inodes.contains(inode.0);
             if matters && flight::is_in_flight(self.task, id) {
-                self.found_file(id, Found::Pinned);
+                self.found_file(id, Reference::Pinned);
             }
         }
     }
 
     /// Marks an open file and its inode as in use. Returns whether one of them was a candidate.
-    fn found_file(&mut self, id: FileId, how: Found) -> bool {
+    fn found_file(&mut self, id: FileId, how: Reference) -> bool {
         let file = self.region.file(id);
         let wanted = self.files.find(id.0, how);
         wanted | self.found_inode(InodeRef::from_word(file.inode.load(Ordering::Relaxed)).id)
     }
 
     fn found_inode(&mut self, id: InodeId) -> bool {
-        id.is_some() && self.inodes.find(id.0, Found::Named)
+        id.is_some() && self.inodes.find(id.0, Reference::Named)
     }
 
     /// Frees what was not found. Returns the number of candidates that stay.
     fn settle(&mut self, scan: Scan) -> usize {
         let mut kept = 0;
         for (index, generation, found, _) in self.files.iter() {
-            let free = scan == Scan::Complete && found == Found::Not;
+            let free = scan == Scan::Complete && found == Reference::Not;
             kept += usize::from(!free || !free_file(self.task, FileId(index), generation));
         }
         for (index, generation, found, origin) in self.inodes.iter() {
-            let free = scan == Scan::Complete && found == Found::Not;
+            let free = scan == Scan::Complete && found == Reference::Not;
             let inode = InodeRef { id: InodeId(index), generation };
             let stays = !free || !free_inode(self.task, inode);
             kept += usize::from(stays && origin == Origin::Listed);
@@ -377,7 +384,7 @@ impl<'t, 'r> Sweep<'t, 'r> {
 
     /// Removes from the lane's own chain of files what was freed, and what was found in a table.
     fn tidy_files(&self) {
-        let named = |id: u32| self.files.state(id) == Some(Found::Named);
+        let named = |id: u32| self.files.state(id) == Some(Reference::Named);
         tidy::<OpenFile>(self.region, self.task.lane, &named);
     }
 }

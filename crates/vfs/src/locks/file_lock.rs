@@ -7,7 +7,7 @@
 
 use lp_abi::{Errno, Result};
 use lp_region::lane::Lane;
-use lp_region::life::State;
+use lp_region::life::SlotState;
 use lp_region::order;
 use lp_region::records::{LockRecord, inode_flags};
 use lp_region::slab::Slot;
@@ -26,7 +26,7 @@ pub mod family {
     pub const POSIX: u32 = 0;
     /// Owned by an open file.
     pub const OFD: u32 = 1;
-    /// flock(2): owned by an open file, always [`super::Range::FLOCK`].
+    /// flock(2): owned by an open file, always [`super::ByteRange::FLOCK`].
     pub const FLOCK: u32 = 2;
 }
 
@@ -57,31 +57,31 @@ pub struct Owner {
 
 /// A byte range of a file, inclusive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Range {
+pub struct ByteRange {
     /// First byte.
     pub start: u64,
     /// Last byte; `TO_END` for the end of the file.
     pub end: u64,
 }
 
-impl Range {
+impl ByteRange {
     /// What flock(2) locks: a byte past all that record locks reach. The two families do not meet.
-    pub const FLOCK: Range = Range { start: 1 << 63, end: 1 << 63 };
+    pub const FLOCK: ByteRange = ByteRange { start: 1 << 63, end: 1 << 63 };
     /// Every lock's bytes.
-    const ALL: Range = Range { start: 0, end: u64::MAX };
+    const ALL: ByteRange = ByteRange { start: 0, end: u64::MAX };
 
-    fn meets(self, other: Range) -> bool {
+    fn meets(self, other: ByteRange) -> bool {
         self.start <= other.end && other.start <= self.end
     }
 
     /// With the neighbouring bytes.
-    fn widened(self) -> Range {
-        Range { start: self.start.saturating_sub(1), end: self.end.saturating_add(1) }
+    fn widened(self) -> ByteRange {
+        ByteRange { start: self.start.saturating_sub(1), end: self.end.saturating_add(1) }
     }
 
     /// Up to both ends of both.
-    fn with(self, other: Range) -> Range {
-        Range { start: self.start.min(other.start), end: self.end.max(other.end) }
+    fn with(self, other: ByteRange) -> ByteRange {
+        ByteRange { start: self.start.min(other.start), end: self.end.max(other.end) }
     }
 }
 
@@ -91,7 +91,7 @@ pub struct Lock {
     /// Its owner.
     pub owner: Owner,
     /// The bytes that it covers.
-    pub range: Range,
+    pub range: ByteRange,
     /// Its type.
     pub kind: LockType,
     /// The process that requested it, for `l_pid`.
@@ -100,7 +100,7 @@ pub struct Lock {
 
 /// Whether to wait for a conflicting lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wait {
+pub enum LockWait {
     /// Fail with `EAGAIN` at once.
     No,
     /// Wait until it is released or a signal arrives.
@@ -125,9 +125,9 @@ pub(crate) fn file_owner(task: &Task, id: FileId, family: u32) -> Owner {
 /// Acquires a lock, replacing the owner's locks on the same bytes.
 ///
 /// # Errors
-/// `EAGAIN` on a conflict if `wait` is [`Wait::No`]; `EDEADLK`, `EINTR` while waiting; `ENOLCK` without
+/// `EAGAIN` on a conflict if `wait` is [`LockWait::No`]; `EDEADLK`, `EINTR` while waiting; `ENOLCK` without
 /// records.
-pub(crate) fn acquire(task: &Task, id: InodeId, lock: &Lock, wait: Wait) -> Result<()> {
+pub(crate) fn acquire(task: &Task, id: InodeId, lock: &Lock, wait: LockWait) -> Result<()> {
     let (mut looked_at, mut interrupted) = (None, false);
     let mut waiting = Waiting::new(task);
     loop {
@@ -145,7 +145,7 @@ pub(crate) fn acquire(task: &Task, id: InodeId, lock: &Lock, wait: Wait) -> Resu
             looked_at = Some(owner);
             continue;
         }
-        if wait == Wait::No {
+        if wait == LockWait::No {
             return Err(Errno::EAGAIN);
         }
         if interrupted {
@@ -188,7 +188,7 @@ pub(crate) fn conflict(task: &Task, id: InodeId, lock: &Lock) -> Option<Lock> {
 }
 
 /// The first of the owner's own locks that overlaps `range`.
-pub(crate) fn own(task: &Task, id: InodeId, owner: Owner, range: Range) -> Option<Lock> {
+pub(crate) fn own(task: &Task, id: InodeId, owner: Owner, range: ByteRange) -> Option<Lock> {
     let _held = inode::lock(task, id);
     let locks = Locks::of(task, id);
     locks.meeting(range, FIRST).map(|(_, lock)| read(lock)).find(|lock| lock.owner == owner)
@@ -198,7 +198,7 @@ pub(crate) fn own(task: &Task, id: InodeId, owner: Owner, range: Range) -> Optio
 ///
 /// # Errors
 /// `ENOLCK` if a lock must be split and there is no record for its other half.
-pub(crate) fn release(task: &Task, id: InodeId, owner: Owner, range: Range) -> Result<()> {
+pub(crate) fn release(task: &Task, id: InodeId, owner: Owner, range: ByteRange) -> Result<()> {
     let record = task.region.inode(id);
     if record.flags.load(Ordering::Relaxed) & inode_flags::LOCKED == 0 {
         return Ok(()); // No lock was ever made.
@@ -216,7 +216,7 @@ pub fn holds(task: &Task, id: InodeId, owner: Owner, kind: LockType) -> bool {
     let _held = inode::lock(task, id);
     let locks = Locks::of(task, id);
     locks
-        .meeting(Range::ALL, FIRST)
+        .meeting(ByteRange::ALL, FIRST)
         .map(|(_, lock)| read(lock))
         .any(|lock| lock.owner == owner && lock.kind == kind)
 }
@@ -290,7 +290,10 @@ fn read(record: &LockRecord) -> Lock {
             id: record.owner.load(Ordering::Relaxed),
             generation: record.owner_generation.load(Ordering::Relaxed),
         },
-        range: Range { start: record.start.load(Ordering::Relaxed), end: record.end.load(Ordering::Relaxed) },
+        range: ByteRange {
+            start: record.start.load(Ordering::Relaxed),
+            end: record.end.load(Ordering::Relaxed),
+        },
         kind: if record.kind.load(Ordering::Relaxed) == 0 { LockType::Shared } else { LockType::Exclusive },
         pid: record.pid.load(Ordering::Relaxed),
     }
@@ -308,7 +311,7 @@ fn blocker(locks: &Locks, lock: &Lock) -> Option<LockId> {
 /// What [`set`] finds of the owner's locks.
 struct Own {
     /// All that becomes one lock with the new one.
-    union: Option<Range>,
+    union: Option<ByteRange>,
     /// A lock that becomes the new one: one that is alike, or one that it covers.
     heir: Option<(LockId, Lock)>,
     /// A lock that reaches over both ends and becomes two.
@@ -320,12 +323,14 @@ struct Own {
 
 /// Sets the owner's locks on `range` to `lock`, like posix_lock_inode: cuts its other locks out of the range,
 /// and merges adjacent ones of the same type. The caller must hold the inode's lock.
-fn set(task: &Task, id: InodeId, owner: Owner, range: Range, lock: Option<&Lock>) -> Result<()> {
+fn set(task: &Task, id: InodeId, owner: Owner, range: ByteRange, lock: Option<&Lock>) -> Result<()> {
     let locks = &Locks::of(task, id);
     let own = look(locks, owner, range, lock);
     // What takes a record comes first, so that nothing fails half-way.
     let half = match own.split {
-        Some(old) => Some(locks.insert(&Lock { range: Range { start: range.end + 1, ..old.range }, ..old })?),
+        Some(old) => {
+            Some(locks.insert(&Lock { range: ByteRange { start: range.end + 1, ..old.range }, ..old })?)
+        }
         None => None,
     };
     let mut stays = LockId::NONE;
@@ -360,7 +365,7 @@ fn is_alike(old: &Lock, lock: Option<&Lock>) -> bool {
 }
 
 /// Looks through the owner's locks that [`set`] changes.
-fn look(locks: &Locks, owner: Owner, range: Range, lock: Option<&Lock>) -> Own {
+fn look(locks: &Locks, owner: Owner, range: ByteRange, lock: Option<&Lock>) -> Own {
     let mut own = Own { union: None, heir: None, split: None, other: LockId::NONE, more: false };
     let mine = locks.meeting(range.widened(), FIRST).map(|(id, record)| (id, read(record)));
     for (id, old) in mine.filter(|(_, old)| old.owner == owner) {
@@ -398,7 +403,7 @@ fn turn_into(task: &Task, locks: &Locks, id: LockId, old: &Lock, lock: &Lock) ->
 }
 
 /// Takes `range` out of a lock; all of it if it has become one with the new lock.
-fn clear(task: &Task, locks: &Locks, id: LockId, range: Range, lock: Option<&Lock>) {
+fn clear(task: &Task, locks: &Locks, id: LockId, range: ByteRange, lock: Option<&Lock>) {
     let record = task.region.lock_record(id);
     let old = read(record);
     let (before, after) = (old.range.start < range.start, old.range.end > range.end);
@@ -406,8 +411,8 @@ fn clear(task: &Task, locks: &Locks, id: LockId, range: Range, lock: Option<&Loc
         return locks.remove(id);
     }
     let rest = match before {
-        true => Range { end: range.start - 1, ..old.range },
-        false => Range { start: range.end + 1, ..old.range },
+        true => ByteRange { end: range.start - 1, ..old.range },
+        false => ByteRange { start: range.end + 1, ..old.range },
     };
     locks.reshape(id, rest);
     wake(record);
@@ -432,7 +437,7 @@ fn drop_where(task: &Task, id: InodeId, which: impl Fn(&Lock) -> bool) {
 fn remove_where(task: &Task, id: InodeId, which: impl Fn(&Lock) -> bool) {
     let locks = Locks::of(task, id);
     let mut key = FIRST;
-    while let Some((id, _)) = locks.meeting(Range::ALL, key).find(|(_, record)| which(&read(record))) {
+    while let Some((id, _)) = locks.meeting(ByteRange::ALL, key).find(|(_, record)| which(&read(record))) {
         key = locks.key(id);
         locks.remove(id);
     }
@@ -458,7 +463,7 @@ fn drop_if_dead(task: &Task, id: InodeId, owner: Owner) {
             let process = ProcessId(owner.id);
             let life = task.region.process(process).life.get();
             life.generation() != owner.generation
-                || life.state() == State::Free
+                || life.state() == SlotState::Free
                 || task.region.process_is_dead(process, task.process_id)
         }
         _ => {

@@ -6,8 +6,7 @@ use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
 
 use crate::caller::task::Task;
-use crate::descriptors::table;
-use crate::locks::file_lock::{self, Lock, LockType, Range, Wait, family};
+use crate::locks::file_lock::{self, ByteRange, Lock, LockType, LockWait, family};
 
 /// Locks or unlocks an open file's inode. The door must restart on `EINTR`.
 ///
@@ -25,7 +24,7 @@ pub fn flock(task: &Task, fd: Fd, operation: u32) -> Result<()> {
         LOCK_UN => None,
         _ => return Err(Errno::EINVAL),
     };
-    let held = table::fget(task, fd)?;
+    let held = task.fget(fd)?;
     let mode = held.file.mode.load(Ordering::Relaxed);
     let usable = mode & (file_mode::READ | file_mode::WRITE) != 0;
     if mode & file_mode::PATH != 0 || kind.is_some() && !usable {
@@ -34,15 +33,15 @@ pub fn flock(task: &Task, fd: Fd, operation: u32) -> Result<()> {
     let owner = file_lock::file_owner(task, held.id, family::FLOCK);
     let id = held.inode_id();
     let Some(kind) = kind else {
-        return file_lock::release(task, id, owner, Range::FLOCK);
+        return file_lock::release(task, id, owner, ByteRange::FLOCK);
     };
     if file_lock::holds(task, id, owner, kind) {
         return Ok(());
     }
     // A conversion releases the old lock first and is not atomic, as flock(2) warns.
-    file_lock::release(task, id, owner, Range::FLOCK)?;
+    file_lock::release(task, id, owner, ByteRange::FLOCK)?;
     held.file.locked.store(1, Ordering::Release);
     let pid = task.process.pid.load(Ordering::Relaxed);
-    let wait = if operation & LOCK_NB != 0 { Wait::No } else { Wait::Yes };
-    file_lock::acquire(task, id, &Lock { owner, range: Range::FLOCK, kind, pid }, wait)
+    let wait = if operation & LOCK_NB != 0 { LockWait::No } else { LockWait::Yes };
+    file_lock::acquire(task, id, &Lock { owner, range: ByteRange::FLOCK, kind, pid }, wait)
 }

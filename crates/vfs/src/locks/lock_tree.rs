@@ -19,7 +19,7 @@ use lp_region::sync::{AtomicU32, Ordering, release_fence};
 use lp_region::{InodeId, LockId};
 
 use crate::caller::task::Task;
-use crate::locks::file_lock::{Lock, Range, wake};
+use crate::locks::file_lock::{ByteRange, Lock, wake};
 
 /// [`Inode::locks`] while the tree changes. No slot has this number.
 pub const CHANGING: u32 = u32::MAX;
@@ -29,10 +29,10 @@ pub const CHANGING: u32 = u32::MAX;
 const DEPTH: usize = 96;
 
 /// Where a lock stands in the order: its first byte, then its slot.
-pub(crate) type Key = (u64, u32);
+pub(crate) type LockKey = (u64, u32);
 
 /// Before every lock.
-pub(crate) const FIRST: Key = (0, 0);
+pub(crate) const FIRST: LockKey = (0, 0);
 
 /// The locks of an inode whose lock the caller holds.
 pub(crate) struct Locks<'t, 'r> {
@@ -93,12 +93,12 @@ impl<'t, 'r> Locks<'t, 'r> {
     }
 
     /// The locks that meet `range` and come after `key`, in order. Valid until the tree changes.
-    pub(crate) fn meeting(&self, range: Range, key: Key) -> Meeting<'_, 't, 'r> {
+    pub(crate) fn meeting(&self, range: ByteRange, key: LockKey) -> Meeting<'_, 't, 'r> {
         Meeting { locks: self, range, key, path: Path::new(), at: self.top() }
     }
 
     /// A lock's place in the order.
-    pub(crate) fn key(&self, id: LockId) -> Key {
+    pub(crate) fn key(&self, id: LockId) -> LockKey {
         (self.node(id).start.load(Ordering::Relaxed), id.0)
     }
 
@@ -142,7 +142,7 @@ impl<'t, 'r> Locks<'t, 'r> {
     }
 
     /// Makes a lock cover `range`.
-    pub(crate) fn reshape(&self, id: LockId, range: Range) {
+    pub(crate) fn reshape(&self, id: LockId, range: ByteRange) {
         let node = self.node(id);
         self.begin();
         self.detach(id);
@@ -172,7 +172,7 @@ impl<'t, 'r> Locks<'t, 'r> {
     }
 
     /// Left child, for keys below `of`'s, or right child.
-    fn side(&self, of: LockId, key: Key) -> &'r AtomicU32 {
+    fn side(&self, of: LockId, key: LockKey) -> &'r AtomicU32 {
         let node = self.node(of);
         if key < self.key(of) { &node.link } else { &node.right }
     }
@@ -282,8 +282,8 @@ impl<'t, 'r> Locks<'t, 'r> {
 /// Iterates over locks that meet a range, each found in O(log n) or less.
 pub(crate) struct Meeting<'l, 't, 'r> {
     locks: &'l Locks<'t, 'r>,
-    range: Range,
-    key: Key,
+    range: ByteRange,
+    key: LockKey,
     /// Nodes whose left subtrees have been visited.
     path: Path,
     at: LockId,

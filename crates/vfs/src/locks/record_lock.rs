@@ -10,9 +10,10 @@ use lp_region::sync::Ordering;
 use lp_region::ucopy;
 
 use crate::caller::task::Task;
+use crate::descriptors::fget::HeldFile;
 use crate::descriptors::file;
-use crate::descriptors::table::{self, Held};
-use crate::locks::file_lock::{self, Lock, LockType, Owner, Range, TO_END, Wait, family};
+use crate::descriptors::table;
+use crate::locks::file_lock::{self, ByteRange, Lock, LockType, LockWait, Owner, TO_END, family};
 
 /// `struct flock`.
 #[repr(C)]
@@ -39,7 +40,7 @@ pub fn is_command(command: u32) -> bool {
 /// `EBADF`, also for a lock that the access mode does not allow and for `O_PATH`; `EFAULT`, `EINVAL`,
 /// `EOVERFLOW`, `EAGAIN`, `EDEADLK`, `EINTR`, `ENOLCK`.
 pub fn fcntl(task: &Task, fd: Fd, command: u32, argument: UserPtr) -> Result<()> {
-    let held = table::fget(task, fd)?;
+    let held = task.fget(fd)?;
     if held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0 {
         return Err(Errno::EBADF);
     }
@@ -51,13 +52,13 @@ pub fn fcntl(task: &Task, fd: Fd, command: u32, argument: UserPtr) -> Result<()>
     };
     match command {
         F_GETLK | F_OFD_GETLK => get(task, &held, owner, asked, argument),
-        F_SETLK | F_OFD_SETLK => set(task, &held, owner, &asked, Wait::No),
-        F_SETLKW | F_OFD_SETLKW => set(task, &held, owner, &asked, Wait::Yes),
+        F_SETLK | F_OFD_SETLK => set(task, &held, owner, &asked, LockWait::No),
+        F_SETLKW | F_OFD_SETLKW => set(task, &held, owner, &asked, LockWait::Yes),
         _ => Err(Errno::EINVAL),
     }
 }
 
-fn get(task: &Task, held: &Held, owner: Owner, asked: Flock, argument: UserPtr) -> Result<()> {
+fn get(task: &Task, held: &HeldFile, owner: Owner, asked: Flock, argument: UserPtr) -> Result<()> {
     let posix = owner.family == family::POSIX;
     if posix && kind_of(&asked)?.is_none() {
         return Err(Errno::EINVAL);
@@ -87,7 +88,7 @@ fn get(task: &Task, held: &Held, owner: Owner, asked: Flock, argument: UserPtr) 
     unsafe { ucopy::put(argument.cast().as_ptr(), &answer) }
 }
 
-fn set(task: &Task, held: &Held, owner: Owner, asked: &Flock, wait: Wait) -> Result<()> {
+fn set(task: &Task, held: &HeldFile, owner: Owner, asked: &Flock, wait: LockWait) -> Result<()> {
     let (range, kind) = (range_of(task, held, asked)?, kind_of(asked)?);
     let needed = match kind {
         Some(LockType::Shared) => file_mode::READ,
@@ -122,7 +123,7 @@ fn kind_of(asked: &Flock) -> Result<Option<LockType>> {
 }
 
 /// The kernel's flock_to_posix_lock.
-fn range_of(task: &Task, held: &Held, asked: &Flock) -> Result<Range> {
+fn range_of(task: &Task, held: &HeldFile, asked: &Flock) -> Result<ByteRange> {
     let base = match asked.whence as u32 {
         SEEK_SET => 0,
         SEEK_CUR => file::position(task, held).get() as i64,
@@ -141,5 +142,5 @@ fn range_of(task: &Task, held: &Held, asked: &Flock) -> Result<Range> {
     if start < 0 {
         return Err(Errno::EINVAL);
     }
-    Ok(Range { start: start as u64, end: end as u64 })
+    Ok(ByteRange { start: start as u64, end: end as u64 })
 }

@@ -19,7 +19,7 @@ use core::num::{NonZeroU32, NonZeroU64};
 
 use lp_abi::Result;
 use lp_abi::linux::{S_IFDIR, S_IFLNK};
-use lp_region::bucket::{Growing, Look, Pair, Room, Table};
+use lp_region::bucket::{Growing, HashTable, Look, Pair, Vacancy};
 use lp_region::lane::Lane;
 use lp_region::layout::{BUCKETS, BUCKETS_AT, OVERFLOWS};
 use lp_region::order::{self, Rank};
@@ -118,7 +118,7 @@ pub enum Load {
 #[derive(Clone, Copy)]
 struct Buckets<'r>(Region<'r>);
 
-impl Table<6> for Buckets<'_> {
+impl HashTable<6> for Buckets<'_> {
     const BASE: u32 = BASE_LEVEL;
     const MOST: usize = OVERFLOWS;
 
@@ -143,7 +143,7 @@ struct Changing<'r> {
     lane: &'r Lane,
 }
 
-impl Table<6> for Changing<'_> {
+impl HashTable<6> for Changing<'_> {
     const BASE: u32 = BASE_LEVEL;
     const MOST: usize = OVERFLOWS;
 
@@ -283,7 +283,7 @@ pub(crate) fn reserve(region: Region<'_>, lane: &Lane) -> Result<()> {
 #[inline]
 pub fn insert(region: Region<'_>, lane: &Lane, hash: u32, id: DirentId) -> Load {
     match bucket::insert(&Changing { region, lane }, hash, id.0) {
-        Some(Room::First) => Load::Fits,
+        Some(Vacancy::First) => Load::Fits,
         // The caller reserved an overflow bucket. Only a damaged region has none, and loses the name.
         _ => Load::Crowded,
     }

@@ -223,7 +223,7 @@ fn is_point_slow(task: &Task<'_>, inode: InodeRef, dirent: DirentId) -> bool {
 
 /// What is above the root of a mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Above {
+pub(crate) enum AboveRoot {
     /// The host directory that contains the mount.
     Host,
     /// Nothing: it was removed from the tree.
@@ -233,17 +233,17 @@ pub(crate) enum Above {
 }
 
 /// What is above the root of a mount; kept as by [`cover`].
-pub(crate) fn above(task: &Task<'_>, mount: MountId, walk: usize) -> Above {
+pub(crate) fn above(task: &Task<'_>, mount: MountId, walk: usize) -> AboveRoot {
     let (record, tree) = (task.region.mount(mount), &task.region.header().tree);
-    let mut seen = Above::Nothing;
+    let mut seen = AboveRoot::Nothing;
     for _ in 0..TRIES {
         let before = tree.read();
         let state = record.state();
         let at = task.region.standing(mount, state);
         seen = match state.kind() {
-            mount_state::ATTACHED if at.parent.is_none() => Above::Host,
-            mount_state::ATTACHED => Above::Point(Spot { inode: at.point, mount: at.parent }, at.dirent),
-            _ => Above::Nothing,
+            mount_state::ATTACHED if at.parent.is_none() => AboveRoot::Host,
+            mount_state::ATTACHED => AboveRoot::Point(Spot { inode: at.point, mount: at.parent }, at.dirent),
+            _ => AboveRoot::Nothing,
         };
         let is_kept = at.parent.is_none() || walked::keep(task, walk, at.parent, mount, state);
         if is_kept && !tree.has_changed(before) {

@@ -22,9 +22,8 @@ use lp_region::{DirentId, InodeId, InodeRef, MountId, Spot, ucopy};
 use crate::caller::below::{self, Need};
 use crate::caller::prefix_cache::{self, Prefix};
 use crate::caller::task::{Outside, Place, SLACK, Task};
-use crate::descriptors::table;
 use crate::names::hash::Hit;
-use crate::names::mounts::{self, Above, Crossing};
+use crate::names::mounts::{self, AboveRoot, Crossing};
 use crate::names::name::Name;
 use crate::names::{hash, link_target, tree};
 use crate::rights::permission::{self, EXEC};
@@ -37,7 +36,7 @@ pub(crate) const TRIES: u32 = 1000;
 
 /// The task's buffer for a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Which {
+pub enum PathBuffer {
     /// `scratch.path`.
     Path,
     /// `scratch.other`, for the second path of a call.
@@ -55,7 +54,7 @@ pub enum Follow {
 
 /// The kind of a path's last component.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Last {
+pub enum LastType {
     /// A name.
     Name,
     /// `.`.
@@ -95,10 +94,10 @@ pub struct Parent {
     /// The mount through which it was reached.
     pub mount: MountId,
     /// The kind of the last component.
-    pub last: Last,
+    pub last: LastType,
     /// Whether a slash follows the last component.
     pub trailing_slash: bool,
-    which: Which,
+    which: PathBuffer,
     start: u16,
     length: u16,
 }
@@ -226,8 +225,8 @@ impl Goal for Placing {
 
 /// A path in one of the task's buffers.
 #[derive(Clone, Copy)]
-pub(crate) struct Text {
-    which: Which,
+pub(crate) struct PathText {
+    which: PathBuffer,
     /// Its bytes, without the NUL.
     length: usize,
     /// Length of the part up to and including its last slash.
@@ -239,18 +238,18 @@ pub(crate) struct Text {
 /// # Errors
 /// `EFAULT`, `ENAMETOOLONG`; `ENOENT` if it is empty.
 #[inline]
-pub(crate) fn copy_path(task: &Task<'_>, which: Which, path: UserPtr) -> Result<Text> {
+pub(crate) fn copy_path(task: &Task<'_>, which: PathBuffer, path: UserPtr) -> Result<PathText> {
     // SAFETY: the buffer belongs to the task, and no other reference to it is alive.
     let buffer = unsafe { slice::from_raw_parts_mut(buffer(task, which).cast::<u8>(), PATH_MAX) };
     // SAFETY: the copy routine handles bad pointers.
     match unsafe { ucopy::path(buffer, path.as_ptr()) }? {
         (0, _) => Err(Errno::ENOENT),
-        (length, prefix) => Ok(Text { which, length, prefix }),
+        (length, prefix) => Ok(PathText { which, length, prefix }),
     }
 }
 
 /// The path that [`copy_path`] left in a buffer.
-pub(crate) fn copied<'t>(task: &'t Task<'_>, which: Which) -> &'t [u8] {
+pub(crate) fn copied<'t>(task: &'t Task<'_>, which: PathBuffer) -> &'t [u8] {
     // SAFETY: the buffer belongs to the task, which makes one call at a time; nobody writes it while the call
     // uses the path.
     let bytes = unsafe { slice::from_raw_parts(buffer(task, which).cast::<u8>(), PATH_MAX) };
@@ -261,7 +260,7 @@ pub(crate) fn copied<'t>(task: &'t Task<'_>, which: Which) -> &'t [u8] {
 ///
 /// # Errors
 /// `ENAMETOOLONG` if the kernel would not take it either.
-pub(crate) fn keep(task: &Task<'_>, outside: Outside, which: Which) -> Result<Outside> {
+pub(crate) fn keep(task: &Task<'_>, outside: Outside, which: PathBuffer) -> Result<Outside> {
     if let Outside::Rewritten(length) = outside {
         if length >= PATH_MAX {
             return Err(Errno::ENAMETOOLONG);
@@ -288,7 +287,7 @@ pub(crate) fn is_empty(path: UserPtr) -> Result<bool> {
 /// Those of path_resolution(7): `ENOENT`, `ENOTDIR`, `EACCES`, `ELOOP`, `ENAMETOOLONG`, `EFAULT`.
 #[inline]
 pub fn inode(task: &Task<'_>, dirfd: Fd, path: UserPtr, follow: Follow) -> Result<Place<Found>> {
-    let text = copy_path(task, Which::Path, path)?;
+    let text = copy_path(task, PathBuffer::Path, path)?;
     match in_known(task, dirfd, text, follow) {
         Some(found) => found.map(Place::Inside),
         None => inode_of(task, dirfd, text, follow),
@@ -299,7 +298,7 @@ pub fn inode(task: &Task<'_>, dirfd: Fd, path: UserPtr, follow: Follow) -> Resul
 ///
 /// # Errors
 /// As [`inode`].
-pub(crate) fn inode_of(task: &Task<'_>, dirfd: Fd, text: Text, follow: Follow) -> Result<Place<Found>> {
+pub(crate) fn inode_of(task: &Task<'_>, dirfd: Fd, text: PathText, follow: Follow) -> Result<Place<Found>> {
     again(task, dirfd, text, Existing(follow))
 }
 
@@ -313,14 +312,14 @@ pub(crate) fn second_inode(
     path: UserPtr,
     follow: Follow,
 ) -> Result<Place<Found>> {
-    again(task, dirfd, copy_path(task, Which::Other, path)?, Existing(follow))
+    again(task, dirfd, copy_path(task, PathBuffer::Other, path)?, Existing(follow))
 }
 
 /// Fast path of [`inode`]: a name in a directory whose prefix is known. `None` to fall back to a walk.
 ///
 /// Not made of [`known`] and [`look_up`]: with the name in registers it takes fifty instructions less.
 #[inline(always)]
-pub(crate) fn in_known(task: &Task<'_>, dirfd: Fd, given: Text, follow: Follow) -> Option<Result<Found>> {
+pub(crate) fn in_known(task: &Task<'_>, dirfd: Fd, given: PathText, follow: Follow) -> Option<Result<Found>> {
     let text = buffer(task, given.which).cast::<u8>().cast_const();
     // SAFETY: the buffer holds the text and a NUL, with SLACK bytes behind it, and is not written while these
     // are used.
@@ -356,7 +355,7 @@ pub(crate) fn in_known(task: &Task<'_>, dirfd: Fd, given: Text, follow: Follow) 
 /// The directory that a path's prefix is known to lead to, if everyone may search it, and the name behind the
 /// prefix, which ends the path. Whoever uses the directory looks at its generation afterwards.
 #[inline(always)]
-fn known<'t>(task: &'t Task<'_>, dirfd: Fd, given: Text) -> Option<(Spot, Name<'t>)> {
+fn known<'t>(task: &'t Task<'_>, dirfd: Fd, given: PathText) -> Option<(Spot, Name<'t>)> {
     let text = buffer(task, given.which).cast::<u8>().cast_const();
     // SAFETY: the buffer holds the text and a NUL, with SLACK bytes behind it, and is not written while these
     // are used.
@@ -387,11 +386,11 @@ fn look_up(task: &Task<'_>, Spot { inode: dir, .. }: Spot, name: &Name<'_>) -> O
 
 /// The place that a known prefix and a name behind it make.
 #[inline(always)]
-fn place_in(dir: Spot, name: &Name<'_>, given: Text) -> Parent {
+fn place_in(dir: Spot, name: &Name<'_>, given: PathText) -> Parent {
     Parent {
         dir: dir.inode,
         mount: dir.mount,
-        last: Last::Name,
+        last: LastType::Name,
         trailing_slash: false,
         which: given.which,
         start: given.prefix as u16,
@@ -401,7 +400,7 @@ fn place_in(dir: Spot, name: &Name<'_>, given: Text) -> Parent {
 
 /// Fast path of [`end`], as [`in_known`].
 #[inline(always)]
-fn end_in_known(task: &Task<'_>, dirfd: Fd, given: Text, follow: Follow) -> Option<End> {
+fn end_in_known(task: &Task<'_>, dirfd: Fd, given: PathText, follow: Follow) -> Option<End> {
     let (dir, name) = known(task, dirfd, given)?;
     let hit = look_up(task, dir, &name)?;
     if hit.is_some_and(|hit| !hit.is_plain() && (follow == Follow::Link || !hit.is_link())) {
@@ -428,7 +427,7 @@ fn may_everyone_search(inode: &Inode) -> bool {
 /// # Errors
 /// Those of [`inode`], except that a missing last component is not an error.
 pub(crate) fn end(task: &Task<'_>, dirfd: Fd, path: UserPtr, follow: Follow) -> Result<Place<End>> {
-    let text = copy_path(task, Which::Path, path)?;
+    let text = copy_path(task, PathBuffer::Path, path)?;
     match end_in_known(task, dirfd, text, follow) {
         Some(end) => Ok(Place::Inside(end)),
         None => again(task, dirfd, text, Making(follow)),
@@ -439,7 +438,7 @@ pub(crate) fn end(task: &Task<'_>, dirfd: Fd, path: UserPtr, follow: Follow) -> 
 ///
 /// # Errors
 /// Those of [`inode`], except that the last component is not looked up.
-pub(crate) fn parent(task: &Task<'_>, dirfd: Fd, path: UserPtr, which: Which) -> Result<Place<Parent>> {
+pub(crate) fn parent(task: &Task<'_>, dirfd: Fd, path: UserPtr, which: PathBuffer) -> Result<Place<Parent>> {
     let text = copy_path(task, which, path)?;
     match known(task, dirfd, text) {
         Some((dir, name)) => Ok(Place::Inside(place_in(dir, &name, text))),
@@ -447,15 +446,15 @@ pub(crate) fn parent(task: &Task<'_>, dirfd: Fd, path: UserPtr, which: Which) ->
     }
 }
 
-fn buffer(task: &Task<'_>, which: Which) -> *mut [u8; PATH_MAX + SLACK] {
+fn buffer(task: &Task<'_>, which: PathBuffer) -> *mut [u8; PATH_MAX + SLACK] {
     match which {
-        Which::Path => task.scratch.path.get(),
-        Which::Other => task.scratch.other.get(),
+        PathBuffer::Path => task.scratch.path.get(),
+        PathBuffer::Other => task.scratch.other.get(),
     }
 }
 
 #[inline(always)]
-fn again<G: Goal>(task: &Task<'_>, dirfd: Fd, text: Text, goal: G) -> Result<Place<G::End>> {
+fn again<G: Goal>(task: &Task<'_>, dirfd: Fd, text: PathText, goal: G) -> Result<Place<G::End>> {
     match walk(task, dirfd, text, goal) {
         Err(Errno::ESTALE) => again_slow(task, dirfd, text, goal),
         done => done,
@@ -463,7 +462,7 @@ fn again<G: Goal>(task: &Task<'_>, dirfd: Fd, text: Text, goal: G) -> Result<Pla
 }
 
 #[cold]
-fn again_slow<G: Goal>(task: &Task<'_>, dirfd: Fd, text: Text, goal: G) -> Result<Place<G::End>> {
+fn again_slow<G: Goal>(task: &Task<'_>, dirfd: Fd, text: PathText, goal: G) -> Result<Place<G::End>> {
     for _ in 0..TRIES {
         match walk(task, dirfd, text, goal) {
             Err(Errno::ESTALE) => {}
@@ -473,7 +472,7 @@ fn again_slow<G: Goal>(task: &Task<'_>, dirfd: Fd, text: Text, goal: G) -> Resul
     Err(Errno::ESTALE)
 }
 
-fn walk<G: Goal>(task: &Task<'_>, dirfd: Fd, given: Text, goal: G) -> Result<Place<G::End>> {
+fn walk<G: Goal>(task: &Task<'_>, dirfd: Fd, given: PathText, goal: G) -> Result<Place<G::End>> {
     let text = buffer(task, given.which).cast::<u8>().cast_const();
     // SAFETY: the buffer holds `length` bytes and a NUL.
     let (end, absolute) = unsafe { (text.add(given.length), *text == b'/') };
@@ -513,7 +512,7 @@ fn base(task: &Task<'_>, dirfd: Fd) -> Option<Spot> {
         let cwd = task.process.cwd.load(Ordering::Relaxed); // Relaxed: only the calling process writes it.
         return (cwd != 0).then(|| Spot::from_word(cwd));
     }
-    table::fget_any(task, dirfd).ok().map(|held| held.spot())
+    task.fget_any(dirfd).ok().map(|held| held.spot())
 }
 
 /// The text after leading slashes.
@@ -531,7 +530,7 @@ fn past_slashes(text: *const u8) -> *const u8 {
 
 struct Walk<'t, 'r> {
     task: &'t Task<'r>,
-    which: Which,
+    which: PathBuffer,
     /// The text left to walk: up to `end`, where a NUL and [`SLACK`] bytes follow.
     text: *const u8,
     end: *const u8,
@@ -578,7 +577,7 @@ enum Turn {
     /// It left for a host path.
     Out(usize),
     /// It is over, at a directory.
-    At(Last, Found),
+    At(LastType, Found),
 }
 
 impl<'r> Walk<'_, 'r> {
@@ -767,7 +766,7 @@ impl<'r> Walk<'_, 'r> {
     /// The path ended without a component, at a root.
     #[cold]
     fn at_root(&self) -> Result<Turn> {
-        Ok(Turn::At(Last::Root, self.directory()?))
+        Ok(Turn::At(LastType::Root, self.directory()?))
     }
 
     /// The current directory as a result.
@@ -787,8 +786,8 @@ impl<'r> Walk<'_, 'r> {
         self.may_search()?;
         let after = name.end();
         self.text = past_slashes(after);
-        let last = if name.is_dot() { Last::Dot } else { Last::DotDot };
-        if last == Last::DotDot {
+        let last = if name.is_dot() { LastType::Dot } else { LastType::DotDot };
+        if last == LastType::DotDot {
             match self.up()? {
                 Up::Parent => {}
                 Up::Here if self.text != self.end => return Ok(Turn::On),
@@ -827,9 +826,9 @@ impl<'r> Walk<'_, 'r> {
         let task = self.task;
         while task.region.mount(self.mount).root() == self.here {
             match mounts::above(task, self.mount, self.which as usize) {
-                Above::Point(spot, _) => self.stand(spot),
-                Above::Host => return Ok(Up::Host),
-                Above::Nothing => return Ok(Up::Here),
+                AboveRoot::Point(spot, _) => self.stand(spot),
+                AboveRoot::Host => return Ok(Up::Host),
+                AboveRoot::Nothing => return Ok(Up::Here),
             }
         }
         let top = task.region.mount(self.mount).root();
@@ -923,7 +922,7 @@ impl<'r> Walk<'_, 'r> {
         let from = name.bytes().as_ptr();
         let offset = (from as usize).wrapping_sub(start as usize);
         if offset < PATH_MAX {
-            return self.place_at(offset as u16, name.len() as u16, Last::Name, slash);
+            return self.place_at(offset as u16, name.len() as u16, LastType::Name, slash);
         }
         // The name is in `scratch.walk`, which the next walk uses. SAFETY: a name and a NUL fit the buffer,
         // and nobody reads the path after this.
@@ -931,10 +930,10 @@ impl<'r> Walk<'_, 'r> {
             start.copy_from_nonoverlapping(from, name.len());
             *start.add(name.len()) = 0;
         }
-        self.place_at(0, name.len() as u16, Last::Name, slash)
+        self.place_at(0, name.len() as u16, LastType::Name, slash)
     }
 
-    fn place_at(&self, start: u16, length: u16, last: Last, trailing_slash: bool) -> Parent {
+    fn place_at(&self, start: u16, length: u16, last: LastType, trailing_slash: bool) -> Parent {
         let (dir, mount, which) = (self.here, self.mount, self.which);
         Parent { dir, mount, last, trailing_slash, which, start, length }
     }

@@ -8,7 +8,7 @@ use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
 
 use crate::caller::task::Task;
-use crate::inodes::blob::{self, Draft, View, Which};
+use crate::inodes::blob::{self, BlobDraft, BlobKind, View};
 use crate::inodes::inode;
 use crate::rights::credentials::{self, Identity};
 
@@ -38,16 +38,16 @@ mod tag {
 
 /// An entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Entry {
+struct AclEntry {
     tag: u16,
     perm: u16,
     id: u32,
 }
 
-impl Entry {
-    fn from_bytes(bytes: [u8; 8]) -> Entry {
+impl AclEntry {
+    fn from_bytes(bytes: [u8; 8]) -> AclEntry {
         let [t0, t1, p0, p1, id @ ..] = bytes;
-        Entry {
+        AclEntry {
             tag: u16::from_ne_bytes([t0, t1]),
             perm: u16::from_ne_bytes([p0, p1]),
             id: u32::from_ne_bytes(id),
@@ -59,11 +59,11 @@ fn count(view: View) -> u64 {
     view.len().saturating_sub(HEADER) / ENTRY
 }
 
-fn entry(view: View, index: u64) -> Entry {
-    Entry::from_bytes(view.bytes(HEADER + index * ENTRY))
+fn entry(view: View, index: u64) -> AclEntry {
+    AclEntry::from_bytes(view.bytes(HEADER + index * ENTRY))
 }
 
-fn entries(view: View<'_>) -> impl Iterator<Item = Entry> {
+fn entries(view: View<'_>) -> impl Iterator<Item = AclEntry> {
     (0..count(view)).map(move |index| entry(view, index))
 }
 
@@ -74,7 +74,7 @@ fn set_perm(task: &Task, view: View, index: u64, perm: u16) {
 /// The bits of `want` that the access ACL grants to someone who is not the owner, as in
 /// `posix_acl_permission`. `None` if there is no ACL.
 pub(crate) fn grants(task: &Task, inode: &Inode, want: u32, who: Identity) -> Option<u32> {
-    blob::peek(task.region, inode, Which::Acl, |view| evaluate(task, inode, view, want as u16, who))
+    blob::peek(task.region, inode, BlobKind::Acl, |view| evaluate(task, inode, view, want as u16, who))
 }
 
 fn evaluate(task: &Task, inode: &Inode, view: View, want: u16, who: Identity) -> u32 {
@@ -154,7 +154,7 @@ fn mode_of(view: View) -> (u32, bool) {
 ///
 /// # Errors
 /// `ENODATA` without one; `ERANGE` if it does not fit; `EOPNOTSUPP` for a symbolic link; `EFAULT`.
-pub(crate) fn get(task: &Task, id: InodeId, inode: &Inode, which: Which, to: UserSlice) -> Result<usize> {
+pub(crate) fn get(task: &Task, id: InodeId, inode: &Inode, which: BlobKind, to: UserSlice) -> Result<usize> {
     if inode.mode.load(Relaxed) & S_IFMT == S_IFLNK {
         return Err(Errno::EOPNOTSUPP);
     }
@@ -173,8 +173,8 @@ pub(crate) fn get(task: &Task, id: InodeId, inode: &Inode, which: Which, to: Use
 /// # Errors
 /// `EINVAL` for an invalid ACL; `EOPNOTSUPP` for another version and for a symbolic link; `EPERM` if the
 /// caller does not own the file; `EACCES` for a default ACL on anything but a directory; `ENOSPC`, `EFAULT`.
-pub(crate) fn set(task: &Task, id: InodeId, inode: &Inode, which: Which, value: UserSlice) -> Result<()> {
-    let draft = Draft::new(task, inode.root.load(Relaxed))?;
+pub(crate) fn set(task: &Task, id: InodeId, inode: &Inode, which: BlobKind, value: UserSlice) -> Result<()> {
+    let draft = BlobDraft::new(task, inode.root.load(Relaxed))?;
     draft.append_given(value)?;
     let size = value.len();
     let view = draft.view();
@@ -206,7 +206,7 @@ pub(crate) fn set(task: &Task, id: InodeId, inode: &Inode, which: Which, value: 
         }
     }
     let mut kept = Some(draft);
-    if which == Which::Acl {
+    if which == BlobKind::Acl {
         let (bits, minimal) = mode_of(view);
         mode = updated(task, inode, bits);
         if minimal {
@@ -221,14 +221,14 @@ pub(crate) fn set(task: &Task, id: InodeId, inode: &Inode, which: Which, value: 
 ///
 /// # Errors
 /// Those of [`set`].
-pub(crate) fn remove(task: &Task, id: InodeId, inode: &Inode, which: Which) -> Result<()> {
+pub(crate) fn remove(task: &Task, id: InodeId, inode: &Inode, which: BlobKind) -> Result<()> {
     may_set(task, inode, which, false)?;
     blob::swap(task, id, which, None, inode.mode.load(Relaxed)); // Relaxed: under the lock.
     Ok(())
 }
 
 /// Checks whether the caller may change the ACL; `any` says that there will be one.
-fn may_set(task: &Task, inode: &Inode, which: Which, any: bool) -> Result<()> {
+fn may_set(task: &Task, inode: &Inode, which: BlobKind, any: bool) -> Result<()> {
     let kind = inode.mode.load(Relaxed) & S_IFMT; // Relaxed: under the lock.
     if inode.flags.load(Relaxed) & (inode_flags::IMMUTABLE | inode_flags::APPEND) != 0 {
         return Err(Errno::EPERM);
@@ -236,7 +236,7 @@ fn may_set(task: &Task, inode: &Inode, which: Which, any: bool) -> Result<()> {
     if kind == S_IFLNK {
         return Err(Errno::EOPNOTSUPP);
     }
-    if which == Which::DefaultAcl && kind != S_IFDIR && any {
+    if which == BlobKind::DefaultAcl && kind != S_IFDIR && any {
         return Err(Errno::EACCES);
     }
     if credentials::owns(task, inode) { Ok(()) } else { Err(Errno::EPERM) }
@@ -252,8 +252,8 @@ fn updated(task: &Task, inode: &Inode, bits: u32) -> u32 {
     mode
 }
 
-fn duplicate<'t, 'r>(task: &'t Task<'r>, of: View, root: u32) -> Result<Draft<'t, 'r>> {
-    let draft = Draft::new(task, root)?;
+fn duplicate<'t, 'r>(task: &'t Task<'r>, of: View, root: u32) -> Result<BlobDraft<'t, 'r>> {
+    let draft = BlobDraft::new(task, root)?;
     let mut at = 0;
     while at < of.len() {
         let bytes: [u8; 8] = of.bytes(at);
@@ -269,7 +269,7 @@ fn duplicate<'t, 'r>(task: &'t Task<'r>, of: View, root: u32) -> Result<Draft<'t
 /// # Errors
 /// `ENOSPC`.
 pub(crate) fn chmod(task: &Task, id: InodeId, inode: &Inode, mode: u32) -> Result<bool> {
-    let Some(old) = blob::of(task, inode, Which::Acl) else { return Ok(false) };
+    let Some(old) = blob::of(task, inode, BlobKind::Acl) else { return Ok(false) };
     let draft = duplicate(task, old, inode.root.load(Relaxed))?;
     let view = draft.view();
     let has_mask = entries(view).any(|entry| entry.tag == tag::MASK);
@@ -282,7 +282,7 @@ pub(crate) fn chmod(task: &Task, id: InodeId, inode: &Inode, mode: u32) -> Resul
             _ => {}
         }
     }
-    blob::swap(task, id, Which::Acl, Some(draft), mode);
+    blob::swap(task, id, BlobKind::Acl, Some(draft), mode);
     Ok(true)
 }
 
@@ -293,13 +293,13 @@ pub(crate) fn chmod(task: &Task, id: InodeId, inode: &Inode, mode: u32) -> Resul
 /// `ENOSPC`.
 pub(crate) fn inherit(task: &Task, parent: &Inode, inode: &Inode) -> Result<()> {
     let root = inode.root.load(Relaxed); // Relaxed: nobody else has the inode.
-    let Some(default) = blob::of(task, parent, Which::DefaultAcl) else { return Ok(()) };
+    let Some(default) = blob::of(task, parent, BlobKind::DefaultAcl) else { return Ok(()) };
     let mode = inode.mode.load(Relaxed);
     let draft = duplicate(task, default, root)?;
     let view = draft.view();
     let has_mask = entries(view).any(|entry| entry.tag == tag::MASK);
     for index in 0..count(view) {
-        let Entry { tag, perm, .. } = entry(view, index);
+        let AclEntry { tag, perm, .. } = entry(view, index);
         // The kernel's posix_acl_create_masq: what the creator did not ask for is not granted.
         let asked = match tag {
             tag::USER_OBJ => mode >> 6,

@@ -15,14 +15,14 @@
 
 use lp_abi::{Errno, NAME_MAX, Result};
 use lp_region::records::{Inode, file_mode, inode_flags};
-use lp_region::sync::Ordering::{Acquire, Relaxed};
+use lp_region::sync::Ordering::Relaxed;
 use lp_region::{DirentId, FileId, InodeId, InodeRef};
 
 use crate::caller::event::Event;
 use crate::caller::task::Task;
 use crate::content::map;
 use crate::descriptors::file;
-use crate::descriptors::table::{closing, entry};
+use crate::descriptors::table::{FdTable, closing, entry};
 use crate::inodes::{inode, watched};
 use crate::names::dir::{self, Leaf, PER_LEAF};
 use crate::names::dirent;
@@ -50,16 +50,13 @@ pub(crate) fn closed_slow(task: &Task<'_>, word: u64) {
 pub fn look_at_closes(task: &Task<'_>) {
     let region = task.region;
     for id in region.processes() {
-        let process = region.process(id);
-        let limit = process.fd_limit.load(Acquire) as usize;
-        let is_open = region.fd_table(id).iter().take(limit).any(|word| {
-            let word = word.load(Acquire);
+        let is_open = FdTable::of(region, id).open().any(|(_, word)| {
             let file = region.file(FileId(word as u32));
             let inode = InodeRef::from_word(file.inode.load(Relaxed)).id;
-            word & entry::OPEN != 0 && watched::has_shadow(region.inode(inode))
+            watched::has_shadow(region.inode(inode))
         });
         if is_open {
-            process.closes_look(closing::SHADOWS);
+            region.process(id).closes_look(closing::SHADOWS);
         }
     }
 }

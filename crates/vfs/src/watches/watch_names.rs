@@ -7,7 +7,7 @@ use lp_region::records::inode_flags;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{DirentId, InodeId};
 
-use crate::caller::event::{At, Event, Kind, Move, New, Sides, Touched};
+use crate::caller::event::{Event, Move, NameAt, NameOrigin, ShadowKind, Sides, Touched};
 use crate::caller::task::Task;
 use crate::inodes::{inode, watched};
 use crate::names::hash::{self, Hit};
@@ -18,12 +18,12 @@ use crate::watches::watch;
 
 /// Reports that a file has got another name.
 #[cold]
-pub(crate) fn linked_slow(task: &Task<'_>, at: At<'_>, id: InodeId, entry: DirentId) {
+pub(crate) fn linked_slow(task: &Task<'_>, at: NameAt<'_>, id: InodeId, entry: DirentId) {
     let inode = task.region.inode(id);
     if !watched::is_watched(task.region.inode(at.dir)) {
         return (task.notify)(task, &Event::Touched(id, Touched::Links));
     }
-    (task.notify)(task, &Event::Named(at, New::Link(id)));
+    (task.notify)(task, &Event::Named(at, NameOrigin::Link(id)));
     watch::mark_locked(inode, inode_flags::SHADOW);
     if inode.self_dirent.load(Relaxed) == 0 {
         watched::place(inode, at.dir, entry);
@@ -32,8 +32,8 @@ pub(crate) fn linked_slow(task: &Task<'_>, at: At<'_>, id: InodeId, entry: Diren
 
 /// Reports that the name of an inode with a shadow is gone; `nlink` links are left.
 #[cold]
-pub(crate) fn removed_slow(task: &Task<'_>, at: At<'_>, id: InodeId, what: Victim, nlink: u32) {
-    let kind = if what == Victim::Directory { Kind::Directory } else { Kind::File };
+pub(crate) fn removed_slow(task: &Task<'_>, at: NameAt<'_>, id: InodeId, what: Victim, nlink: u32) {
+    let kind = if what == Victim::Directory { ShadowKind::Directory } else { ShadowKind::File };
     if nlink == 0 {
         // From here on the slot may be another inode's.
         return (task.notify)(task, &Event::Removed(at, kind));
@@ -67,7 +67,7 @@ fn stand_elsewhere(task: &Task<'_>, id: InodeId) {
 struct Side {
     dir: InodeId,
     id: InodeId,
-    kind: Kind,
+    kind: ShadowKind,
     /// Whether the name has a shadow.
     is_shadowed: bool,
 }
@@ -114,8 +114,8 @@ impl Rename {
     /// Reports that the rename is done.
     #[cold]
     pub(crate) fn tell_slow(self, task: &Task<'_>, (old, new): (&Name<'_>, &Key<'_, '_>), is_exchange: bool) {
-        let from = At { dir: self.old.dir, name: old.bytes() };
-        let to = At { dir: self.new_dir, name: new.name.bytes() };
+        let from = NameAt { dir: self.old.dir, name: old.bytes() };
+        let to = NameAt { dir: self.new_dir, name: new.name.bytes() };
         let old_place = Key::new(self.old.dir, old);
         match self.new {
             Some(swapped) if is_exchange => {
@@ -127,7 +127,7 @@ impl Rename {
                 if let Some(victim) = victim.filter(|_| !is_told) {
                     (task.notify)(task, &Event::Removed(to, victim.kind));
                 }
-                if let Some(victim) = victim.filter(|victim| victim.kind == Kind::File) {
+                if let Some(victim) = victim.filter(|victim| victim.kind == ShadowKind::File) {
                     let record = task.region.inode(victim.id);
                     // A slot that has another owner by this time has its first link, or no shadow.
                     if record.nlink.load(Relaxed) != 0 && watched::has_shadow(record) {
@@ -142,7 +142,7 @@ impl Rename {
         &self,
         task: &Task<'_>,
         other: Side,
-        (from, to): (At<'_>, At<'_>),
+        (from, to): (NameAt<'_>, NameAt<'_>),
         places: (&Key<'_, '_>, &Key<'_, '_>),
     ) {
         if self.old.is_shadowed && other.is_shadowed {
@@ -163,7 +163,7 @@ impl Rename {
 
 /// Reports a move from one name to another, if the old name has a shadow or the new one's directory is
 /// watched.
-fn move_one(task: &Task<'_>, side: &Side, (from, to): (At<'_>, At<'_>), place: &Key<'_, '_>) -> bool {
+fn move_one(task: &Task<'_>, side: &Side, (from, to): (NameAt<'_>, NameAt<'_>), place: &Key<'_, '_>) -> bool {
     let inode = task.region.inode(side.id);
     let target = task.region.inode(to.dir);
     let stays = || inode_is_followed(task, side) && mark_way_soon(task, to.dir, from.dir);
@@ -187,7 +187,7 @@ fn move_one(task: &Task<'_>, side: &Side, (from, to): (At<'_>, At<'_>), place: &
 
 /// Whether an inode that moves to an unwatched place may itself be watched, or something below it.
 fn inode_is_followed(task: &Task<'_>, side: &Side) -> bool {
-    side.kind == Kind::Directory || watched::is_watched(task.region.inode(side.id))
+    side.kind == ShadowKind::Directory || watched::is_watched(task.region.inode(side.id))
 }
 
 /// Records that the shadow of an inode is at a name.

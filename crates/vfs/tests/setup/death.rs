@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use lp_abi::Fd;
 use lp_region::{Geometry, Region};
 use lp_vfs::{Task, boot, clock, inode};
 
@@ -12,7 +13,7 @@ use super::fsck;
 fn region() -> Region<'static> {
     // SAFETY: the name is NUL-terminated.
     let fd = unsafe { libc::memfd_create(c"deaths".as_ptr(), libc::MFD_CLOEXEC) };
-    let fd = lp_region::life_file::beside(fd).expect("life");
+    let fd = lp_region::life_file::beside(Fd::new(fd)).expect("life");
     let geometry = Geometry { data_bytes: 64 << 20, inodes: 100_000, identity: 7 };
     Region::create(fd, &geometry).expect("region")
 }

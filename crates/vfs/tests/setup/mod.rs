@@ -81,14 +81,14 @@ impl Fixture {
         let mode = access | file_mode::REGULAR;
         let opening = Opening { inode: made, flags, mode, parent, dirent: DirentId::NONE, mount };
         let id = file::create(task, &opening).expect("file").hand_over();
-        let fd = table::lowest(task, 0, 1024).expect("descriptor");
+        let fd = task.table.lowest(0, 1024).expect("descriptor");
         table::install(task, fd, id, 0).expect("install");
         fd
     }
 
     /// The inode of an open file.
     pub fn inode_id(&self, fd: Fd) -> InodeId {
-        table::fget(&self.task, fd).expect("open").inode_id()
+        self.task.fget(fd).expect("open").inode_id()
     }
 
     /// The inode of an open file.

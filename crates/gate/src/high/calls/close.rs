@@ -55,7 +55,7 @@ fn close_other(task: &'static Task<'static>, fd: Fd, word: u64) -> isize {
 /// the number is either still being opened or belongs to its next owner.
 #[cold]
 fn close_in_transit(task: &'static Task<'static>, fd: Fd) -> isize {
-    drop(placeholder::Guard::take(task));
+    drop(table::lock(task));
     match descriptor::word(task, fd) {
         entry::TRANSIT => Errno::EBADF.to_ret(),
         word if word & (entry::OPEN | entry::HOST) == entry::OPEN => {
@@ -81,8 +81,7 @@ fn close_range_slow(task: &'static Task<'static>, first: u32, last: u32, flags: 
         close::cloexec_range(task, first, last);
     } else {
         placeholder::flush(task);
-        for (fd, _) in table::open_entries(task).filter(|(fd, _)| (first..=last).contains(&(fd.raw() as u32)))
-        {
+        for (fd, _) in task.table.open().filter(|(fd, _)| (first..=last).contains(&(fd.raw() as u32))) {
             // Another thread may have closed it meanwhile.
             let _ = table::take_out(task, fd, |place| placeholder::close_slow(task, fd, place));
         }

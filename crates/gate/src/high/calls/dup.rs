@@ -143,9 +143,9 @@ fn replace_by_other(
         Err(errno) => return errno.to_ret(),
     };
     let word = listed.map_or(0, |file| entry::OPEN | entry::HOST | cloexec | u64::from(file.0));
-    let guard = placeholder::Guard::take(task);
+    let locked = table::lock(task);
     let replaced = replace_both(task, old, new, flags, word);
-    drop(guard);
+    drop(locked);
     dup::arrived(task);
     ret(replaced.map(|replaced| {
         table::let_go(task, replaced);
@@ -154,7 +154,7 @@ fn replace_by_other(
 }
 
 /// Makes the kernel put its descriptor `old` on `new`, then puts `word` into our table. Returns the table's
-/// previous word. The caller must hold the guard.
+/// previous word. The caller must hold the lock.
 fn replace_both(
     task: &'static Task<'static>,
     old: Fd,
@@ -162,7 +162,7 @@ fn replace_both(
     flags: Option<u32>,
     word: u64,
 ) -> Result<u64> {
-    let place = if word == 0 { table::covered(task, new) } else { Some(table::reach(task, new)?) };
+    let place = if word == 0 { task.table.covered(new) } else { Some(table::reach(task, new)?) };
     if place.is_some_and(|place| place.load(Ordering::Relaxed) == entry::TRANSIT) {
         return Err(Errno::EBUSY);
     }

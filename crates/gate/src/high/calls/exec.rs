@@ -29,7 +29,7 @@ use crate::high::route::hostlink;
 use crate::high::route::path::{leave, may_be_link, route};
 use crate::low::exec::check::Program;
 use crate::low::exec::environment::Environment;
-use crate::low::exec::load::{Load, Static};
+use crate::low::exec::load::{LoaderHook, Static};
 use crate::low::exec::{check, run as low};
 use crate::low::object::elf::{Elf, Loader, read_file};
 use crate::low::thread::current;
@@ -94,14 +94,7 @@ fn host(task: &'static Task<'static>, at: At, last: Last, exec: &Exec) -> isize 
     task.process.exe.store(0, Ordering::Relaxed); // Relaxed: the process's own word.
     // SAFETY: the record is the thread's own; the pointers are the program's.
     let done = unsafe {
-        low::host(
-            &*current::thread(),
-            at.dirfd.raw() as isize,
-            at.path.as_ptr(),
-            exec.argv,
-            exec.envp,
-            exec.flags as usize,
-        )
+        low::host(&*current::thread(), at.dirfd, at.path.as_ptr(), exec.argv, exec.envp, exec.flags as usize)
     };
     let Some(done) = done else {
         return host_script(task, at, exec, SCRIPTS).unwrap_or(Errno::ENOEXEC.to_ret());
@@ -120,6 +113,7 @@ fn host_script(task: &'static Task<'static>, at: At, exec: &Exec, scripts: usize
     // SAFETY: the kernel reads the path; the descriptor is closed again.
     let fd = unsafe { lp_abi::syscall!(__NR_openat, at.dirfd, at.path, O_CLOEXEC | O_NONBLOCK | O_NOCTTY) }
         .ok()?;
+    let fd = Fd::new(fd as i32);
     let mut head = [0u8; 256];
     let got = read_file(fd, &mut head, 0);
     // SAFETY: the descriptor was opened above, and nothing else uses it.
@@ -148,7 +142,7 @@ fn ours(task: &'static Task<'static>, given: At, inside: At, last: Last, exec: &
 fn find(task: &'static Task<'static>, at: At, last: Last, flags: u32) -> Result<Place<Found>> {
     let follow = if last == Last::Follow { Follow::Link } else { Follow::No };
     let found = if flags & AT_EMPTY_PATH != 0 && is_empty(at.path) {
-        let held = lp_vfs::table::fget_any(task, at.dirfd)?;
+        let held = task.fget_any(at.dirfd)?;
         let dirent = lp_region::DirentId(held.file.dirent.load(Ordering::Relaxed));
         let parent = lp_region::InodeId(held.file.parent.load(Ordering::Relaxed));
         let found = Found { inode: held.inode_ref(), dirent, parent, mount: held.mount() };
@@ -222,11 +216,8 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
     if loader == Some(Loader::Static) {
         return match copy_to_memfd(task, inode, name) {
             Ok(fd) => {
-                let load = Load::Static(Static {
-                    fd: fd.raw(),
-                    directory: given.dirfd.raw(),
-                    path: given.path.as_ptr(),
-                });
+                let load =
+                    LoaderHook::Static(Static { fd, directory: given.dirfd, path: given.path.as_ptr() });
                 program(task, found, fd, exec.argv, &environment, load)
             }
             Err(errno) => errno.to_ret(),
@@ -238,7 +229,7 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
             // SAFETY: the record is the thread's own.
             program.load(unsafe { &*current::thread() }, loader, &environment, |_| ())
         }
-        _ => Load::Preload,
+        _ => LoaderHook::Preload,
     };
     match copy_to_memfd(task, inode, name) {
         Ok(fd) => program(task, found, fd, exec.argv, &environment, load),
@@ -266,7 +257,7 @@ fn program(
     fd: Fd,
     argv: usize,
     environment: &Environment,
-    load: Load,
+    load: LoaderHook,
 ) -> isize {
     // Relaxed: the process's own words.
     task.process.exe.store(found.spot().to_word(), Ordering::Relaxed);
@@ -275,7 +266,7 @@ fn program(
     let done = unsafe {
         let thread = &*current::thread();
         let flags = AT_EMPTY_PATH as usize;
-        low::run(thread, fd.raw() as isize, EMPTY.as_ptr(), argv, environment, flags, load)
+        low::run(thread, fd, EMPTY.as_ptr(), argv, environment, flags, load)
     };
     // SAFETY: the descriptor belongs to the gate.
     let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
@@ -343,9 +334,7 @@ fn host_interpreter(task: &'static Task<'static>, at: At, exec: &Exec, scripts: 
     task.process.exe.store(0, Ordering::Relaxed); // Relaxed: the process's own word.
     // SAFETY: the record is the thread's own; the strings and the vector are the gate's, the rest is the
     // program's.
-    let done = unsafe {
-        low::host(&*current::thread(), Fd::CWD.raw() as isize, at.path.as_ptr(), exec.argv, exec.envp, 0)
-    };
+    let done = unsafe { low::host(&*current::thread(), Fd::CWD, at.path.as_ptr(), exec.argv, exec.envp, 0) };
     let Some(done) = done else {
         return host_script(task, at, exec, scripts).unwrap_or(Errno::ENOEXEC.to_ret());
     };

@@ -5,7 +5,7 @@ use lp_abi::{Errno, Fd};
 use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
-use lp_vfs::table::{self, entry};
+use lp_vfs::table::entry;
 use lp_vfs::task::Task;
 use lp_vfs::{fcntl, flock, record_lock};
 
@@ -41,7 +41,7 @@ handlers! {
 
 /// fcntl(2) commands that fail on an `O_PATH` descriptor.
 fn fcntl_file(task: &Task, fd: Fd, command: u32, argument: usize) -> isize {
-    let mode = match table::fget_any(task, fd) {
+    let mode = match task.fget_any(fd) {
         Ok(held) => held.file.mode.load(Ordering::Relaxed), // Relaxed: immutable.
         Err(errno) => return errno.to_ret(),
     };
@@ -83,7 +83,7 @@ fn query(task: &Task, fd: Fd, other: Fd) -> isize {
         return Errno::EBADF.to_ret();
     }
     isize::from(
-        descriptor::is_file(task, other) && table::load(task, fd) as u32 == table::load(task, other) as u32,
+        descriptor::is_file(task, other) && task.table.load(fd) as u32 == task.table.load(other) as u32,
     )
 }
 

@@ -11,7 +11,7 @@ use lp_region::{InodeId, InodeRef};
 use lp_vfs::below;
 use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::{Follow, Found};
-use lp_vfs::watch::{self, Kind};
+use lp_vfs::watch::{self, ShadowKind};
 use lp_vfs::{dirent, inode, permission, pin, walk};
 
 use crate::high::calls::chmod::last_of;
@@ -68,7 +68,7 @@ fn watch_found(task: &Task, fd: Fd, found: &Found, mask: u32) -> Result<isize> {
     let id = found.inode.id;
     let record = task.region.inode(id);
     let kind = watch::kind(record);
-    if mask & IN_ONLYDIR != 0 && kind != Kind::Directory {
+    if mask & IN_ONLYDIR != 0 && kind != ShadowKind::Directory {
         return Err(Errno::ENOTDIR);
     }
     permission::check(task, record, permission::READ)?;
@@ -81,8 +81,8 @@ fn watch_found(task: &Task, fd: Fd, found: &Found, mask: u32) -> Result<isize> {
     place(task, found)?;
     let is_new = make_shadow(task, id, kind)?;
     match kind {
-        Kind::Directory => populate(task, id, is_new).map_err(unmade)?,
-        Kind::File => {
+        ShadowKind::Directory => populate(task, id, is_new).map_err(unmade)?,
+        ShadowKind::File => {
             let _held = inode::lock(task, id);
             watch::mark_locked(record, inode_flags::SHADOW | inode_flags::WATCHED);
         }
@@ -103,7 +103,7 @@ fn unmade(errno: Errno) -> Errno {
 /// Places the shadow of a file at the name by which it was found.
 fn place(task: &Task, found: &Found) -> Result<()> {
     let record = task.region.inode(found.inode.id);
-    if watch::kind(record) == Kind::Directory {
+    if watch::kind(record) == ShadowKind::Directory {
         return Ok(());
     }
     let _held = inode::lock(task, found.inode.id);
@@ -118,7 +118,7 @@ fn place(task: &Task, found: &Found) -> Result<()> {
 }
 
 /// Creates the shadow of an inode and those of the directories above it. Returns whether it is new.
-fn make_shadow(task: &Task, id: InodeId, kind: Kind) -> Result<bool> {
+fn make_shadow(task: &Task, id: InodeId, kind: ShadowKind) -> Result<bool> {
     watch::mark_way(task, id).map_err(unmade)?;
     let path = shadow_path::path_of(task, id, spare_buffer()).map_err(unmade)?;
     shadow::make_way(task, path).map_err(unmade)?;
@@ -140,14 +140,14 @@ fn populate(task: &Task, dir: InodeId, is_new: bool) -> Result<()> {
     }
     watch::each_entry(task, dir, |entry, name, target| {
         let child = task.region.inode(target.id);
-        let path = shadow_path::path_at(task, watch::At { dir, name }, spare_buffer())?;
+        let path = shadow_path::path_at(task, watch::NameAt { dir, name }, spare_buffer())?;
         // Relaxed: any of the file's names will do.
         let known = child.self_dirent.load(Ordering::Relaxed);
         let made = match watch::kind(child) {
-            Kind::File if known != 0 && known != entry.0 => shadow::link(task, target.id, path),
+            ShadowKind::File if known != 0 && known != entry.0 => shadow::link(task, target.id, path),
             kind => shadow::make(task, path, kind),
         };
-        if watch::kind(child) == Kind::File && known == 0 {
+        if watch::kind(child) == ShadowKind::File && known == 0 {
             watch::place(child, dir, entry);
         }
         if made == Err(Errno::EEXIST) { Ok(()) } else { made }

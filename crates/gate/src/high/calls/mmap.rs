@@ -8,7 +8,6 @@ use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
 use lp_vfs::mapping;
 use lp_vfs::mounts;
-use lp_vfs::table;
 use lp_vfs::task::Task;
 
 use crate::high::calls::exec::copy_to_memfd;
@@ -18,7 +17,7 @@ use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::memory::areas;
 use crate::high::memory::areas::{Area, Sharing};
 use crate::low::cover::build;
-use crate::low::cover::mapped_code::{Source, mapped};
+use crate::low::cover::mapped_code::{MappedFile, mapped};
 use crate::low::dispatch::NOT_OURS;
 use crate::low::tools::names;
 
@@ -142,12 +141,12 @@ fn map(task: &Task, wanted: &Wanted) -> Result<usize> {
         return Err(Errno::EOPNOTSUPP);
     }
     let sharing = match (private, wanted.protection & PROT_WRITE) {
-        (true, _) => mapping::Sharing::Private,
-        (false, 0) => mapping::Sharing::SharedRead,
-        (false, _) => mapping::Sharing::SharedWrite,
+        (true, _) => mapping::MapAccess::Private,
+        (false, 0) => mapping::MapAccess::SharedRead,
+        (false, _) => mapping::MapAccess::SharedWrite,
     };
     let writable = {
-        let held = table::fget(task, wanted.fd)?;
+        let held = task.fget(wanted.fd)?;
         let is_noexec = mounts::has(task, held.mount(), mount_flags::NOEXEC);
         if wanted.protection & PROT_EXEC != 0 && is_noexec {
             return Err(Errno::EPERM);
@@ -211,10 +210,10 @@ fn cover(task: &Task, of: InodeRef, at: usize, offset: u64) {
     let build = || {
         let Ok(fd) = copy_to_memfd(task, record, c"lightpath-code") else { return };
         let mut room = [0; names::ROOM];
-        build::build(core::iter::once(names::of_descriptor(fd.index(), &mut room)));
+        build::build(core::iter::once(names::of_descriptor(fd, &mut room)));
         placeholder::close_number(fd);
     };
-    let source = Source { read: &read, name: names::NAMELESS, build: &build };
+    let source = MappedFile { read: &read, name: names::NAMELESS, build: &build };
     // SAFETY: the mapping was just made, and nothing in it runs yet.
     unsafe { mapped(&source, at, offset as usize) };
 }

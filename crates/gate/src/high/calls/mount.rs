@@ -2,7 +2,7 @@
 
 use lp_abi::linux::*;
 use lp_abi::{Errno, UserPtr};
-use lp_vfs::mount::{self, Call};
+use lp_vfs::mount::{self, MountArguments};
 use lp_vfs::umount;
 
 use crate::high::calls::refused::{concerns, mentions_mount};
@@ -14,7 +14,7 @@ use crate::high::route::path::one;
 handlers! {
     /// mount(2). Nothing of ours can be mounted on the host.
     fn mount(task, source: UserPtr, path: UserPtr, kind: UserPtr, flags: usize, data: UserPtr) {
-        let call = Call { source, kind, flags: flags as u32, data };
+        let call = MountArguments { source, kind, flags: flags as u32, data };
         let ours = |at: At| mount::mount(task, at.dirfd, at.path, &call);
         let host = |at: At| {
             let from_ours = !source.is_null() && !is_empty(source) && concerns(task, At::cwd(source));

@@ -13,7 +13,6 @@ use lp_abi::{Errno, Fd, Result};
 use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
-use lp_vfs::table;
 use lp_vfs::task::Task;
 
 use crate::high::fd::descriptor;
@@ -87,7 +86,7 @@ handlers! {
 
 /// Whether a descriptor of ours was opened with `O_PATH`.
 pub fn is_path(task: &Task, fd: Fd) -> bool {
-    table::fget(task, fd).is_ok_and(|held| held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0)
+    task.fget(fd).is_ok_and(|held| held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0)
 }
 
 /// The error for watching a file of ours, or watching with one.

@@ -5,7 +5,7 @@ use lp_abi::linux::*;
 use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
 use lp_region::ucopy;
 use lp_vfs::task::Task;
-use lp_vfs::xattr::{self, Value};
+use lp_vfs::xattr::{self, XattrValue};
 
 use crate::high::calls::chmod::last_of;
 use crate::high::calls::stat::is_empty;
@@ -20,18 +20,18 @@ const LINK: u32 = AT_SYMLINK_NOFOLLOW;
 handlers! {
     /// setxattr(2).
     fn setxattr(task, path: UserPtr, name: UserPtr, value: UserSlice, flags: u32) {
-        set(task, At::cwd(path), 0, name, Value { bytes: value, flags })
+        set(task, At::cwd(path), 0, name, XattrValue { bytes: value, flags })
     }
 
     /// lsetxattr(2).
     fn lsetxattr(task, path: UserPtr, name: UserPtr, value: UserSlice, flags: u32) {
-        set(task, At::cwd(path), LINK, name, Value { bytes: value, flags })
+        set(task, At::cwd(path), LINK, name, XattrValue { bytes: value, flags })
     }
 
     /// fsetxattr(2).
     fn fsetxattr(task, fd: Fd, name: UserPtr, value: UserSlice, flags: u32) {
         listed_or_return!(task, fd);
-        ret(xattr::fsetxattr(task, fd, name, Value { bytes: value, flags }))
+        ret(xattr::fsetxattr(task, fd, name, XattrValue { bytes: value, flags }))
     }
 
     /// getxattr(2).
@@ -86,7 +86,7 @@ handlers! {
     fn setxattrat(task, dirfd: Fd, path: UserPtr, flags: u32, name: UserPtr, args: *const Args, size: usize) {
         let host = |at: At| kernel!(__NR_setxattrat, at.dirfd, at.path, flags, name, args, size);
         with_args(task, At { dirfd, path }, flags, args, size, &host, &|at, args| {
-            let value = Value { bytes: args.bytes(), flags: args.flags };
+            let value = XattrValue { bytes: args.bytes(), flags: args.flags };
             match at {
                 Target::Descriptor => ret(xattr::fsetxattr(task, dirfd, name, value)),
                 Target::Path(at) => set(task, at, flags, name, value),
@@ -190,7 +190,7 @@ fn with_args(
     }
 }
 
-fn set(task: &Task, at: At, flags: u32, name: UserPtr, value: Value) -> isize {
+fn set(task: &Task, at: At, flags: u32, name: UserPtr, value: XattrValue) -> isize {
     let (from, size, how) = (value.bytes.start(), value.bytes.len(), value.flags);
     let host = |at: At| match plain(at, flags) {
         Some(true) => kernel!(__NR_setxattr, at.path, name, from, size, how),

@@ -2,7 +2,7 @@
 
 use lp_abi::{Errno, Fd};
 use lp_region::sync::Ordering;
-use lp_vfs::table::{self, entry};
+use lp_vfs::table::entry;
 use lp_vfs::task::Task;
 
 use crate::high::fd::placeholder;
@@ -12,7 +12,7 @@ use crate::low::dispatch::NOT_OURS;
 #[inline(always)]
 pub fn word(task: &Task, fd: Fd) -> u64 {
     // Relaxed: the call that uses the word pins and validates the open file.
-    table::covered(task, fd).map_or(0, |word| word.load(Ordering::Relaxed))
+    task.table.covered(fd).map_or(0, |word| word.load(Ordering::Relaxed))
 }
 
 /// Whether `fd` is an open file of ours that the file system itself answers.

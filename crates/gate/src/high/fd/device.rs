@@ -18,9 +18,9 @@ use lp_abi::linux::{
 use lp_abi::{Fd, MAX_RW_COUNT, UserSlice};
 use lp_region::process::Process;
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
-use lp_region::ucopy;
+use lp_region::{ProcessId, ucopy};
 use lp_vfs::bulk::LEAST;
-use lp_vfs::table::{self, entry};
+use lp_vfs::table::{self, FdTable, entry};
 use lp_vfs::task::Task;
 
 use crate::high::fd::descriptor;
@@ -100,7 +100,7 @@ fn mark(task: &Task, fd: Fd, mark: u64) {
 /// The kernel is about to close or replace `fd`, or its close-on-exec flag changes.
 #[inline]
 pub fn forget(task: &Task, fd: Fd) {
-    if let Some(place) = table::covered(task, fd) {
+    if let Some(place) = task.table.covered(fd) {
         unmark(place);
     }
 }
@@ -114,10 +114,9 @@ fn unmark(place: &AtomicU64) {
     }
 }
 
-/// [`forget`] for the marks in a table of `process` for which `is_meant` holds.
-fn forget_those(task: &Task, table: &[AtomicU64], is_meant: impl Fn(u32, u64) -> bool) {
-    let limit = task.process.fd_limit.load(Ordering::Relaxed);
-    for (fd, place) in (0..limit).zip(table) {
+/// [`forget`] for the marks in a table for which `is_meant` holds.
+fn forget_those(table: FdTable, is_meant: impl Fn(Fd, u64) -> bool) {
+    for (fd, place) in table.entries() {
         if is_meant(fd, place.load(Ordering::Relaxed)) {
             unmark(place);
         }
@@ -126,26 +125,27 @@ fn forget_those(task: &Task, table: &[AtomicU64], is_meant: impl Fn(u32, u64) ->
 
 /// [`forget`] for `first..=last`.
 pub fn forget_range(task: &Task, first: u32, last: u32) {
-    forget_those(task, task.table, |fd, _| (first..=last).contains(&fd));
+    forget_those(task.table, |fd, _| (first..=last).contains(&(fd.raw() as u32)));
 }
 
 /// After exec, which has closed descriptors marked close-on-exec.
 pub fn after_exec(task: &Task) {
-    forget_those(task, task.table, |_, word| word & entry::CLOEXEC != 0);
+    forget_those(task.table, |_, word| word & entry::CLOEXEC != 0);
 }
 
 /// After a fork has copied the table. If the process has other threads, this copy may not match the kernel's.
-pub fn copied(task: &Task, child: &Process, table: &[AtomicU64]) {
-    distrusted(child).store(distrusted(task.process).load(Ordering::Relaxed), Ordering::Relaxed);
+pub fn copied(task: &Task, child: ProcessId) {
+    distrusted(task.region.process(child))
+        .store(distrusted(task.process).load(Ordering::Relaxed), Ordering::Relaxed);
     if task.process.threads.load(Ordering::Relaxed) != 0 {
-        forget_those(task, table, |_, _| true);
+        forget_those(FdTable::of(task.region, child), |_, _| true);
     }
 }
 
 /// Ends marks for good: from here on the kernel's table changes without the gate, by io_uring.
 pub fn distrust(task: &Task) {
     distrusted(task.process).store(1, Ordering::Relaxed);
-    forget_those(task, task.table, |_, _| true);
+    forget_those(task.table, |_, _| true);
 }
 
 /// read(2) of `fd`, which is not a file of ours.

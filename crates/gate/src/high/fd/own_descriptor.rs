@@ -16,11 +16,11 @@ use lp_abi::text::{Writer, parse_decimal};
 /// Whether `at`, whose text is `path`, leads to the life file beside the region's descriptor `region`, or to
 /// some process's descriptor of it. Only a path that ends in a number is examined.
 #[cold]
-pub(crate) fn is_behind(region: i32, at: At, path: &[u8]) -> bool {
+pub(crate) fn is_behind(region: Fd, at: At, path: &[u8]) -> bool {
     let digits = path.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     let (directory, name) = path.split_at(path.len() - digits);
     let Some((number, [])) = parse_decimal(name) else { return false };
-    if directory.last().is_some_and(|byte| *byte != b'/') || region < 0 {
+    if directory.last().is_some_and(|byte| *byte != b'/') || region == Fd::NONE {
         return false;
     }
     // SAFETY: the kernel reads the path; the descriptor is closed again.
@@ -34,8 +34,8 @@ pub(crate) fn is_behind(region: i32, at: At, path: &[u8]) -> bool {
             Err(_) => None,
         }
     };
-    let is = |own: i32| found.is_some() && found == identity(Fd::new(own));
-    is(region + 1) || number == region as u32 && directory.ends_with(b"/fd/") && is(region)
+    let is = |own: Fd| found.is_some() && found == identity(own);
+    is(region.next()) || number == region.raw() as u32 && directory.ends_with(b"/fd/") && is(region)
 }
 
 /// [`is_behind`] for descriptor `target` of the process behind `pidfd`.

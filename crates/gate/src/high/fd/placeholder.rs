@@ -21,7 +21,6 @@ use lp_abi::linux::{
 };
 use lp_abi::{Errno, Fd, Result};
 use lp_region::layout::FDS;
-use lp_region::order::{self, Rank};
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_vfs::table::{self, entry};
 use lp_vfs::task::Task;
@@ -46,33 +45,6 @@ fn watermark<'t>(task: &'t Task) -> &'t AtomicU32 {
     &task.process.spare[WATERMARK]
 }
 
-/// Holds the table lock while threads share the table.
-pub struct Guard<'t>(Option<&'t Task<'static>>);
-
-impl<'t> Guard<'t> {
-    /// Takes the lock.
-    #[inline(always)]
-    pub fn take(task: &'t Task<'static>) -> Self {
-        // Relaxed: only this thread can have created others.
-        if task.process.threads.load(Ordering::Relaxed) == 0 {
-            return Guard(None);
-        }
-        order::wait(order::of(&task.lane.holding), order::what(Rank::Table, &task.process.table_lock));
-        task.process.table_lock.lock(task.lane_id, task);
-        Guard(Some(task))
-    }
-}
-
-impl Drop for Guard<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        if let Some(task) = self.0 {
-            task.process.table_lock.unlock();
-            order::gave(order::of(&task.lane.holding), &task.process.table_lock);
-        }
-    }
-}
-
 /// Whether `fd` is one of the gate's own, which must look closed to the program.
 #[inline(always)]
 pub fn is_guarded(task: &Task, fd: Fd) -> bool {
@@ -84,13 +56,13 @@ pub fn is_guarded(task: &Task, fd: Fd) -> bool {
 /// Whether one of the gate's own may be among the descriptors with a fast path; see
 /// [`crate::low::arrive::entry_quick`].
 pub fn own_may_be_low(task: &Task) -> bool {
-    task.region.fd() - BELOW < QUICK_FDS
+    task.region.fd().raw() - BELOW < QUICK_FDS
 }
 
 /// The gate's own descriptors, in ascending order.
 pub fn guarded(task: &Task) -> impl Iterator<Item = u32> + use<> {
     let others = [&task.run.flights, base_word(task)].map(|word| word.load(Ordering::Relaxed).checked_sub(1));
-    let region = u32::try_from(task.region.fd()).ok();
+    let region = u32::try_from(task.region.fd().raw()).ok();
     let mut own = [region, region.map(|fd| fd + 1), others[0], others[1]];
     own.sort_unstable();
     own.into_iter().flatten()
@@ -103,17 +75,17 @@ pub fn guarded(task: &Task) -> impl Iterator<Item = u32> + use<> {
 /// `EMFILE` and `EINVAL` as from fcntl(2)'s `F_DUPFD`; `EMFILE` also for numbers that cannot be ours.
 #[inline]
 pub fn allocate(task: &'static Task<'static>, min: u32) -> Result<Fd> {
-    let guard = Guard::take(task);
+    let locked = table::lock(task);
     // Relaxed, here and below: guarded by the lock, or by there being one thread.
     let parked = task.process.parked.load(Ordering::Relaxed);
     let usable = if min == 0 { parked } else { parked & u64::MAX.checked_shl(min).unwrap_or(0) };
     if usable == 0 {
-        drop(guard);
+        drop(locked);
         return allocate_slow(task, min);
     }
     let number = usable.trailing_zeros();
     task.process.parked.store(parked & !(1 << number), Ordering::Relaxed);
-    task.table[number as usize].store(entry::TRANSIT, Ordering::Relaxed);
+    task.table.words()[number as usize].store(entry::TRANSIT, Ordering::Relaxed);
     Ok(Fd::new(number as i32))
 }
 
@@ -123,8 +95,8 @@ fn allocate_slow(task: &'static Task<'static>, min: u32) -> Result<Fd> {
         return take_ready(task, min);
     }
     let base = base(task)?;
-    // With the guard, a fork by another thread copies both tables or neither.
-    let _guard = Guard::take(task);
+    // With the lock, a fork by another thread copies both tables or neither.
+    let _locked = table::lock(task);
     // SAFETY: F_DUPFD only creates a descriptor.
     let number = unsafe { lp_abi::syscall!(__NR_fcntl, base, F_DUPFD, min) }?;
     if number >= FDS {
@@ -145,7 +117,7 @@ fn allocate_slow(task: &'static Task<'static>, min: u32) -> Result<Fd> {
 #[cold]
 pub(crate) fn keep_ready(task: &'static Task<'static>) {
     flush(task);
-    let _guard = Guard::take(task);
+    let _locked = table::lock(task);
     watermark(task).store(0, Ordering::Relaxed);
     let Ok(base) = base(task) else { return };
     for _ in 0..u32::BITS {
@@ -159,7 +131,7 @@ pub(crate) fn keep_ready(task: &'static Task<'static>) {
 }
 
 /// Reserves the placeholder on `fd` for another open, if the number qualifies. The caller must hold the
-/// guard.
+/// lock.
 fn put_ready(task: &Task, fd: Fd) -> bool {
     let bit = fd.raw().wrapping_sub(FIRST_READY) as u32;
     if bit >= u32::BITS {
@@ -174,7 +146,7 @@ fn put_ready(task: &Task, fd: Fd) -> bool {
 
 /// Takes the lowest reserved number that is at least `min`.
 fn take_ready(task: &'static Task<'static>, min: u32) -> Result<Fd> {
-    let _guard = Guard::take(task);
+    let _locked = table::lock(task);
     let all = task.process.spare[READY].load(Ordering::Relaxed);
     let usable = all & u32::MAX.checked_shl(min.saturating_sub(FIRST_READY as u32)).unwrap_or(0);
     if usable == 0 {
@@ -182,7 +154,7 @@ fn take_ready(task: &'static Task<'static>, min: u32) -> Result<Fd> {
     }
     let number = Fd::new(FIRST_READY + usable.trailing_zeros() as i32);
     unmark_parked(task, number);
-    task.table[number.index()].store(entry::TRANSIT, Ordering::Release);
+    task.table.words()[number.index()].store(entry::TRANSIT, Ordering::Release);
     Ok(number)
 }
 
@@ -195,7 +167,7 @@ fn take_ready(task: &'static Task<'static>, min: u32) -> Result<Fd> {
 #[cold]
 pub fn replace(task: &'static Task<'static>, fd: Fd, word: u64) -> Result<u64> {
     let base = base(task)?;
-    let _guard = Guard::take(task);
+    let _locked = table::lock(task);
     let place = table::reach(task, fd)?;
     if place.load(Ordering::Relaxed) == entry::TRANSIT {
         return Err(Errno::EBUSY);
@@ -225,7 +197,7 @@ pub fn replace(task: &'static Task<'static>, fd: Fd, word: u64) -> Result<u64> {
     Ok(old)
 }
 
-/// Clears the number's parked bit. The caller must hold the guard.
+/// Clears the number's parked bit. The caller must hold the lock.
 pub fn unmark_parked(task: &Task, fd: Fd) {
     let parked = task.process.parked.load(Ordering::Relaxed);
     if (0..PARKABLE).contains(&fd.raw()) && parked & 1 << fd.raw() != 0 {
@@ -240,11 +212,11 @@ pub fn unmark_parked(task: &Task, fd: Fd) {
 
 /// Parks or closes the unneeded placeholder on `fd`, which came from [`allocate`].
 pub fn release(task: &'static Task<'static>, fd: Fd) {
-    let _guard = Guard::take(task);
-    vacate(task, fd, &task.table[fd.index()]);
+    let _locked = table::lock(task);
+    vacate(task, fd, &task.table.words()[fd.index()]);
 }
 
-/// Parks or closes the placeholder on `fd`, whose entry is in transit. The caller must hold the guard.
+/// Parks or closes the placeholder on `fd`, whose entry is in transit. The caller must hold the lock.
 #[inline]
 pub fn vacate(task: &Task, fd: Fd, place: &AtomicU64) {
     if fd.raw() < PARKABLE && (fd.raw() as u32) < watermark(task).load(Ordering::Relaxed) {
@@ -265,7 +237,7 @@ fn close_or_keep(task: &Task, fd: Fd, place: &AtomicU64) {
 }
 
 /// Closes the kernel's descriptor behind an entry in transit. The entry stays in transit until that is done,
-/// because the kernel may give the number away at once. The caller must hold the guard.
+/// because the kernel may give the number away at once. The caller must hold the lock.
 #[cold]
 pub fn close_slow(task: &Task, fd: Fd, place: &AtomicU64) {
     close_number(fd);
@@ -290,7 +262,7 @@ pub fn host_closes(task: &'static Task<'static>, fd: Fd) {
 
 #[cold]
 fn host_closes_slow(task: &'static Task<'static>, fd: u32) {
-    let _guard = Guard::take(task);
+    let _locked = table::lock(task);
     flush_from(task, fd);
     lower(task, fd);
 }
@@ -305,11 +277,11 @@ pub fn flush(task: &'static Task<'static>) {
 
 #[cold]
 fn flush_slow(task: &'static Task<'static>) {
-    let _guard = Guard::take(task);
+    let _locked = table::lock(task);
     flush_from(task, 0);
 }
 
-/// Closes what is parked at or above `from`. The caller must hold the guard.
+/// Closes what is parked at or above `from`. The caller must hold the lock.
 fn flush_from(task: &Task, from: u32) {
     let parked = task.process.parked.load(Ordering::Relaxed);
     let mut close = parked & u64::MAX.checked_shl(from).unwrap_or(0);
@@ -319,7 +291,7 @@ fn flush_from(task: &Task, from: u32) {
     }
     while close != 0 {
         let number = close.trailing_zeros();
-        task.table[number as usize].store(0, Ordering::Relaxed);
+        task.table.words()[number as usize].store(0, Ordering::Relaxed);
         close_number(Fd::new(number as i32));
         close &= close - 1;
     }
@@ -349,8 +321,7 @@ pub fn after_fork(task: &Task) {
 
 /// Clears entries, and closes the kernel's descriptor behind those that have a placeholder.
 fn clear(task: &Task, is_meant: impl Fn(u64) -> bool, has_placeholder: impl Fn(Fd) -> bool) {
-    let limit = task.process.fd_limit.load(Ordering::Relaxed);
-    for (fd, place) in (0..limit as i32).map(Fd::new).zip(task.table) {
+    for (fd, place) in task.table.entries() {
         if is_meant(place.load(Ordering::Relaxed)) {
             if has_placeholder(fd) {
                 close_number(fd);
@@ -364,7 +335,7 @@ fn clear(task: &Task, is_meant: impl Fn(u64) -> bool, has_placeholder: impl Fn(F
 /// Whether `fd` is a placeholder in the kernel.
 fn is_placeholder(fd: Fd) -> bool {
     let mut room = [0; names::ROOM];
-    names::of_descriptor(fd.index(), &mut room).starts_with(b"/memfd:lightpath-placeholder")
+    names::of_descriptor(fd, &mut room).starts_with(b"/memfd:lightpath-placeholder")
 }
 
 /// Copies the placeholders' state to the slot of a child, which has a copy of the descriptors.
@@ -404,7 +375,7 @@ fn make_base(task: &Task) -> Result<Fd> {
     let low = unsafe { lp_abi::syscall!(__NR_open, path.as_ptr(), O_PATH | O_CLOEXEC) };
     close_number(Fd::new(memfd));
     let low = Fd::new(low? as i32);
-    let region = task.region.fd();
+    let region = task.region.fd().raw();
     // Beside the region, out of the program's way. Exec closes it, because the new image makes its own.
     let high = [region + 2, region - BELOW, QUICK_FDS, 0].into_iter().find_map(|min| {
         // SAFETY: F_DUPFD_CLOEXEC only creates a descriptor.

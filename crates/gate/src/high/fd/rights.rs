@@ -138,7 +138,7 @@ pub fn put_tokens(task: &Task, message: &mut Message) -> Result<Option<Tokens>> 
 
 /// Creates a token for `fd`.
 fn make(task: &Task, fd: Fd) -> Result<Fd> {
-    let held = table::fget(task, fd)?;
+    let held = task.fget(fd)?;
     file::share(held.file);
     let generation = held.file.generation.load(Ordering::Relaxed); // Relaxed: immutable while held.
     make_token(task, held.id, generation)

@@ -11,19 +11,19 @@ use crate::low::thread::current;
 use crate::low::thread::record::Thread;
 
 /// The argument registers that the handler has not decoded yet.
-pub type Words = core::array::IntoIter<usize, 6>;
+pub type Registers = core::array::IntoIter<usize, 6>;
 
 /// A typed argument, decoded from one register, or from two for a [`UserSlice`].
 pub trait Argument {
     /// Decodes the next register as the kernel does: narrow integers take the low bits.
-    fn of(words: &mut Words) -> Self;
+    fn of(words: &mut Registers) -> Self;
 }
 
 macro_rules! integers {
     ($($type:ty)*) => {$(
         impl Argument for $type {
             #[inline(always)]
-            fn of(words: &mut Words) -> Self {
+            fn of(words: &mut Registers) -> Self {
                 words.next().unwrap_or(0) as $type
             }
         }
@@ -33,35 +33,35 @@ integers!(i32 u32 i64 u64 usize isize);
 
 impl<T> Argument for *const T {
     #[inline(always)]
-    fn of(words: &mut Words) -> Self {
+    fn of(words: &mut Registers) -> Self {
         usize::of(words) as *const T
     }
 }
 
 impl<T> Argument for *mut T {
     #[inline(always)]
-    fn of(words: &mut Words) -> Self {
+    fn of(words: &mut Registers) -> Self {
         usize::of(words) as *mut T
     }
 }
 
 impl Argument for Fd {
     #[inline(always)]
-    fn of(words: &mut Words) -> Self {
+    fn of(words: &mut Registers) -> Self {
         Fd::new(i32::of(words))
     }
 }
 
 impl<T> Argument for UserPtr<T> {
     #[inline(always)]
-    fn of(words: &mut Words) -> Self {
+    fn of(words: &mut Registers) -> Self {
         given(usize::of(words))
     }
 }
 
 impl<T> Argument for UserSlice<T> {
     #[inline(always)]
-    fn of(words: &mut Words) -> Self {
+    fn of(words: &mut Registers) -> Self {
         let start = usize::of(words);
         given_slice(start, usize::of(words))
     }
@@ -128,12 +128,12 @@ pub fn thread() -> &'static Thread {
 }
 
 /// A return value of a call.
-pub trait Value {
+pub trait ReturnValue {
     /// The value as `rax`.
     fn rax(self) -> isize;
 }
 
-impl Value for () {
+impl ReturnValue for () {
     #[inline(always)]
     fn rax(self) -> isize {
         0
@@ -142,7 +142,7 @@ impl Value for () {
 
 macro_rules! values {
     ($($type:ty)*) => {$(
-        impl Value for $type {
+        impl ReturnValue for $type {
             #[inline(always)]
             fn rax(self) -> isize {
                 self as isize
@@ -152,7 +152,7 @@ macro_rules! values {
 }
 values!(usize isize i32 u32 i64 u64);
 
-impl Value for Fd {
+impl ReturnValue for Fd {
     #[inline(always)]
     fn rax(self) -> isize {
         self.raw() as isize
@@ -161,7 +161,7 @@ impl Value for Fd {
 
 /// The result as `rax`.
 #[inline(always)]
-pub fn ret<T: Value>(result: Result<T>) -> isize {
+pub fn ret<T: ReturnValue>(result: Result<T>) -> isize {
     match result {
         Ok(value) => value.rax(),
         Err(errno) => errno.to_ret(),
@@ -192,7 +192,7 @@ fn not_moved(errno: Errno) -> isize {
 
 /// [`ret`] for a call that may exceed `RLIMIT_FSIZE`, for which the thread gets SIGXFSZ (setrlimit(2)).
 #[inline(always)]
-pub fn ret_limited<T: Value>(task: &Task, result: Result<T>) -> isize {
+pub fn ret_limited<T: ReturnValue>(task: &Task, result: Result<T>) -> isize {
     if let Err(Errno::EFBIG) = result {
         exceeded_slow(task);
     }

@@ -1,5 +1,6 @@
 //! The end of a process: what the last process of a run removes.
 
+use lp_abi::Fd;
 use lp_abi::linux::{__NR_fstat, stat};
 use lp_region::ProcessId;
 use lp_region::sync::Ordering;
@@ -33,7 +34,7 @@ fn left_slow(task: &Task) {
 }
 
 /// Whether a file has no name.
-fn is_unnamed(fd: i32) -> bool {
+fn is_unnamed(fd: Fd) -> bool {
     // SAFETY: zeros are a valid `stat`, and the kernel fills it in.
     unsafe {
         let mut found: stat = core::mem::zeroed();

@@ -5,6 +5,7 @@ use core::cell::Cell;
 use lp_region::sync::Ordering;
 use lp_region::{LaneId, ProcessId, Region, RunId};
 use lp_vfs::mounts::Prefix;
+use lp_vfs::table::FdTable;
 use lp_vfs::task::Task;
 
 use crate::high::watch::shadow;
@@ -29,7 +30,7 @@ pub(crate) fn set_task(
         (&raw mut (*task).credentials).write(Cell::new(process));
         (&raw mut (*task).lane).write(region.lane(lane_id));
         (&raw mut (*task).lane_id).write(lane_id);
-        (&raw mut (*task).table).write(region.fd_table(process_id));
+        (&raw mut (*task).table).write(FdTable::of(region, process_id));
         // Relaxed: immutable while the slot is claimed.
         let run = region.run(RunId(process.run.load(Ordering::Relaxed)));
         (&raw mut (*task).run).write(run);

@@ -55,7 +55,7 @@ pub fn route_crooked(task: Option<&Task>, which: Which, at: At, last: Last) -> R
     let text = buffer(which);
     // SAFETY: the gate's fault handler is installed.
     let Ok(length) = (unsafe { ucopy::string(text, at.path.as_ptr()) }) else { return Route::Host };
-    let region = task.map(|task| task.region.fd()).or_else(|| Some(apart::extent()?.0)).unwrap_or(-1);
+    let region = task.map(|task| task.region.fd()).or_else(|| Some(apart::extent()?.0)).unwrap_or(Fd::NONE);
     match last == Last::Follow && own_descriptor::is_behind(region, at, &text[..length]) {
         true => Route::Bad(Errno::ENOENT),
         false => Route::Host,

@@ -103,9 +103,9 @@ pub fn storage_of(task: &Task, origin: &[u8], directory: &[u8], name: &[u8]) -> 
 fn storage_on_host(at: At) -> Option<u64> {
     // SAFETY: the kernel reads the path; the descriptor is closed below.
     let fd = unsafe { lp_abi::syscall!(__NR_openat, at.dirfd, at.path, O_CLOEXEC | O_NONBLOCK | O_NOCTTY) };
-    let fd = fd.ok()?;
+    let fd = Fd::new(fd.ok()? as i32);
     let bytes = storage(&|to, at| read_file(fd, to, at));
-    placeholder::close_number(Fd::new(fd as i32));
+    placeholder::close_number(fd);
     bytes
 }
 

@@ -5,18 +5,18 @@
 
 use lp_abi::linux::{S_IFLNK, S_IFMT};
 use lp_abi::{Errno, Fd, PATH_MAX};
-use lp_region::life::State;
+use lp_region::life::SlotState;
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, FileId, InodeId, ProcessId, Spot, ucopy};
 use lp_vfs::getcwd;
-use lp_vfs::table::{self, entry};
+use lp_vfs::table::{FdTable, entry};
 use lp_vfs::task::Task;
 
 use crate::high::fd::{descriptor, directory, own_descriptor};
 use crate::high::frame::at::{At, DOT, Last, Route, Which, buffer, path_in, spare_buffer};
 use crate::high::run::apart;
 use crate::high::run::mount_table;
-use crate::high::run::mounts::Mounts;
+use crate::high::run::mounts::MountPaths;
 use crate::low::start::standalone::link;
 use crate::low::tools::names;
 use lp_abi::text::parse_decimal;
@@ -88,7 +88,7 @@ fn process_of<'p>(task: &Task, name: &'p [u8]) -> Option<(ProcessId, &'p [u8])> 
     let is = |id: ProcessId| {
         let process = task.region.process(id);
         // Relaxed: one word, constant while the process lives.
-        process.pid.load(Ordering::Relaxed) == pid && process.life.get().state() == State::Live
+        process.pid.load(Ordering::Relaxed) == pid && process.life.get().state() == SlotState::Live
     };
     if is(task.process_id) {
         return Some((task.process_id, rest));
@@ -103,7 +103,7 @@ fn is_ours(task: &Task, magic: Magic) -> bool {
     // Relaxed, all: one word each; the user of the result checks again.
     match magic.link {
         Link::Descriptor(fd) => {
-            let word = table::covered_of(task.region, magic.process, fd);
+            let word = FdTable::of(task.region, magic.process).entry(fd);
             word.is_some_and(|word| word.load(Ordering::Relaxed) & entry::OPEN != 0)
         }
         Link::Cwd => process.cwd.load(Ordering::Relaxed) != 0,
@@ -114,7 +114,7 @@ fn is_ours(task: &Task, magic: Magic) -> bool {
 /// Whether a descriptor, opened with `O_PATH`, refers to a symbolic link.
 fn is_symlink(task: &Task, fd: Fd) -> bool {
     // Relaxed: the type of an open inode does not change.
-    table::fget_any(task, fd).is_ok_and(|held| held.inode.mode.load(Ordering::Relaxed) & S_IFMT == S_IFLNK)
+    task.fget_any(fd).is_ok_and(|held| held.inode.mode.load(Ordering::Relaxed) & S_IFMT == S_IFLNK)
 }
 
 /// Whether a path under /proc or /dev may concern a mount although the calling process has nothing of ours:
@@ -241,7 +241,7 @@ fn text_of(task: &Task, magic: Magic, to: &mut [u8; PATH_MAX]) -> Option<usize> 
     // ago.
     let text = match magic.link {
         Link::Descriptor(fd) => {
-            let word = table::covered_of(task.region, magic.process, fd)?.load(Ordering::Relaxed);
+            let word = FdTable::of(task.region, magic.process).entry(fd)?.load(Ordering::Relaxed);
             getcwd::of_file(task, task.region.file(FileId(word as u32)))
         }
         Link::Cwd => getcwd::of_directory(task, Spot::from_word(process.cwd.load(Ordering::Relaxed))),
@@ -280,7 +280,7 @@ pub fn readlink(task: &Task, at: At) -> Option<&'static [u8]> {
 }
 
 /// The path in a mount that a host path denotes if it starts with the memfd of the running program.
-pub fn in_memfd<'p>(task: &Task, mounts: &Mounts, path: &'p [u8]) -> Option<&'p [u8]> {
+pub fn in_memfd<'p>(task: &Task, mounts: &MountPaths, path: &'p [u8]) -> Option<&'p [u8]> {
     let path = path.strip_prefix(names::MEMFD).filter(|path| mounts.holds(path))?;
     (task.process.exe.load(Ordering::Relaxed) != 0).then_some(path) // Relaxed: the process's own word.
 }

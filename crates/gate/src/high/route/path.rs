@@ -13,10 +13,10 @@ use lp_vfs::task::{Outside, Place, Task};
 
 use crate::high::fd::descriptor;
 use crate::high::frame::at::{At, Last, Route, Which, buffer};
-use crate::high::frame::handler::{Value, failed_with, given};
+use crate::high::frame::handler::{ReturnValue, failed_with, given};
 use crate::high::route::{hostlink, magic};
 use crate::high::run::apart;
-use crate::high::run::mounts::{Mounts, mounts};
+use crate::high::run::mounts::{MountPaths, mounts};
 
 /// Routes the path `at`.
 #[inline]
@@ -77,7 +77,7 @@ fn route_slow(task: Option<&Task>, which: Which, at: At, last: Last) -> Route {
 }
 
 /// An absolute path that does not start with a mount's.
-fn route_absolute(task: Option<&Task>, mounts: &Mounts, which: Which, at: At, last: Last) -> Route {
+fn route_absolute(task: Option<&Task>, mounts: &MountPaths, which: Which, at: At, last: Last) -> Route {
     let text = buffer(which);
     // SAFETY: the gate's fault handler is installed.
     let Ok(length) = (unsafe { ucopy::string(text, at.path.as_ptr()) }) else {
@@ -125,7 +125,7 @@ fn is_crooked(path: &[u8]) -> bool {
 
 fn route_relative(
     task: Option<&Task>,
-    mounts: &Mounts,
+    mounts: &MountPaths,
     which: Which,
     at: At,
     last: Last,
@@ -160,14 +160,14 @@ fn route_relative(
 /// Makes a call with one path: with `ours` in the file system or with `host` in the kernel, according to its
 /// route.
 #[inline(always)]
-pub fn one<T: Value>(
+pub fn one<T: ReturnValue>(
     task: &Task,
     at: At,
     last: Last,
     ours: impl Fn(At) -> Result<Place<T>>,
     host: impl Fn(At) -> isize,
 ) -> isize {
-    let raw = |at: At| ours(at).map(|place| place.map(Value::rax));
+    let raw = |at: At| ours(at).map(|place| place.map(ReturnValue::rax));
     if !is_plainly_ours(task, at) {
         return one_slow(task, at, last, &raw, &host);
     }
@@ -197,7 +197,7 @@ fn one_slow(task: &Task, at: At, last: Last, ours: Ours<'_>, host: &dyn Fn(At) -
 }
 
 /// The file system's answer as `rax`; `None` if the path turned out to lie outside.
-pub fn flat<T: Value>(answer: Result<Place<T>>) -> Option<isize> {
+pub fn flat<T: ReturnValue>(answer: Result<Place<T>>) -> Option<isize> {
     match answer {
         Ok(Place::Inside(value)) => Some(value.rax()),
         Ok(Place::Outside(_)) => None,

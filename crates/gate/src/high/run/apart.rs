@@ -27,11 +27,11 @@ pub(crate) const RUN: u8 = b'@';
 /// A process's knowledge of its run while it is apart.
 struct State {
     /// The region's descriptor.
-    fd: i32,
+    fd: Fd,
     /// The descriptor of the run's flights; see [`lp_vfs::flight`].
-    flights: i32,
+    flights: Fd,
     /// The lowest of the gate's own descriptors. The life file's is the one above the region's.
-    lowest: i32,
+    lowest: Fd,
     length: usize,
     run: RunId,
     front: Front<'static>,
@@ -41,7 +41,7 @@ struct State {
 
 /// What a process that joins the run needs.
 pub(crate) struct Joining {
-    pub(crate) fd: i32,
+    pub(crate) fd: Fd,
     pub(crate) length: usize,
     pub(crate) run: RunId,
     /// Set if a child in this memory has mapped the region already.
@@ -64,12 +64,13 @@ fn state() -> Option<&'static State> {
 ///
 /// # Errors
 /// One line with the reason.
-pub(crate) fn start(fd: i32, run: u32, length: usize) -> Result<&'static Run, &'static [u8]> {
+pub(crate) fn start(fd: Fd, run: u32, length: usize) -> Result<&'static Run, &'static [u8]> {
     // SAFETY: LIGHTPATH_GATE names the descriptor of a region.
     let front = unsafe { Front::attach(fd) }.map_err(|errno| region::no_region(errno.into()))?;
     let record = front.run(RunId(run));
-    let flights = record.flights.load(Ordering::Relaxed) as i32 - 1; // Relaxed: immutable.
-    let lowest = if flights < 0 { fd } else { fd.min(flights) };
+    let flights = record.flights.load(Ordering::Relaxed).wrapping_sub(1); // Relaxed: immutable.
+    let flights = Fd::new(flights as i32);
+    let lowest = if flights == Fd::NONE { fd } else { fd.min(flights) };
     let state = State { fd, flights, lowest, length, run: RunId(run), front, region: Cell::new(None) };
     // SAFETY: attach: the process has one thread.
     unsafe { *STATE.0.get() = Some(state) };
@@ -79,25 +80,23 @@ pub(crate) fn start(fd: i32, run: u32, length: usize) -> Result<&'static Run, &'
 
 /// Whether `fd` is the region's descriptor `region` or the life file's, which is the next number.
 #[inline(always)]
-pub fn is_regions(region: i32, fd: Fd) -> bool {
-    fd.raw().wrapping_sub(region) as u32 <= 1 && region >= 0
+pub fn is_regions(region: Fd, fd: Fd) -> bool {
+    fd.raw().wrapping_sub(region.raw()) as u32 <= 1 && region.raw() >= 0
 }
 
 /// Whether `fd` is one of the gate's own.
 pub(crate) fn is_hidden(fd: Fd) -> bool {
-    state().is_some_and(|state| {
-        fd.raw() >= state.lowest && (is_regions(state.fd, fd) || fd.raw() == state.flights)
-    })
+    state().is_some_and(|state| fd >= state.lowest && (is_regions(state.fd, fd) || fd == state.flights))
 }
 
 /// The lowest of the gate's own descriptors.
-pub(crate) fn lowest() -> i32 {
-    state().map_or(-1, |state| state.lowest)
+pub(crate) fn lowest() -> Fd {
+    state().map_or(Fd::NONE, |state| state.lowest)
 }
 
 /// The gate's own descriptors.
-pub(crate) fn hidden() -> [i32; 3] {
-    state().map_or([-1; 3], |state| [state.fd, state.fd + 1, state.flights])
+pub(crate) fn hidden() -> [Fd; 3] {
+    state().map_or([Fd::NONE; 3], |state| [state.fd, state.fd.next(), state.flights])
 }
 
 /// What the process needs to join; `None` where there is no run.
@@ -123,7 +122,7 @@ pub(crate) fn is_mapped() -> bool {
 }
 
 /// The region's descriptor and its length.
-pub(crate) fn extent() -> Option<(i32, usize)> {
+pub(crate) fn extent() -> Option<(Fd, usize)> {
     state().map(|state| (state.fd, state.length))
 }
 
@@ -140,7 +139,7 @@ pub(crate) fn known_programs() -> Option<&'static [AtomicU64; PROGRAMS]> {
 /// Writes the value of LIGHTPATH_GATE for an image that a process which is apart execs, without the name.
 pub(crate) fn write_gate_value(text: &mut Writer<'_>) {
     let Some(state) = state() else { return };
-    text.push_decimal(state.fd as u64);
+    text.push_decimal(state.fd.raw() as u64);
     text.push(b":");
     text.push(&[RUN]);
     text.push_decimal(u64::from(state.run.0));

@@ -18,7 +18,7 @@ use lp_abi::text::{Writer, number, parse_decimal, within};
 
 /// Selects one of the files.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Table {
+pub enum MountTable {
     /// `mountinfo`.
     Info,
     /// `mounts`, and `/etc/mtab`, which is a link to it.
@@ -31,13 +31,13 @@ pub enum Table {
 const LINE: usize = 512;
 
 /// The table that a path names, of the calling process or of any other.
-pub fn of_path(path: &[u8]) -> Option<Table> {
+pub fn of_path(path: &[u8]) -> Option<MountTable> {
     if path == b"/etc/mtab" {
-        return Some(Table::Mounts);
+        return Some(MountTable::Mounts);
     }
     let rest = path.strip_prefix(b"/proc/")?;
     if rest == b"mounts" {
-        return Some(Table::Mounts);
+        return Some(MountTable::Mounts);
     }
     let end = rest.iter().position(|byte| *byte == b'/')?;
     let process = &rest[..end];
@@ -45,9 +45,9 @@ pub fn of_path(path: &[u8]) -> Option<Table> {
         return None;
     }
     match &rest[end + 1..] {
-        b"mountinfo" => Some(Table::Info),
-        b"mounts" => Some(Table::Mounts),
-        b"mountstats" => Some(Table::Stats),
+        b"mountinfo" => Some(MountTable::Info),
+        b"mounts" => Some(MountTable::Mounts),
+        b"mountstats" => Some(MountTable::Stats),
         _ => None,
     }
 }
@@ -69,17 +69,18 @@ fn is_in_run(task: &Task, pid: u32) -> bool {
 /// Adds the run's mounts to a table that the program has just opened as `fd`, by `path`. On failure the
 /// program sees only the host's.
 #[cold]
-pub fn complete(task: &Task, fd: Fd, path: &[u8], table: Table) {
+pub fn complete(task: &Task, fd: Fd, path: &[u8], table: MountTable) {
     if process_of(path).is_none_or(|pid| is_in_run(task, pid)) {
         let _ = replace(task, fd, table);
     }
 }
 
-fn replace(task: &Task, fd: Fd, table: Table) -> Result<()> {
+fn replace(task: &Task, fd: Fd, table: MountTable) -> Result<()> {
     // SAFETY: the calls take numbers and a NUL-terminated name; the memfd is closed again.
     unsafe {
         let flags = lp_abi::syscall!(__NR_fcntl, fd, F_GETFD)?;
-        let made = lp_abi::syscall!(__NR_memfd_create, c"mounts".as_ptr(), MFD_CLOEXEC)? as i32;
+        let made = lp_abi::syscall!(__NR_memfd_create, c"mounts".as_ptr(), MFD_CLOEXEC)?;
+        let made = Fd::new(made as i32);
         let cloexec = if flags as u32 & FD_CLOEXEC != 0 { O_CLOEXEC } else { 0 };
         let filled = fill(task, fd, made, table)
             .and_then(|()| lp_abi::syscall!(__NR_lseek, made, 0, 0))
@@ -91,7 +92,7 @@ fn replace(task: &Task, fd: Fd, table: Table) -> Result<()> {
 }
 
 /// Copies the host's lines, then writes ours.
-fn fill(task: &Task, from: Fd, to: i32, table: Table) -> Result<()> {
+fn fill(task: &Task, from: Fd, to: Fd, table: MountTable) -> Result<()> {
     let mut parents = Parents::new(task);
     let mut buffer = [0u8; 2048];
     loop {
@@ -110,9 +111,9 @@ fn fill(task: &Task, from: Fd, to: i32, table: Table) -> Result<()> {
         let mut room = [0u8; LINE * 2];
         let mut line = Writer::new(&mut room);
         match table {
-            Table::Info => info(task, &shown, &parents, &mut line)?,
-            Table::Mounts => plain(task, &shown, &mut line)?,
-            Table::Stats => stats(task, &shown, &mut line)?,
+            MountTable::Info => info(task, &shown, &parents, &mut line)?,
+            MountTable::Mounts => plain(task, &shown, &mut line)?,
+            MountTable::Stats => stats(task, &shown, &mut line)?,
         }
         // A line that does not fit, because of a path of kilobytes, is left out.
         if let Some(length) = line.finish() {
@@ -122,7 +123,7 @@ fn fill(task: &Task, from: Fd, to: i32, table: Table) -> Result<()> {
     Ok(())
 }
 
-fn write(to: i32, bytes: &[u8]) -> Result<()> {
+fn write(to: Fd, bytes: &[u8]) -> Result<()> {
     // SAFETY: the kernel reads within `bytes`. A memfd takes everything or fails.
     let done = unsafe { lp_abi::syscall!(__NR_write, to, bytes.as_ptr(), bytes.len()) }?;
     if done as usize == bytes.len() { Ok(()) } else { Err(Errno::ENOSPC) }

@@ -7,7 +7,7 @@ use lp_region::process::{RUN_MOUNTS, Run};
 use lp_region::sync::Ordering;
 
 /// The mounts' paths.
-pub struct Mounts {
+pub struct MountPaths {
     count: usize,
     longest: usize,
     paths: [&'static [u8]; RUN_MOUNTS],
@@ -15,13 +15,13 @@ pub struct Mounts {
     covers: u32,
 }
 
-struct Global(UnsafeCell<Mounts>);
+struct Global(UnsafeCell<MountPaths>);
 
 // SAFETY: written once, at attach, before any other thread or handler exists.
 unsafe impl Sync for Global {}
 
 static MOUNTS: Global =
-    Global(UnsafeCell::new(Mounts { count: 0, longest: 0, paths: [&[]; RUN_MOUNTS], covers: 0 }));
+    Global(UnsafeCell::new(MountPaths { count: 0, longest: 0, paths: [&[]; RUN_MOUNTS], covers: 0 }));
 
 /// Copies the paths from the run record.
 ///
@@ -41,12 +41,12 @@ pub unsafe fn read(run: &'static Run) {
 
 /// The mounts of this process's run.
 #[inline(always)]
-pub fn mounts() -> &'static Mounts {
+pub fn mounts() -> &'static MountPaths {
     // SAFETY: not written after attach.
     unsafe { &*MOUNTS.0.get() }
 }
 
-impl Mounts {
+impl MountPaths {
     /// The paths.
     #[inline(always)]
     pub fn paths(&self) -> &[&'static [u8]] {

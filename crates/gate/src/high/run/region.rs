@@ -2,7 +2,7 @@
 
 use core::cell::UnsafeCell;
 
-use lp_abi::Errno;
+use lp_abi::{Errno, Fd};
 use lp_region::process::Run;
 use lp_region::sync::Ordering;
 use lp_region::{ProcessId, Region, RegionError, ucopy};
@@ -45,7 +45,7 @@ pub(crate) fn read_run(run: &'static Run) {
 }
 
 /// Maps the region. LIGHTPATH_GATE has its length once a gate has checked it.
-pub(crate) fn map_region(fd: i32, length: Option<usize>) -> Result<Region<'static>, &'static [u8]> {
+pub(crate) fn map_region(fd: Fd, length: Option<usize>) -> Result<Region<'static>, &'static [u8]> {
     let region = match length {
         // SAFETY: the length was written by a gate that had opened the region, or by the launcher.
         Some(length) if length != 0 => unsafe { Region::attach(fd, length) }.map_err(RegionError::from),

@@ -149,7 +149,7 @@ handlers! {
     /// close_range(2).
     fn close_range(words) {
         let closed = words[0] as u32..=words[1] as u32;
-        if apart::hidden().iter().any(|fd| closed.contains(&(*fd as u32))) { join() } else { NOT_OURS }
+        if apart::hidden().iter().any(|fd| closed.contains(&(fd.raw() as u32))) { join() } else { NOT_OURS }
     }
 
     /// mmap(2).
@@ -167,7 +167,7 @@ handlers! {
         let [path, argv, envp, ..] = words;
         execute(words, const { paths(__NR_execve) }, |thread| {
             // SAFETY: the program's own call; the pointers are the program's.
-            unsafe { crate::low::exec::run::host(thread, Fd::CWD.raw() as isize, path as *const u8, argv, envp, 0) }
+            unsafe { crate::low::exec::run::host(thread, Fd::CWD, path as *const u8, argv, envp, 0) }
         })
     }
 
@@ -175,7 +175,7 @@ handlers! {
     fn execveat(words) {
         let [dirfd, path, argv, envp, flags, _] = words;
         execute(words, const { paths(__NR_execveat) }, |thread| {
-            let dirfd = dirfd as i32 as isize;
+            let dirfd = Fd::new(dirfd as i32);
             // SAFETY: the program's own call; the pointers are the program's.
             unsafe { crate::low::exec::run::host(thread, dirfd, path as *const u8, argv, envp, flags as u32 as usize) }
         })

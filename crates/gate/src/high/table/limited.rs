@@ -31,7 +31,6 @@ use core::arch::global_asm;
 use lp_abi::linux::*;
 use lp_abi::{Errno, Fd};
 use lp_region::sync::Ordering;
-use lp_vfs::table;
 use lp_vfs::task::Task;
 
 use crate::high::calls::refused;
@@ -173,7 +172,7 @@ fn fork(thread: &Thread, nr: u32, words: [usize; 6], flags: u64, stack: usize) -
 fn holds_anything(task: &Task) -> bool {
     let process = task.process;
     // Relaxed, all: the process's own words.
-    table::open_entries(task).next().is_some()
+    task.table.open().next().is_some()
         || process.cwd.load(Ordering::Relaxed) != 0
         || process.exe.load(Ordering::Relaxed) != 0
         || process.mappings.load(Ordering::Relaxed) != 0

@@ -9,10 +9,11 @@ use core::arch::global_asm;
 
 use lp_abi::Fd;
 use lp_abi::linux::stat;
-use lp_abi::signature::{Kind, arguments};
+use lp_abi::signature::{Parameter, arguments};
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_region::trace::{DATA, HEAD, Rings, words_for};
 use lp_region::ucopy;
+use lp_vfs::flight;
 use lp_vfs::task::Task;
 
 use crate::low::dispatch::{AGAIN, MAKE_THREAD, NOT_OURS, SHARE_MEMORY, Table};
@@ -92,7 +93,7 @@ pub(crate) fn open(task: &Task<'_>) {
         return;
     }
     // SAFETY: the launcher made the file as long as the rings and sealed its length.
-    let mapped = descriptor(task).and_then(|fd| unsafe { Rings::map(fd) }.ok());
+    let mapped = flight::descriptor(task).and_then(|fd| unsafe { Rings::map(fd) }.ok());
     let Some(rings) = mapped else { report::refuse(&[b"no address space for the trace"]) };
     TIMES.store(u32::from(!keeps(rings)), Ordering::Relaxed);
     RINGS.store(rings.base() as u64, Ordering::Relaxed);
@@ -101,10 +102,6 @@ pub(crate) fn open(task: &Task<'_>) {
 /// Whether what arguments point to is requested, rather than times.
 fn keeps(rings: Rings) -> bool {
     rings.front().keeps.load(Ordering::Relaxed) != 0 // Relaxed: immutable.
-}
-
-fn descriptor(task: &Task<'_>) -> Option<i32> {
-    lp_vfs::flight::descriptor(task).map(Fd::raw)
 }
 
 /// Records one call, which began at `start` if times are requested. `registers` holds its arguments in
@@ -131,7 +128,9 @@ extern "sysv64" fn record(number: usize, result: isize, start: u64, registers: &
         if keeps(rings) { Pointed::read(thread, number as u32, result, &words) } else { Pointed::NOTHING };
     let total = HEAD + found.words();
     let lane = task.lane_id.index();
-    let Some(mut entry) = rings.begin(descriptor(task).unwrap_or(-1), lane, total) else { return };
+    let Some(mut entry) = rings.begin(flight::descriptor(task).unwrap_or(Fd::NONE), lane, total) else {
+        return;
+    };
     entry.push(total as u64 | (number as u64) << 32);
     entry.push(u64::from(thread.tid.get()));
     entry.push(start);
@@ -162,7 +161,7 @@ impl Pointed {
         let mut paths = 0;
         for (argument, kind) in arguments(number).into_iter().enumerate() {
             let bytes = match kind {
-                Kind::Path if paths < 2 => {
+                Parameter::Path if paths < 2 => {
                     // SAFETY: the thread's own buffers, unused between handlers; the copy routine handles bad
                     // pointers.
                     let read = unsafe {
@@ -173,9 +172,9 @@ impl Pointed {
                     paths += 1;
                     continue;
                 }
-                Kind::In => words[argument + 1].min(DATA),
-                Kind::Out if result > 0 => (result as usize).min(DATA),
-                Kind::Stat if result == 0 => size_of::<stat>(),
+                Parameter::In => words[argument + 1].min(DATA),
+                Parameter::Out if result > 0 => (result as usize).min(DATA),
+                Parameter::Stat if result == 0 => size_of::<stat>(),
                 _ => continue,
             };
             // SAFETY: at most the buffer's length; the copy routine handles bad pointers.
@@ -190,7 +189,7 @@ impl Pointed {
         self.paths.iter().chain([&self.data]).flatten().map(|(_, bytes)| words_for(*bytes)).sum()
     }
 
-    fn push(&self, thread: &Thread, entry: &mut lp_region::trace::Entry<'_>) {
+    fn push(&self, thread: &Thread, entry: &mut lp_region::trace::EntryWriter<'_>) {
         for (path, buffer) in self.paths.iter().zip(&thread.scratch) {
             let Some((argument, length)) = *path else { continue };
             // SAFETY: the thread's own buffer, which `read` has filled.

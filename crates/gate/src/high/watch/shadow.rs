@@ -15,7 +15,7 @@ use lp_abi::{Errno, Fd, PATH_MAX, Result};
 use lp_region::InodeId;
 use lp_region::sync::Ordering;
 use lp_vfs::task::Task;
-use lp_vfs::watch::{At, Event, Kind, Move, New, Sides, Touched};
+use lp_vfs::watch::{Event, Move, NameAt, NameOrigin, ShadowKind, Sides, Touched};
 
 use crate::high::frame::at::spare_buffer;
 use crate::high::frame::handler::thread;
@@ -82,7 +82,7 @@ pub(crate) fn prepare(task: &Task<'_>, watchers: Watchers) -> Result<()> {
     room[above] = 0;
     let _ = make_above(&room[..=above]);
     room[above] = b'/';
-    match make(task, &room[..=length], Kind::Directory) {
+    match make(task, &room[..=length], ShadowKind::Directory) {
         Ok(()) => {
             // Flags that are still set belong to an earlier directory.
             shadow_end::forget_all(task);
@@ -150,7 +150,7 @@ fn spare_path<'b>(task: &Task<'_>, to: &'b mut [u8; BASE]) -> Result<&'b [u8]> {
 ///
 /// # Errors
 /// Those of mkdir(2) and mknod(2).
-pub(crate) fn make(task: &Task<'_>, path: &[u8], kind: Kind) -> Result<()> {
+pub(crate) fn make(task: &Task<'_>, path: &[u8], kind: ShadowKind) -> Result<()> {
     // Only root's runs have other users, and a process's threads share its umask. Relaxed: one word each.
     let others =
         task.run.owner.load(Ordering::Relaxed) == 0 && task.process.threads.load(Ordering::Relaxed) == 0;
@@ -158,9 +158,9 @@ pub(crate) fn make(task: &Task<'_>, path: &[u8], kind: Kind) -> Result<()> {
     let umask = others.then(|| unsafe { lp_abi::syscall!(__NR_umask, 0) });
     let made = match kind {
         // SAFETY: a NUL-terminated path.
-        Kind::Directory => unsafe { lp_abi::syscall!(__NR_mkdir, path.as_ptr(), 0o777) },
+        ShadowKind::Directory => unsafe { lp_abi::syscall!(__NR_mkdir, path.as_ptr(), 0o777) },
         // SAFETY: a NUL-terminated path.
-        Kind::File => unsafe { lp_abi::syscall!(__NR_mknod, path.as_ptr(), S_IFREG | 0o666, 0) },
+        ShadowKind::File => unsafe { lp_abi::syscall!(__NR_mknod, path.as_ptr(), S_IFREG | 0o666, 0) },
     };
     if let Some(Ok(umask)) = umask {
         // SAFETY: umask(2) takes no pointers.
@@ -179,7 +179,7 @@ pub(crate) fn make_way(task: &Task<'_>, path: &mut [u8]) -> Result<()> {
     for at in length + 1..path.len() {
         if path[at] == b'/' {
             path[at] = 0;
-            let made = make(task, &path[..=at], Kind::Directory);
+            let made = make(task, &path[..=at], ShadowKind::Directory);
             path[at] = b'/';
             if !matches!(made, Ok(()) | Err(Errno::EEXIST)) {
                 return made;
@@ -219,15 +219,15 @@ fn touch_links(task: &Task<'_>, path: &[u8]) -> Result<()> {
     unsafe { lp_abi::syscall!(__NR_unlink, spare.as_ptr()) }.map(drop)
 }
 
-fn name(task: &Task<'_>, at: At<'_>, new: New) -> Result<()> {
+fn name(task: &Task<'_>, at: NameAt<'_>, new: NameOrigin) -> Result<()> {
     let path = path_at(task, at, spare_buffer())?;
     let made = match new {
-        New::Made(kind) => make(task, path, kind),
-        New::Link(of) => link(task, of, path),
+        NameOrigin::Made(kind) => make(task, path, kind),
+        NameOrigin::Link(of) => link(task, of, path),
     };
     if made == Err(Errno::EEXIST) {
         // A leftover whose removal was not reported.
-        let kind = if let New::Made(kind) = new { kind } else { Kind::File };
+        let kind = if let NameOrigin::Made(kind) = new { kind } else { ShadowKind::File };
         take_away(path, kind)?;
         return make(task, path, kind);
     }
@@ -243,10 +243,10 @@ pub(crate) fn link(task: &Task<'_>, of: InodeId, path: &[u8]) -> Result<()> {
             return done.map(drop);
         }
     }
-    make(task, path, Kind::File)
+    make(task, path, ShadowKind::File)
 }
 
-fn remove(task: &Task<'_>, at: At<'_>, kind: Kind) -> Result<()> {
+fn remove(task: &Task<'_>, at: NameAt<'_>, kind: ShadowKind) -> Result<()> {
     take_away(path_at(task, at, spare_buffer())?, kind)
 }
 
@@ -254,12 +254,12 @@ fn remove(task: &Task<'_>, at: At<'_>, kind: Kind) -> Result<()> {
 ///
 /// # Errors
 /// Those of unlink(2) and rmdir(2).
-pub(crate) fn take_away(path: &[u8], kind: Kind) -> Result<()> {
+pub(crate) fn take_away(path: &[u8], kind: ShadowKind) -> Result<()> {
     let done = match kind {
         // SAFETY: a NUL-terminated path.
-        Kind::File => unsafe { lp_abi::syscall!(__NR_unlink, path.as_ptr()) },
+        ShadowKind::File => unsafe { lp_abi::syscall!(__NR_unlink, path.as_ptr()) },
         // SAFETY: a NUL-terminated path.
-        Kind::Directory => unsafe { lp_abi::syscall!(__NR_rmdir, path.as_ptr()) },
+        ShadowKind::Directory => unsafe { lp_abi::syscall!(__NR_rmdir, path.as_ptr()) },
     };
     match done {
         // Leftovers of names whose removal was not reported.

@@ -15,10 +15,10 @@ use lp_region::sync::Ordering;
 use lp_region::{FileId, InodeId, InodeRef};
 use lp_vfs::table::{self, closing, entry};
 use lp_vfs::task::Task;
-use lp_vfs::watch::{self, Kind, Touched};
+use lp_vfs::watch::{self, ShadowKind, Touched};
 
 use crate::high::fd::descriptor;
-use crate::high::fd::placeholder::{Guard, close_number};
+use crate::high::fd::placeholder::close_number;
 use crate::high::frame::at::spare_buffer;
 use crate::high::frame::handler;
 use crate::high::watch::shadow_path;
@@ -52,8 +52,8 @@ pub(crate) fn open_and_close(task: &Task<'_>, id: InodeId, flags: u32) -> Result
 fn open_shadow(task: &Task<'_>, id: InodeId, flags: u32) -> Result<Fd> {
     let path = shadow_path::path_of(task, id, spare_buffer())?;
     let kind = match watch::kind(task.region.inode(id)) {
-        Kind::Directory => O_DIRECTORY,
-        Kind::File => 0,
+        ShadowKind::Directory => O_DIRECTORY,
+        ShadowKind::File => 0,
     };
     let flags = flags & O_ACCMODE | kind | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_LARGEFILE;
     // SAFETY: a NUL-terminated path; the call only creates a descriptor.
@@ -75,12 +75,12 @@ fn keep(task: &'static Task<'static>, fd: Fd, shadow: Fd) {
     if number >= FDS {
         return close_number(Fd::new(number as i32));
     }
-    let guard = Guard::take(task);
+    let locked = table::lock(task);
     let Ok(place) = table::reach(task, Fd::new(number as i32)) else {
         return close_number(Fd::new(number as i32));
     };
     table::replace(task, place, entry::PARKED | entry::SHADOW);
-    drop(guard);
+    drop(locked);
     task.process.closes_look(closing::SHADOWS);
     if table::change(task, fd, entry::with_shadow(Fd::new(number as i32)), 0).is_err() {
         close(task, Fd::new(number as i32));
@@ -89,8 +89,8 @@ fn keep(task: &'static Task<'static>, fd: Fd, shadow: Fd) {
 
 /// Closes the descriptor of a shadow whose file was closed.
 pub(crate) fn close(task: &Task<'_>, fd: Fd) {
-    let Some(place) = table::covered(task, fd) else { return };
-    let _guard = Guard::take(handler::task());
+    let Some(place) = task.table.covered(fd) else { return };
+    let _locked = table::lock(handler::task());
     // The program may have put something else at the number.
     if place.load(Ordering::Relaxed) & (entry::OPEN | entry::SHADOW) == entry::SHADOW {
         close_number(fd);
@@ -112,7 +112,9 @@ fn inode_of(task: &Task<'_>, word: u64) -> Option<InodeId> {
 /// Reports an event of an inode without a name, through a descriptor of this process. `None` if the process
 /// has none.
 pub(crate) fn touch(task: &Task<'_>, id: InodeId, what: Touched) -> Option<()> {
-    let mut shadows = table::open_entries(task)
+    let mut shadows = task
+        .table
+        .open()
         .filter(|(_, word)| inode_of(task, *word) == Some(id))
         .filter_map(|(_, word)| of(task, word));
     let first = shadows.next()?;

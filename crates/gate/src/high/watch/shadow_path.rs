@@ -4,7 +4,7 @@ use lp_abi::{Errno, Result};
 use lp_region::InodeId;
 use lp_region::sync::Ordering;
 use lp_vfs::task::Task;
-use lp_vfs::watch::{self, At};
+use lp_vfs::watch::{self, NameAt};
 
 use lp_abi::text::Writer;
 
@@ -74,7 +74,7 @@ fn put_base(task: &Task<'_>, to: &mut [u8], start: usize) -> Result<usize> {
 ///
 /// # Errors
 /// Those of [`path_of`].
-pub(crate) fn path_at<'b>(task: &Task<'_>, at: At<'_>, to: &'b mut [u8]) -> Result<&'b mut [u8]> {
+pub(crate) fn path_at<'b>(task: &Task<'_>, at: NameAt<'_>, to: &'b mut [u8]) -> Result<&'b mut [u8]> {
     let end = to.len();
     let rest = end.checked_sub(at.name.len() + 1).ok_or(Errno::ENAMETOOLONG)?;
     let start = watch::path(task, at.dir, &mut to[..rest])?;

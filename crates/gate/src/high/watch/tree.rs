@@ -5,7 +5,7 @@ use lp_abi::linux::{
     S_IFDIR,
 };
 use lp_abi::{Errno, Fd, PATH_MAX, Result};
-use lp_vfs::watch::Kind;
+use lp_vfs::watch::ShadowKind;
 
 use crate::high::fd::placeholder::close_number;
 use crate::high::frame::at::{Which, buffer};
@@ -45,7 +45,8 @@ pub(crate) fn remove(path: &[u8]) -> Result<()> {
 fn empty(text: &mut [u8; PATH_MAX], length: usize) -> Result<Option<usize>> {
     let flags = O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
     // SAFETY: a NUL-terminated path.
-    let directory = unsafe { lp_abi::syscall!(__NR_open, text.as_ptr(), flags) }? as i32;
+    let directory = unsafe { lp_abi::syscall!(__NR_open, text.as_ptr(), flags) }?;
+    let directory = Fd::new(directory as i32);
     let records: &mut [u8; PATH_MAX] = buffer(Which::Second);
     let found = loop {
         let room = records.len();
@@ -57,19 +58,19 @@ fn empty(text: &mut [u8; PATH_MAX], length: usize) -> Result<Option<usize>> {
             found => break found,
         }
     };
-    close_number(Fd::new(directory));
+    close_number(directory);
     found
 }
 
 fn unlink_records(
-    directory: i32,
+    directory: Fd,
     records: &[u8],
     text: &mut [u8; PATH_MAX],
     length: usize,
 ) -> Result<Option<usize>> {
     let mut below = None;
     each(records, |name, kind| {
-        let flags = if kind == Kind::Directory { AT_REMOVEDIR } else { 0 };
+        let flags = if kind == ShadowKind::Directory { AT_REMOVEDIR } else { 0 };
         // SAFETY: a name from the kernel, followed by its NUL.
         match unsafe { lp_abi::syscall!(__NR_unlinkat, directory, name.as_ptr(), flags) } {
             Err(Errno::ENOTEMPTY) if below.is_none() => {
@@ -92,7 +93,7 @@ fn unlink_records(
 ///
 /// # Errors
 /// Those of `found`.
-pub(crate) fn each(records: &[u8], mut found: impl FnMut(&[u8], Kind) -> Result<()>) -> Result<()> {
+pub(crate) fn each(records: &[u8], mut found: impl FnMut(&[u8], ShadowKind) -> Result<()>) -> Result<()> {
     let mut at = 0;
     while at + HEAD < records.len() {
         let end = at + u16::from_ne_bytes([records[at + LENGTH], records[at + LENGTH + 1]]) as usize;
@@ -101,7 +102,7 @@ pub(crate) fn each(records: &[u8], mut found: impl FnMut(&[u8], Kind) -> Result<
         let is_directory = u32::from(records[at + KIND]) == S_IFDIR >> 12;
         at = end;
         if !matches!(name, b"." | b"..") {
-            found(name, if is_directory { Kind::Directory } else { Kind::File })?;
+            found(name, if is_directory { ShadowKind::Directory } else { ShadowKind::File })?;
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Mapped objects: which of them are patched, and how.
 
-use lp_abi::image::{Entry, state};
+use lp_abi::image::{ObjectRecord, state};
 use lp_abi::refusal::Refusal;
 
 use crate::low::cover::build::{BATCH, build, name_of};
@@ -146,7 +146,7 @@ pub(crate) unsafe fn cover_mapped(
     }
 }
 
-fn fits(entry: &Entry, object: &Object<'_>) -> bool {
+fn fits(entry: &ObjectRecord, object: &Object<'_>) -> bool {
     object.text().is_some_and(|text| entry.text_at == text.address && entry.text_bytes == text.file_bytes)
 }
 

@@ -1,5 +1,6 @@
 //! Code that is mapped later, by dlopen(3) or anything else that maps a file executable.
 
+use lp_abi::Fd;
 use lp_abi::linux::{__NR_mmap, MAP_ANONYMOUS, PROT_EXEC};
 use lp_abi::sys::syscall6;
 
@@ -34,18 +35,19 @@ pub(crate) unsafe extern "sysv64" fn mmap(
     if !(-4095..0).contains(&result) {
         // SAFETY: the kernel has just made this mapping of this file.
         unsafe {
+            let fd = Fd::new(fd as i32);
             let read = |to: &mut [u8], at: u64| read_file(fd, to, at);
             let mut room = [0; names::ROOM];
             let name = names::of_descriptor(fd, &mut room);
             let build = || _ = build::build(core::iter::once(name));
-            mapped(&Source { read: &read, name, build: &build }, result as usize, offset);
+            mapped(&MappedFile { read: &read, name, build: &build }, result as usize, offset);
         }
     }
     result
 }
 
 /// The file of a mapping.
-pub(crate) struct Source<'s> {
+pub(crate) struct MappedFile<'s> {
     pub(crate) read: Read<'s>,
     /// Its path, or [`names::NAMELESS`] if the kernel has none.
     pub(crate) name: &'s [u8],
@@ -58,7 +60,7 @@ pub(crate) struct Source<'s> {
 ///
 /// # Safety
 /// The whole segment must be mapped, and nothing in it may run yet.
-pub(crate) unsafe fn mapped(source: &Source<'_>, at: usize, offset: usize) {
+pub(crate) unsafe fn mapped(source: &MappedFile<'_>, at: usize, offset: usize) {
     let mut head = Head::new();
     let Some(segments) = head.read(source.read) else { return };
     let text = segments.iter().find(|segment| {

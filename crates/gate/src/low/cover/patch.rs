@@ -5,8 +5,8 @@ use core::mem::{MaybeUninit, size_of};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use lp_abi::image::{
-    ENTRIES, ENTRIES_AT, Entry, Fixup, GatePage, Header, MAGIC, PROBES, QUICK_CALLS, VERSION, first_probe,
-    state,
+    BundleHeader, ENTRIES, ENTRIES_AT, Fixup, GatePage, MAGIC, ObjectRecord, PROBES, QUICK_CALLS, VERSION,
+    first_probe, state,
 };
 use lp_abi::linux::{
     __NR_close, __NR_fstat, __NR_geteuid, __NR_mmap, __NR_mprotect, __NR_munmap, __NR_newfstatat,
@@ -15,7 +15,7 @@ use lp_abi::linux::{
 };
 use lp_abi::{Result, gated};
 
-use crate::low::dispatch::{Calls, Way};
+use crate::low::dispatch::{Calls, LowFds};
 use crate::low::thread::home::THUNKS;
 use crate::low::thread::home::home;
 use crate::low::tools::report;
@@ -47,7 +47,7 @@ impl Bundle {
         if unsafe { report::c_bytes(path) }.starts_with(b"/tmp/") && !bundle.is_own() {
             return None;
         }
-        let header = bundle.read::<Header>(0)?;
+        let header = bundle.read::<BundleHeader>(0)?;
         let same = header.magic == MAGIC && header.version == VERSION && header.gated_set == gated::GATED_SET;
         same.then_some(bundle)
     }
@@ -65,11 +65,11 @@ impl Bundle {
     }
 
     /// The entry of the object with this key.
-    pub(crate) fn find(&self, key: [u64; 2]) -> Option<Entry> {
+    pub(crate) fn find(&self, key: [u64; 2]) -> Option<ObjectRecord> {
         let first = first_probe(key);
         for probe in 0..PROBES {
             let index = (first + probe) % ENTRIES;
-            let entry = self.read::<Entry>(ENTRIES_AT + index * size_of::<Entry>())?;
+            let entry = self.read::<ObjectRecord>(ENTRIES_AT + index * size_of::<ObjectRecord>())?;
             if entry.state == state::EMPTY {
                 return None;
             }
@@ -109,7 +109,7 @@ pub(crate) static SITES: AtomicU32 = AtomicU32::new(0);
 /// # Safety
 /// `entry` must be that of the object at `base`. Nobody may execute a patched place of its text or change the
 /// text meanwhile.
-pub(crate) unsafe fn apply(bundle: &Bundle, base: usize, entry: &Entry) -> Result<()> {
+pub(crate) unsafe fn apply(bundle: &Bundle, base: usize, entry: &ObjectRecord) -> Result<()> {
     let wanted = base.wrapping_add_signed(entry.thunk_delta as isize);
     let moved = match map_thunks(bundle, wanted, entry, CODE) {
         Ok(()) => 0,
@@ -147,7 +147,7 @@ pub(crate) unsafe fn apply(bundle: &Bundle, base: usize, entry: &Entry) -> Resul
     Ok(())
 }
 
-fn map_thunks(bundle: &Bundle, at: usize, entry: &Entry, protection: u32) -> Result<()> {
+fn map_thunks(bundle: &Bundle, at: usize, entry: &ObjectRecord, protection: u32) -> Result<()> {
     // The thunks of an unloaded object stay mapped; those of another object at the same address replace them.
     let stale = thunk_places().iter().any(|thunks| thunks.load(Ordering::Relaxed) == at);
     let fixed = if stale { MAP_FIXED } else { MAP_FIXED_NOREPLACE };
@@ -168,7 +168,12 @@ fn map_thunks(bundle: &Bundle, at: usize, entry: &Entry, protection: u32) -> Res
 ///
 /// # Safety
 /// The requirements of [`apply`]: the entry is the object's, and nobody executes or changes its text.
-unsafe fn map_thunks_elsewhere(bundle: &Bundle, base: usize, wanted: usize, entry: &Entry) -> Result<isize> {
+unsafe fn map_thunks_elsewhere(
+    bundle: &Bundle,
+    base: usize,
+    wanted: usize,
+    entry: &ObjectRecord,
+) -> Result<isize> {
     const STEP: isize = 64 << 20;
     const REACH: isize = 1792 << 20;
     let mut error = lp_abi::Errno::ENOMEM;
@@ -191,7 +196,13 @@ unsafe fn map_thunks_elsewhere(bundle: &Bundle, base: usize, wanted: usize, entr
 ///
 /// # Safety
 /// The entry must be that of the object at `base`, and its pages must be mapped writable.
-unsafe fn correct(bundle: &Bundle, base: usize, thunks: usize, moved: isize, entry: &Entry) -> Result<()> {
+unsafe fn correct(
+    bundle: &Bundle,
+    base: usize,
+    thunks: usize,
+    moved: isize,
+    entry: &ObjectRecord,
+) -> Result<()> {
     const BATCH: usize = 256;
     let mut done = 0;
     while done < entry.fixups as usize {
@@ -238,18 +249,18 @@ pub(crate) fn take_long_way() {
 /// The slots of thunks in a C library that contains the gate ([`lp_abi::image::GatePage`]). Until the gate is
 /// attached they lead to the kernel.
 #[repr(C)]
-pub struct Slots(UnsafeCell<[unsafe extern "C" fn(); SLOTS]>);
+pub struct ThunkSlots(UnsafeCell<[unsafe extern "C" fn(); SLOTS]>);
 
 /// Words of a gate's page.
 const SLOTS: usize = size_of::<GatePage>() / size_of::<usize>();
 
 // SAFETY: written before there are other threads, afterwards only by stores of aligned words.
-unsafe impl Sync for Slots {}
+unsafe impl Sync for ThunkSlots {}
 
 /// The merge of the C library and the gate (`lp_sites`) finds it by name.
 #[unsafe(no_mangle)]
-pub static lp_slots: Slots =
-    Slots(UnsafeCell::new([crate::low::arrive::entry_quick::lp_entry_kernel; SLOTS]));
+pub static lp_slots: ThunkSlots =
+    ThunkSlots(UnsafeCell::new([crate::low::arrive::entry_quick::lp_entry_kernel; SLOTS]));
 
 /// Fills the page through which thunks find the gate.
 pub(crate) fn fill_gate_page(&Calls { table, way, hidden }: &Calls) {
@@ -294,11 +305,11 @@ fn entry() -> usize {
     &raw const crate::low::arrive::entry::lp_entry as usize
 }
 
-fn quick_entries(way: Way) -> [[usize; QUICK_CALLS.len()]; 2] {
+fn quick_entries(way: LowFds) -> [[usize; QUICK_CALLS.len()]; 2] {
     match way {
-        Way::Short => crate::low::arrive::entry_quick::entries(),
-        Way::Long => [[entry(); QUICK_CALLS.len()]; 2],
-        Way::Apart => {
+        LowFds::Short => crate::low::arrive::entry_quick::entries(),
+        LowFds::Long => [[entry(); QUICK_CALLS.len()]; 2],
+        LowFds::Apart => {
             let apart = &raw const crate::low::arrive::entry_quick::lp_entry_apart as usize;
             [QUICK_CALLS.map(|call| if call == __NR_newfstatat { entry() } else { apart }); 2]
         }

@@ -6,19 +6,19 @@
 //! then ignores LD_PRELOAD. What the kernel itself refuses is left to the kernel, for its errno.
 
 use lp_abi::linux::{
-    __NR_close, __NR_faccessat2, __NR_fgetxattr, __NR_fstat, __NR_getegid, __NR_geteuid, __NR_openat,
-    __NR_prctl, AT_EACCESS, AT_EMPTY_PATH, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_PATH, O_RDONLY, S_IFMT,
-    S_IFREG, S_ISGID, S_ISUID, S_IXGRP, stat,
+    __NR_faccessat2, __NR_fgetxattr, __NR_fstat, __NR_getegid, __NR_geteuid, __NR_openat, __NR_prctl,
+    AT_EACCESS, AT_EMPTY_PATH, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_PATH, O_RDONLY, S_IFMT, S_IFREG, S_ISGID,
+    S_ISUID, S_IXGRP, stat,
 };
 use lp_abi::refusal::Refusal;
-use lp_abi::{Errno, library};
+use lp_abi::{Errno, Fd, OwnedFd, library};
 use lp_region::ucopy;
 
 use crate::High;
 use crate::low::above::Above;
 use crate::low::exec::environment::Environment;
-use crate::low::exec::known::Known;
-use crate::low::exec::load::Load;
+use crate::low::exec::known::KnownPrograms;
+use crate::low::exec::load::LoaderHook;
 use crate::low::exec::load::Static;
 use crate::low::object::elf::{Elf, Loader, Read, read_file};
 use crate::low::thread::record::Thread;
@@ -43,7 +43,6 @@ const PR_GET_NO_NEW_PRIVS: usize = 39;
 const HEAD: usize = 1024;
 /// Maximum depth of `#!` interpreters, as in the kernel.
 const SCRIPTS: usize = 5;
-const AT_FDCWD: isize = -100;
 
 /// A program under examination.
 pub(crate) struct Program<'p> {
@@ -81,10 +80,10 @@ impl Program<'_> {
 
     /// How the gate is loaded into a program that names paths itself, or needs a library before the gate, under
     /// `environment`.
-    fn load_with_needs(&self, thread: &Thread, loader: Loader, environment: &Environment) -> Load {
+    fn load_with_needs(&self, thread: &Thread, loader: Loader, environment: &Environment) -> LoaderHook {
         let audits = loader.is_gnu()
             && (self.needs_a_first() || self.leads_into_mount(thread) || environment.wants_auditor(thread));
-        if audits { Load::Audit { storage: self.storage(thread) } } else { Load::Preload }
+        if audits { LoaderHook::Audit { storage: self.storage(thread) } } else { LoaderHook::Preload }
     }
 
     /// How the gate is loaded into it. If that depends only on the file's loader, `remember` records the
@@ -95,7 +94,7 @@ impl Program<'_> {
         loader: Loader,
         environment: &Environment,
         remember: impl FnOnce(Loader),
-    ) -> Load {
+    ) -> LoaderHook {
         // Where its paths lead depends on the run's mounts.
         if self.elf.has_paths() || self.needs_a_first() {
             return self.load_with_needs(thread, loader, environment);
@@ -123,13 +122,13 @@ impl Program<'_> {
 pub(crate) unsafe fn host_file(
     thread: &Thread,
     environment: &Environment,
-    directory: isize,
+    directory: Fd,
     path: *const u8,
     flags: usize,
-) -> Result<Option<Load>, Refusal> {
+) -> Result<Option<LoaderHook>, Refusal> {
     // SAFETY: the caller guarantees a NUL-terminated `path`, or one that the kernel answers with `EFAULT`.
     let known = High::known_programs(thread)
-        .map(Known)
+        .map(KnownPrograms)
         .and_then(|known| unsafe { known.get(directory, path, flags) });
     match known {
         Some(Loader::Static) | None => {}
@@ -138,35 +137,35 @@ pub(crate) unsafe fn host_file(
     // SAFETY: the caller guarantees a NUL-terminated `path`, or one that the kernel answers with `EFAULT`.
     let mut file = unsafe { File::open(directory, path, flags) }?;
     let start = |file: File| match file.may_be_executed() {
-        true => Load::Static(Static { fd: file.keep(), directory: directory as i32, path }),
-        false => Load::Preload, // The kernel returns the error.
+        true => LoaderHook::Static(Static { fd: file.0.keep(), directory: directory, path }),
+        false => LoaderHook::Preload, // The kernel returns the error.
     };
     if known.is_some() {
-        return Ok(Some(file.map_or(Load::Preload, start)));
+        return Ok(Some(file.map_or(LoaderHook::Preload, start)));
     }
     let mut head = [0u8; HEAD];
     for depth in 0..SCRIPTS {
-        let Some(open) = &file else { return Ok(Some(Load::Preload)) };
+        let Some(open) = &file else { return Ok(Some(LoaderHook::Preload)) };
         let got = open.read(&mut head, 0);
         let head = &mut head[..got];
         if !head.starts_with(b"#!") {
             return match program(thread, environment, open, head)? {
                 Some(load) => Ok(Some(load)),
                 None if depth > 0 => Ok(None),
-                None => Ok(Some(file.map_or(Load::Preload, start))),
+                None => Ok(Some(file.map_or(LoaderHook::Preload, start))),
             };
         }
-        let Some((interpreter, _)) = interpreter_of(head) else { return Ok(Some(Load::Preload)) };
+        let Some((interpreter, _)) = interpreter_of(head) else { return Ok(Some(LoaderHook::Preload)) };
         let end = interpreter.end;
         let start = interpreter.start;
         if end >= head.len() {
-            return Ok(Some(Load::Preload));
+            return Ok(Some(LoaderHook::Preload));
         }
         head[end] = 0;
         // SAFETY: the string's NUL is within the buffer.
-        file = unsafe { File::open(AT_FDCWD, head[start..].as_ptr(), 0) }?;
+        file = unsafe { File::open(Fd::CWD, head[start..].as_ptr(), 0) }?;
     }
-    Ok(Some(Load::Preload))
+    Ok(Some(LoaderHook::Preload))
 }
 
 /// Judges a file that is not a script, by its first bytes. `None` if it is a static program.
@@ -175,8 +174,8 @@ fn program(
     environment: &Environment,
     open: &File,
     head: &[u8],
-) -> Result<Option<Load>, Refusal> {
-    const PRELOAD: Result<Option<Load>, Refusal> = Ok(Some(Load::Preload));
+) -> Result<Option<LoaderHook>, Refusal> {
+    const PRELOAD: Result<Option<LoaderHook>, Refusal> = Ok(Some(LoaderHook::Preload));
     let Some(stat) = open.stat() else { return PRELOAD };
     open.privileges(&stat)?;
     let read = |to: &mut [u8], at: u64| open.read(to, at);
@@ -187,7 +186,7 @@ fn program(
         None => return PRELOAD,
         Some(loader) => loader,
     };
-    let known = High::known_programs(thread).map(Known).filter(|_| !open.has_capabilities());
+    let known = High::known_programs(thread).map(KnownPrograms).filter(|_| !open.has_capabilities());
     let remember = |loader| {
         if let Some(known) = known {
             known.add(&stat, loader, lp_vfs::clock::now().sec);
@@ -204,7 +203,7 @@ fn program(
     }
     let Some(elf) = Elf::new(head, &read) else { return PRELOAD };
     let mut room = [0u8; names::ROOM];
-    let own = names::of_descriptor(open.0, &mut room);
+    let own = names::of_descriptor(open.0.get(), &mut room);
     let program = Program { elf: &elf, origin: directory_of(own) };
     Ok(Some(program.load(thread, loader, environment, remember)))
 }
@@ -253,13 +252,13 @@ pub(crate) fn elf(head: &[u8], read: Read<'_>) -> Result<Option<Loader>, Refusal
     }
 }
 
-/// A file opened for examination and closed on drop.
-struct File(usize);
+/// A file opened for examination.
+struct File(OwnedFd);
 
 impl File {
     /// # Safety
     /// `path` must be NUL-terminated, or bad in a way that the kernel answers with `EFAULT`.
-    unsafe fn open(directory: isize, path: *const u8, flags: usize) -> Result<Option<File>, Refusal> {
+    unsafe fn open(directory: Fd, path: *const u8, flags: usize) -> Result<Option<File>, Refusal> {
         let how = (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) as usize;
         if flags & AT_EMPTY_PATH as usize != 0 && !path.is_null() && is_empty(path) {
             return Ok(File::again(directory));
@@ -267,12 +266,12 @@ impl File {
         // SAFETY: the caller guarantees a NUL-terminated `path`, or one that the kernel answers with
         // `EFAULT`; the open changes nothing.
         match unsafe { lp_abi::syscall!(__NR_openat, directory, path, how) } {
-            Ok(fd) => Ok(Some(File(fd))),
+            Ok(fd) => Ok(Some(File(OwnedFd::new(fd)))),
             Err(Errno::EACCES) => {
                 // SAFETY: the caller guarantees a NUL-terminated `path`, or one that the kernel answers with
                 // `EFAULT`; the open changes nothing.
-                let file =
-                    unsafe { lp_abi::syscall!(__NR_openat, directory, path, O_PATH | O_CLOEXEC) }.map(File);
+                let file = unsafe { lp_abi::syscall!(__NR_openat, directory, path, O_PATH | O_CLOEXEC) }
+                    .map(|fd| File(OwnedFd::new(fd)));
                 match file.ok().and_then(|file| file.stat()) {
                     Some(stat) if stat.st_mode & 0o111 != 0 && stat.st_mode & 0o170_000 == 0o100_000 => {
                         Err(Refusal::Unreadable)
@@ -285,15 +284,10 @@ impl File {
     }
 
     /// Another descriptor for the file behind `fd`, which this module then owns and closes.
-    fn again(fd: isize) -> Option<File> {
+    fn again(fd: Fd) -> Option<File> {
         use lp_abi::linux::{__NR_fcntl, F_DUPFD_CLOEXEC};
         // SAFETY: F_DUPFD_CLOEXEC only creates a descriptor.
-        unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_DUPFD_CLOEXEC, 0) }.ok().map(File)
-    }
-
-    /// Gives the open descriptor to the caller.
-    fn keep(self) -> i32 {
-        core::mem::ManuallyDrop::new(self).0 as i32
+        unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_DUPFD_CLOEXEC, 0) }.ok().map(|fd| File(OwnedFd::new(fd)))
     }
 
     /// Whether the kernel would execute it.
@@ -301,19 +295,19 @@ impl File {
         const X_OK: u32 = 1;
         let (path, flags) = (c"".as_ptr(), AT_EMPTY_PATH | AT_EACCESS);
         // SAFETY: faccessat2(2) changes nothing; the path is NUL-terminated.
-        let asked = unsafe { lp_abi::syscall!(__NR_faccessat2, self.0, path, X_OK, flags) };
+        let asked = unsafe { lp_abi::syscall!(__NR_faccessat2, self.0.get(), path, X_OK, flags) };
         asked.is_ok() && self.stat().is_some_and(|stat| stat.st_mode & S_IFMT == S_IFREG)
     }
 
     fn read(&self, to: &mut [u8], at: u64) -> usize {
-        read_file(self.0, to, at)
+        read_file(self.0.get(), to, at)
     }
 
     fn stat(&self) -> Option<stat> {
         let mut stat = core::mem::MaybeUninit::<stat>::zeroed();
         // SAFETY: the kernel fills the record in; zeros are a valid record too.
         unsafe {
-            lp_abi::syscall!(__NR_fstat, self.0, stat.as_mut_ptr()).ok()?;
+            lp_abi::syscall!(__NR_fstat, self.0.get(), stat.as_mut_ptr()).ok()?;
             Some(stat.assume_init())
         }
     }
@@ -336,23 +330,16 @@ impl File {
     fn has_capabilities(&self) -> bool {
         let name = c"security.capability".as_ptr();
         // SAFETY: a length of 0 asks for the size only.
-        unsafe { lp_abi::syscall!(__NR_fgetxattr, self.0, name, 0, 0) }.is_ok_and(|length| length > 0)
+        unsafe { lp_abi::syscall!(__NR_fgetxattr, self.0.get(), name, 0, 0) }.is_ok_and(|length| length > 0)
     }
 
     /// Whether this is a dynamic linker, which runs the program that its arguments name. Judged by its name,
     /// after symbolic links.
     fn is_linker(&self) -> bool {
         let mut path = [0u8; names::ROOM];
-        let path = names::of_descriptor(self.0, &mut path);
+        let path = names::of_descriptor(self.0.get(), &mut path);
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
         name.starts_with(b"ld-") || name.starts_with(b"ld.so")
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        // SAFETY: the descriptor belongs to this value.
-        let _ = unsafe { lp_abi::syscall!(__NR_close, self.0) };
     }
 }
 

@@ -1,6 +1,6 @@
 //! The environment of a new image: puts back the variables that attach removed.
 //!
-//! By how the gate is loaded ([`Load`]):
+//! By how the gate is loaded ([`LoaderHook`]):
 //! - within the C library: LD_LIBRARY_PATH, which the program does not set, and LIGHTPATH_GATE, which says
 //!   so, come last.
 //! - preloaded: LD_PRELOAD and LIGHTPATH_GATE come last. An LD_PRELOAD of the program's stays in place, and
@@ -12,12 +12,12 @@
 //!
 //! Attach finds and removes them again.
 
-use lp_abi::{Errno, Result, library};
+use lp_abi::{Errno, Fd, Result, library};
 use lp_region::ucopy;
 
 use crate::High;
 use crate::low::above::{Above, List};
-use crate::low::exec::load::{Load, Static};
+use crate::low::exec::load::{LoaderHook, Static};
 use crate::low::exec::variables::{AUDIT, AUDITS, GATE, LIBRARY_PATH, MASK, PRELOAD, STATIC, WITHIN};
 use crate::low::object::elf::Loader;
 use crate::low::thread::home;
@@ -166,14 +166,14 @@ impl Environment {
     }
 
     /// How the gate is loaded into a program that names no paths itself.
-    pub(crate) fn load(&self, thread: &Thread, loader: Loader) -> Load {
+    pub(crate) fn load(&self, thread: &Thread, loader: Loader) -> LoaderHook {
         // What else is preloaded, audited or searched for elsewhere must meet the C library that it would
         // meet without us.
         let is_plain = self.preload == 0 && self.library_path == 0 && !self.audits;
         match loader {
-            Loader::System if is_plain && !home::settings().library.get().is_empty() => Load::Within,
-            loader if loader.is_gnu() && self.wants_auditor(thread) => Load::Audit { storage: 0 },
-            _ => Load::Preload,
+            Loader::System if is_plain && !home::settings().library.get().is_empty() => LoaderHook::Within,
+            loader if loader.is_gnu() && self.wants_auditor(thread) => LoaderHook::Audit { storage: 0 },
+            _ => LoaderHook::Preload,
         }
     }
 
@@ -182,7 +182,7 @@ impl Environment {
     ///
     /// # Errors
     /// `EFAULT` for a bad pointer in the program's environment; `E2BIG`; `ENOMEM`.
-    pub(crate) fn build(&self, thread: &Thread, load: Load) -> Result<Built> {
+    pub(crate) fn build(&self, thread: &Thread, load: LoaderHook) -> Result<Built> {
         let mut gate = [0u8; 64];
         let gate = match High::gate_value(thread, &mut gate) {
             0 => home::settings().gate.get(),
@@ -190,12 +190,12 @@ impl Environment {
         };
         let mut ending = [0u8; ENDING_ROOM];
         let (name, ours, ending) = match load {
-            Load::Preload => (PRELOAD, home::settings().preload.get(), &b""[..]),
-            Load::Within => (LIBRARY_PATH, home::settings().library.get(), WITHIN),
-            Load::Audit { .. } => (AUDIT, home::settings().preload.get(), AUDITS),
-            Load::Static(program) => (&b""[..], &b""[..], program.ending(&mut ending)),
+            LoaderHook::Preload => (PRELOAD, home::settings().preload.get(), &b""[..]),
+            LoaderHook::Within => (LIBRARY_PATH, home::settings().library.get(), WITHIN),
+            LoaderHook::Audit { .. } => (AUDIT, home::settings().preload.get(), AUDITS),
+            LoaderHook::Static(program) => (&b""[..], &b""[..], program.ending(&mut ending)),
         };
-        let own = if load == Load::Preload { self.preload } else { 0 };
+        let own = if load == LoaderHook::Preload { self.preload } else { 0 };
         let pointers = (self.count + 4) * size_of::<usize>();
         let path = load.static_path().map_or(Ok(0), length_of)?;
         let names = name.len() + 2 * (GATE.len() + ending.len() + path) + MASK.len() + TUNABLES.len();
@@ -235,7 +235,7 @@ impl Environment {
         if !placed && loads != 0 {
             writer.pointer(loads);
         }
-        if let Load::Audit { storage } = load {
+        if let LoaderHook::Audit { storage } = load {
             let mut digits = [0u8; 20];
             let digits = text::decimal(storage.saturating_add(STORAGE), &mut digits);
             let tunables = writer.string(&[TUNABLES, digits])?;
@@ -261,13 +261,13 @@ impl Static {
     fn ending<'r>(&self, room: &'r mut [u8; ENDING_ROOM]) -> &'r [u8] {
         let mut text = text::Writer::new(&mut room[..]);
         text.push(STATIC);
-        text.push_decimal(self.fd as u64);
+        text.push_decimal(self.fd.raw() as u64);
         text.push(b":");
         // SAFETY: the copy routine handles bad pointers.
         let first = unsafe { ucopy::get(self.path) }.unwrap_or(b'/');
-        if self.directory != lp_abi::linux::AT_FDCWD && first != b'/' {
+        if self.directory != Fd::CWD && first != b'/' {
             text.push(DESCRIPTORS);
-            text.push_decimal(self.directory as u64);
+            text.push_decimal(self.directory.raw() as u64);
             text.push(if first == 0 { b"" } else { b"/" });
         }
         let length = text.finish().unwrap_or(0);
@@ -275,9 +275,9 @@ impl Static {
     }
 }
 
-impl Load {
+impl LoaderHook {
     fn static_path(self) -> Option<*const u8> {
-        if let Load::Static(program) = self { Some(program.path) } else { None }
+        if let LoaderHook::Static(program) = self { Some(program.path) } else { None }
     }
 }
 

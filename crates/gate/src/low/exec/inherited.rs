@@ -4,7 +4,7 @@ use core::ffi::CStr;
 
 use crate::low::exec::variables::{AUDIT, AUDITS, GATE, MASK, PRELOAD, STATIC, WITHIN};
 use crate::low::tools::report;
-use lp_abi::text;
+use lp_abi::{Fd, text};
 
 /// Splits the mask off the front of LIGHTPATH_GATE's value.
 fn split_mask(gate: &[u8]) -> (Option<u64>, &[u8]) {
@@ -17,7 +17,7 @@ fn split_mask(gate: &[u8]) -> (Option<u64>, &[u8]) {
 }
 
 /// The gate's part of the environment.
-pub(crate) struct Found {
+pub(crate) struct Inherited {
     /// LIGHTPATH_GATE's value without the mask.
     pub(crate) gate: &'static [u8],
     /// The signal mask to set once the gate is attached, if it differs from the one that the image started
@@ -37,7 +37,7 @@ pub(crate) struct Found {
 #[derive(Clone, Copy)]
 pub(crate) struct StaticProgram {
     /// Its descriptor.
-    pub(crate) fd: usize,
+    pub(crate) fd: Fd,
     /// The path under which it was executed.
     pub(crate) name: &'static CStr,
 }
@@ -52,7 +52,7 @@ fn split_program(gate: &'static [u8]) -> (Option<StaticProgram>, &'static [u8]) 
     let Some(fd) = text::number(&rest[..colon]) else { return (None, gate) };
     // SAFETY: the value is NUL-terminated.
     let name = unsafe { CStr::from_ptr(rest[colon + 1..].as_ptr().cast()) };
-    (Some(StaticProgram { fd, name }), gate)
+    (Some(StaticProgram { fd: Fd::new(fd as i32), name }), gate)
 }
 
 /// Removes our variables from the environment in place: LIGHTPATH_GATE and those that load us. Without
@@ -63,7 +63,7 @@ fn split_program(gate: &'static [u8]) -> (Option<StaticProgram>, &'static [u8]) 
 ///
 /// # Safety
 /// `envp` must be the process's own environment as the kernel made it, and nothing else may use it meanwhile.
-pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Found> {
+pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Inherited> {
     // SAFETY: the vector ends with a null pointer; the strings are NUL-terminated and stay in place as long
     // as the process lives.
     let (gate_at, gate) = unsafe {
@@ -82,7 +82,7 @@ pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Found> {
     let (program, gate) = split_program(gate);
     let (audits, within) = (audits && program.is_none(), within && program.is_none());
     let (mask, gate) = split_mask(gate);
-    let mut found = Found { gate, mask, preload: &[], audits, within, program };
+    let mut found = Inherited { gate, mask, preload: &[], audits, within, program };
     let is_preloaded = !audits && !within && program.is_none();
     let (mut from, mut to) = (envp, envp);
     // SAFETY: the vector ends with a null pointer; the strings are NUL-terminated and stay in place as long

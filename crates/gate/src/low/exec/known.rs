@@ -4,6 +4,7 @@
 //! Changing a file, its mode or its attributes changes its ctime, which nobody can set. A file that has just
 //! changed is not recorded, because a second change could have the same ctime.
 
+use lp_abi::Fd;
 use lp_abi::linux::{
     __NR_newfstatat, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, S_IFMT, S_IFREG, S_ISGID, S_ISUID, stat,
 };
@@ -22,14 +23,14 @@ const LOADER: u64 = 6;
 
 /// The fingerprints. Each has one possible slot; the latest one stays.
 #[derive(Clone, Copy)]
-pub struct Known<'r>(pub &'r [AtomicU64; PROGRAMS]);
+pub struct KnownPrograms<'r>(pub &'r [AtomicU64; PROGRAMS]);
 
-impl Known<'_> {
+impl KnownPrograms<'_> {
     /// The loader of a file that was found good in its present state.
     ///
     /// # Safety
     /// `path` must be NUL-terminated, or bad in a way that the kernel answers with `EFAULT`.
-    pub(crate) unsafe fn get(&self, directory: isize, path: *const u8, flags: usize) -> Option<Loader> {
+    pub(crate) unsafe fn get(&self, directory: Fd, path: *const u8, flags: usize) -> Option<Loader> {
         let mut found = core::mem::MaybeUninit::<stat>::zeroed();
         let flags = flags & (AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) as usize;
         // SAFETY: the caller guarantees a NUL-terminated `path`, or one that the kernel answers with

@@ -1,8 +1,10 @@
 //! How the gate is loaded into the image of an exec.
 
+use lp_abi::Fd;
+
 /// How the loader of the new image loads the gate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Load {
+pub(crate) enum LoaderHook {
     /// With the program's libraries, before they are initialised.
     Preload,
     /// As part of the C library (`lp_sites::merge`), which the loader finds instead of the system's.
@@ -21,9 +23,9 @@ pub(crate) enum Load {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Static {
     /// Its descriptor, open for reading.
-    pub(crate) fd: i32,
+    pub(crate) fd: Fd,
     /// The directory's descriptor and the path under which it is executed: the program's pointers, or valid
     /// ones.
-    pub(crate) directory: i32,
+    pub(crate) directory: Fd,
     pub(crate) path: *const u8,
 }

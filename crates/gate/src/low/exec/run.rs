@@ -3,9 +3,9 @@
 //! For files in a mount the high half finds what to execute (a memfd with the program, or the interpreter of
 //! a script) and calls [`run`].
 
-use lp_abi::Errno;
 use lp_abi::linux::{__NR_close, __NR_execveat, __NR_fcntl, F_SETFD, SIG_SETMASK};
 use lp_abi::sys::syscall6;
+use lp_abi::{Errno, Fd};
 use lp_region::ucopy;
 
 use crate::High;
@@ -13,14 +13,12 @@ use crate::low::above::Above;
 use crate::low::arrive::sigaction;
 
 use crate::low::exec::environment::Environment;
-use crate::low::exec::load::Load;
+use crate::low::exec::load::LoaderHook;
 use crate::low::exec::{check, environment};
 use crate::low::live::{deferred, signal};
 use crate::low::thread::current;
 use crate::low::thread::record::Thread;
 use crate::low::tools::names;
-
-const AT_FDCWD: isize = -100;
 
 /// execve(2) of a host file.
 pub(crate) unsafe extern "sysv64" fn execve(
@@ -32,7 +30,7 @@ pub(crate) unsafe extern "sysv64" fn execve(
     _: usize,
 ) -> isize {
     // SAFETY: in the gate `current` is set; `host` treats the pointers as the program's.
-    let done = unsafe { host(&*current::thread(), AT_FDCWD, path as *const u8, argv, envp, 0) };
+    let done = unsafe { host(&*current::thread(), Fd::CWD, path as *const u8, argv, envp, 0) };
     // A process without a region: the high half would handle the script.
     done.unwrap_or(Errno::ENOEXEC.to_ret())
 }
@@ -50,7 +48,7 @@ pub(crate) unsafe extern "sysv64" fn execveat(
     let done = unsafe {
         host(
             &*current::thread(),
-            directory as i32 as isize,
+            Fd::new(directory as i32),
             path as *const u8,
             argv,
             envp,
@@ -67,7 +65,7 @@ pub(crate) unsafe extern "sysv64" fn execveat(
 /// `path`, `argv` and `envp` must be the program's, or valid.
 pub unsafe fn host(
     thread: &Thread,
-    directory: isize,
+    directory: Fd,
     path: *const u8,
     argv: usize,
     envp: usize,
@@ -82,7 +80,7 @@ pub unsafe fn host(
         Ok(Some(load)) => {
             // SAFETY: the caller guarantees that `path` and `argv` are the program's, or valid.
             let done = unsafe { run(thread, directory, path, argv, &environment, flags, load) };
-            if let Load::Static(program) = load {
+            if let LoaderHook::Static(program) = load {
                 // SAFETY: the descriptor was opened for this exec, and nothing else uses it.
                 let _ = unsafe { lp_abi::syscall!(__NR_close, program.fd) };
             }
@@ -109,12 +107,12 @@ pub unsafe fn host(
 /// `path` and `argv` must be the program's, or valid.
 pub(crate) unsafe fn run(
     thread: &Thread,
-    directory: isize,
+    directory: Fd,
     path: *const u8,
     argv: usize,
     environment: &Environment,
     flags: usize,
-    load: Load,
+    load: LoaderHook,
 ) -> isize {
     let environment = match environment.build(thread, load) {
         Ok(environment) => environment,
@@ -122,12 +120,12 @@ pub(crate) unsafe fn run(
     };
     let mut room = [0u8; names::ROOM];
     let (directory, path, flags) = match load {
-        Load::Static(program) => match environment::static_gate(&mut room) {
+        LoaderHook::Static(program) => match environment::static_gate(&mut room) {
             Some(gate) => {
                 // The new image uses the descriptor by its number and closes it. SAFETY: the descriptor
                 // belongs to the gate.
                 let _ = unsafe { lp_abi::syscall!(__NR_fcntl, program.fd, F_SETFD, 0) };
-                (AT_FDCWD, gate.as_ptr(), 0)
+                (Fd::CWD, gate.as_ptr(), 0)
             }
             None => return Errno::ENOEXEC.to_ret(),
         },
@@ -137,7 +135,7 @@ pub(crate) unsafe fn run(
         return errno.to_ret();
     }
     sigaction::before_exec();
-    let arguments = [directory as usize, path as usize, argv, environment.vector() as usize, flags, 0];
+    let arguments = [directory.word(), path as usize, argv, environment.vector() as usize, flags, 0];
     // SAFETY: the program's own exec; the environment is ours and valid.
     let mut result = match unsafe { deferred::blocking_syscall(__NR_execveat, arguments) } {
         Ok(_) => 0,

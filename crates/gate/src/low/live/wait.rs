@@ -63,10 +63,10 @@ unsafe extern "C" {
 }
 
 /// What the entry keeps of a call: its number, then the arguments, the last first.
-type Kept = [usize; 7];
+type SavedCall = [usize; 7];
 
 /// After the kernel's call.
-extern "sysv64" fn after(result: isize, kept: &Kept) -> isize {
+extern "sysv64" fn after(result: isize, kept: &SavedCall) -> isize {
     if result == Errno::EINTR.to_ret() {
         return RESTART;
     }

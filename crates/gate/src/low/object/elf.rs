@@ -3,6 +3,7 @@
 //!
 //! Source: elf(5); ld.so(8) for how the loader uses the dynamic section.
 
+use lp_abi::Fd;
 use lp_abi::linux::__NR_pread64;
 
 use crate::low::object::objects::Segment;
@@ -11,7 +12,7 @@ use crate::low::object::objects::Segment;
 pub(crate) type Read<'r> = &'r dyn Fn(&mut [u8], u64) -> usize;
 
 /// A [`Read`] of a host descriptor; 0 on error.
-pub(crate) fn read_file(fd: usize, to: &mut [u8], at: u64) -> usize {
+pub(crate) fn read_file(fd: Fd, to: &mut [u8], at: u64) -> usize {
     // SAFETY: the kernel writes within `to`.
     unsafe { lp_abi::syscall!(__NR_pread64, fd, to.as_mut_ptr(), to.len(), at) }.unwrap_or(0)
 }

@@ -16,9 +16,9 @@ use crate::High;
 use crate::low::above::Above;
 use crate::low::arrive::sigaction;
 use crate::low::cover::patch;
-use crate::low::dispatch::Way;
+use crate::low::dispatch::LowFds;
 use crate::low::exec::inherited;
-use crate::low::exec::inherited::Found;
+use crate::low::exec::inherited::Inherited;
 use crate::low::live::signal;
 use crate::low::object::objects::{Auxiliary, Object};
 use crate::low::start::process_calls;
@@ -67,8 +67,8 @@ unsafe fn start(envp: *mut *mut u8) -> Option<u64> {
     let found = unsafe { inherited::scrub(envp) }?;
     // SAFETY: the process has one thread, and this is the only call.
     let way = unsafe { prepare(&found, &auxiliary) };
-    let Found { mask, audits, within, .. } = found;
-    let waits = within && way == Way::Apart;
+    let Inherited { mask, audits, within, .. } = found;
+    let waits = within && way == LowFds::Apart;
     if audits {
         // SAFETY: the kernel has mapped both; the dynamic linker's later mappings are covered as it makes
         // them.
@@ -95,7 +95,11 @@ unsafe fn start(envp: *mut *mut u8) -> Option<u64> {
 ///
 /// # Safety
 /// Only [`crate::low::start::standalone`] may call it, once.
-pub(crate) unsafe fn start_static(found: &Found, auxiliary: &Auxiliary, program: Object<'_>) -> Option<u64> {
+pub(crate) unsafe fn start_static(
+    found: &Inherited,
+    auxiliary: &Auxiliary,
+    program: Object<'_>,
+) -> Option<u64> {
     // SAFETY: the caller guarantees that this is the only call, before the program runs.
     unsafe {
         prepare(found, auxiliary);
@@ -113,7 +117,7 @@ pub(crate) unsafe fn start_static(found: &Found, auxiliary: &Auxiliary, program:
 ///
 /// # Safety
 /// Must be called once, while the process has one thread.
-unsafe fn prepare(found: &Found, auxiliary: &Auxiliary) -> Way {
+unsafe fn prepare(found: &Inherited, auxiliary: &Auxiliary) -> LowFds {
     if home::map().is_err() {
         report::refuse(&[b"the program occupies the address that the gate needs"]);
     }
@@ -130,7 +134,7 @@ unsafe fn prepare(found: &Found, auxiliary: &Auxiliary) -> Way {
     sigaction::attach();
     let calls = if gate.starts_with(b"-") {
         attach_nothing(gate);
-        Calls { table: &process_calls::PROCESS, way: Way::Long, hidden: u32::MAX }
+        Calls { table: &process_calls::PROCESS, way: LowFds::Long, hidden: u32::MAX }
     } else {
         // SAFETY: the first thread's record, just created.
         let thread = unsafe { &*thread };

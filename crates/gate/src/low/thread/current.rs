@@ -44,5 +44,5 @@ pub(crate) fn refresh() {
     // record.
     let task = unsafe { thread().as_ref().and_then(|thread| thread.task.get().as_ref()) };
     tls::set_task(task.map_or(0, |task| core::ptr::from_ref(task) as usize));
-    tls::set_table(task.map_or(0, |task| core::ptr::from_ref(task.table) as usize));
+    tls::set_table(task.map_or(0, |task| core::ptr::from_ref(task.table.words()) as usize));
 }

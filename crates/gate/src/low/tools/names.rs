@@ -1,5 +1,6 @@
 //! Paths by which the builder, another process, can open an object.
 
+use lp_abi::Fd;
 use lp_abi::linux::{__NR_getpid, __NR_readlink};
 
 use lp_abi::text::decimal;
@@ -24,8 +25,8 @@ pub(crate) fn of_process(pid: u32, room: &mut [u8; ROOM]) -> &[u8] {
 }
 
 /// The path of the file behind a descriptor.
-pub(crate) fn of_descriptor(fd: usize, room: &mut [u8; ROOM]) -> &[u8] {
-    of_link(room, b"/fd/", Some(fd))
+pub(crate) fn of_descriptor(fd: Fd, room: &mut [u8; ROOM]) -> &[u8] {
+    of_link(room, b"/fd/", Some(fd.index()))
 }
 
 /// The target of a link in the process's directory in /proc. Returns the link itself if its target has no

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use lp_abi::Errno;
 use lp_abi::linux::*;
-use lp_abi::signature::{Kind, arguments};
+use lp_abi::signature::{Parameter, arguments};
 use lp_region::trace::DATA;
 
 use super::name;
@@ -67,7 +67,7 @@ fn describe(call: &Call, line: &mut String) {
     let kinds = arguments(call.number);
     let mut is_first = true;
     for (number, kind) in kinds.iter().enumerate() {
-        if *kind == Kind::None || *kind == Kind::OpenMode && !creates(call.words[number - 1]) {
+        if *kind == Parameter::None || *kind == Parameter::OpenMode && !creates(call.words[number - 1]) {
             continue;
         }
         if !is_first {
@@ -102,35 +102,35 @@ fn result(call: &Call, line: &mut String) {
     };
 }
 
-fn argument(call: &Call, number: usize, kind: Kind, line: &mut String) {
+fn argument(call: &Call, number: usize, kind: Parameter, line: &mut String) {
     let word = call.words[number];
     let found = call.found.iter().find(|(argument, _)| *argument == number).map(|(_, bytes)| &bytes[..]);
     // Writing to a String does not fail.
     let _ = match kind {
-        Kind::None => Ok(()),
-        Kind::Fd => write!(line, "{}", word as i32),
-        Kind::DirFd if word as i32 == AT_FDCWD => write!(line, "AT_FDCWD"),
-        Kind::DirFd => write!(line, "{}", word as i32),
-        Kind::Number => write!(line, "{}", word as i64),
-        Kind::Hex => write!(line, "{}", hex(word)),
-        Kind::Path | Kind::In | Kind::Out => match found {
-            Some(bytes) => write!(line, "{}", quoted(bytes, kind == Kind::Path)),
-            None if kind == Kind::Out && call.result == 0 => write!(line, "\"\""),
+        Parameter::None => Ok(()),
+        Parameter::Fd => write!(line, "{}", word as i32),
+        Parameter::DirFd if word as i32 == AT_FDCWD => write!(line, "AT_FDCWD"),
+        Parameter::DirFd => write!(line, "{}", word as i32),
+        Parameter::Number => write!(line, "{}", word as i64),
+        Parameter::Hex => write!(line, "{}", hex(word)),
+        Parameter::Path | Parameter::In | Parameter::Out => match found {
+            Some(bytes) => write!(line, "{}", quoted(bytes, kind == Parameter::Path)),
+            None if kind == Parameter::Out && call.result == 0 => write!(line, "\"\""),
             None => write!(line, "{}", address(word)),
         },
-        Kind::Stat => match found.and_then(attributes) {
+        Parameter::Stat => match found.and_then(attributes) {
             Some(text) => write!(line, "{text}"),
             None => write!(line, "{}", address(word)),
         },
-        Kind::Address => write!(line, "{}", address(word)),
-        Kind::Mode | Kind::OpenMode => write!(line, "{}", mode(word as u32)),
-        Kind::OpenFlags => write!(line, "{}", open_flags(word as u32)),
-        Kind::AtFlags => write!(line, "{}", flags(word as u32, at_flags(call.number))),
-        Kind::Access => write!(line, "{}", access(word as u32)),
-        Kind::Whence => write!(line, "{}", one_of(word as u32, WHENCES)),
-        Kind::RenameFlags => write!(line, "{}", flags(word as u32, RENAME_FLAGS)),
-        Kind::Fcntl => write!(line, "{}", one_of(word as u32, COMMANDS)),
-        Kind::Flock => write!(line, "{}", flags(word as u32, FLOCKS)),
+        Parameter::Address => write!(line, "{}", address(word)),
+        Parameter::Mode | Parameter::OpenMode => write!(line, "{}", mode(word as u32)),
+        Parameter::OpenFlags => write!(line, "{}", open_flags(word as u32)),
+        Parameter::AtFlags => write!(line, "{}", flags(word as u32, at_flags(call.number))),
+        Parameter::Access => write!(line, "{}", access(word as u32)),
+        Parameter::Whence => write!(line, "{}", one_of(word as u32, WHENCES)),
+        Parameter::RenameFlags => write!(line, "{}", flags(word as u32, RENAME_FLAGS)),
+        Parameter::Fcntl => write!(line, "{}", one_of(word as u32, COMMANDS)),
+        Parameter::Flock => write!(line, "{}", flags(word as u32, FLOCKS)),
     };
 }
 

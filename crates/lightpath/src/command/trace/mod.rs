@@ -13,6 +13,7 @@ mod summary;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
+use lp_abi::Fd;
 use lp_abi::gated::CALLS;
 use lp_region::process::CALLS_TRACED;
 use lp_region::sync::AtomicU64;
@@ -71,7 +72,7 @@ fn ask(session: &Session, wanted: Option<&[u64; CALLS / 64]>, summary: bool) -> 
         let error = io::Error::from_raw_os_error(e.number());
         Failure::new(REGION, format!("cannot map the trace: {}", reason(&error)))
     };
-    let fd = session.flights();
+    let fd = Fd::new(session.flights());
     // SAFETY: `Session::open` made the file as long as the rings and sealed its length.
     let rings = unsafe { Rings::map(fd) }.map_err(fail)?;
     hold(fd).map_err(fail)?;

@@ -7,7 +7,7 @@ use lp_abi::linux::{
     __NR_fstat, __NR_mmap, __NR_mprotect, __NR_munmap, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE,
     MAP_NORESERVE, MAP_PRIVATE, PROT_EXEC, PROT_GROWSDOWN, PROT_NONE, PROT_READ, PROT_WRITE, stat,
 };
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result};
 
 use crate::low::object::elf::read_file;
 use crate::low::object::objects::Segment;
@@ -45,7 +45,7 @@ impl Image {
     ///
     /// # Errors
     /// One line with the reason.
-    pub(super) fn map(fd: usize) -> core::result::Result<Image, &'static [u8]> {
+    pub(super) fn map(fd: Fd) -> core::result::Result<Image, &'static [u8]> {
         let mut head = [0u8; 64];
         if read_file(fd, &mut head, 0) != head.len() || !head.starts_with(b"\x7fELF\x02\x01") {
             return Err(DAMAGED);
@@ -93,7 +93,7 @@ impl Image {
         self.segments().iter().filter(|segment| segment.kind == PT_LOAD)
     }
 
-    fn read_headers(&mut self, fd: usize, at: u64, count: usize) -> core::result::Result<(), &'static [u8]> {
+    fn read_headers(&mut self, fd: Fd, at: u64, count: usize) -> core::result::Result<(), &'static [u8]> {
         let bytes = count * size_of::<Segment>();
         // SAFETY: the array has room for `count` headers; a header is a record of integers, for which any
         // bytes are valid.
@@ -106,7 +106,7 @@ impl Image {
     }
 
     /// Checks that the file contains what its headers announce.
-    fn check(&self, fd: usize) -> core::result::Result<(), &'static [u8]> {
+    fn check(&self, fd: Fd) -> core::result::Result<(), &'static [u8]> {
         let mut found = MaybeUninit::<stat>::zeroed();
         // SAFETY: the kernel fills the record in; zeros are a valid record too.
         let size = unsafe {
@@ -159,7 +159,7 @@ impl Image {
         Ok(())
     }
 
-    fn map_all(&self, fd: usize, how: u32) -> Result<()> {
+    fn map_all(&self, fd: Fd, how: u32) -> Result<()> {
         self.loads().try_for_each(|segment| map_segment(self.base, fd, segment, how))
     }
 
@@ -203,7 +203,7 @@ fn reserve(bytes: usize) -> Result<usize> {
 }
 
 /// Maps one segment: what comes from the file, then zeros.
-fn map_segment(base: usize, fd: usize, segment: &Segment, how: u32) -> Result<()> {
+fn map_segment(base: usize, fd: Fd, segment: &Segment, how: u32) -> Result<()> {
     let bit = |flag, protection| if segment.flags & flag != 0 { protection } else { 0 };
     let protection = bit(PF_R, PROT_READ) | bit(PF_W, PROT_WRITE) | bit(PF_X, PROT_EXEC);
     let start = base.wrapping_add(segment.address as usize);
@@ -220,12 +220,12 @@ fn map_segment(base: usize, fd: usize, segment: &Segment, how: u32) -> Result<()
         unsafe { core::ptr::write_bytes(file_end as *mut u8, 0, file_pages - file_end) };
     }
     if end > file_pages {
-        map_at(file_pages, end - file_pages, protection, MAP_PRIVATE | MAP_ANONYMOUS | how, usize::MAX, 0)?;
+        map_at(file_pages, end - file_pages, protection, MAP_PRIVATE | MAP_ANONYMOUS | how, Fd::NONE, 0)?;
     }
     Ok(())
 }
 
-fn map_at(at: usize, bytes: usize, protection: u32, flags: u32, fd: usize, offset: u64) -> Result<()> {
+fn map_at(at: usize, bytes: usize, protection: u32, flags: u32, fd: Fd, offset: u64) -> Result<()> {
     // SAFETY: the pages are reserved for the program, or nothing is mapped there.
     let got = unsafe { lp_abi::syscall!(__NR_mmap, at, bytes, protection, flags, fd, offset) }?;
     // A kernel without MAP_FIXED_NOREPLACE treats the address as a hint.

@@ -1,6 +1,6 @@
 //! /proc/PID/exe of a static program. The kernel's own link leads to the gate's file.
 
-use lp_abi::linux::{__NR_close, __NR_openat, __NR_read, AT_FDCWD, O_CLOEXEC};
+use lp_abi::linux::{__NR_openat, __NR_read, O_CLOEXEC};
 
 use crate::low::exec::environment;
 use crate::low::object::elf::read_file;
@@ -8,6 +8,7 @@ use crate::low::thread::home;
 use crate::low::thread::tls;
 use crate::low::tools::names;
 use lp_abi::text::Writer;
+use lp_abi::{Fd, OwnedFd};
 
 const AT_PHDR: u64 = 3;
 /// Words of an auxiliary vector examined.
@@ -61,7 +62,7 @@ fn hexadecimal(text: &[u8]) -> Option<u64> {
 }
 
 /// Opens a file in a process's directory in /proc.
-fn open(pid: u32, name: &[u8]) -> Option<File> {
+fn open(pid: u32, name: &[u8]) -> Option<OwnedFd> {
     let mut path = [0u8; 32];
     let mut text = Writer::new(&mut path);
     text.push(names::NAMELESS);
@@ -69,23 +70,14 @@ fn open(pid: u32, name: &[u8]) -> Option<File> {
     text.push(name);
     text.finish()?;
     // SAFETY: the path is NUL-terminated.
-    unsafe { lp_abi::syscall!(__NR_openat, AT_FDCWD, path.as_ptr(), O_CLOEXEC) }.ok().map(File)
-}
-
-struct File(usize);
-
-impl Drop for File {
-    fn drop(&mut self) {
-        // SAFETY: the descriptor belongs to this value.
-        let _ = unsafe { lp_abi::syscall!(__NR_close, self.0) };
-    }
+    unsafe { lp_abi::syscall!(__NR_openat, Fd::CWD, path.as_ptr(), O_CLOEXEC) }.ok().map(OwnedFd::new)
 }
 
 /// Address of a process's program headers, from its auxiliary vector.
 fn headers_of(pid: u32) -> Option<u64> {
     let file = open(pid, b"/auxv")?;
     let mut vector = [0u8; VECTOR * 8];
-    let got = read_file(file.0, &mut vector, 0);
+    let got = read_file(file.get(), &mut vector, 0);
     let (words, _) = vector[..got].as_chunks::<8>();
     let (pairs, _) = words.as_chunks::<2>();
     let found = pairs.iter().find(|[kind, _]| u64::from_le_bytes(*kind) == AT_PHDR);
@@ -94,7 +86,7 @@ fn headers_of(pid: u32) -> Option<u64> {
 
 /// The lines of /proc/PID/maps. A line longer than the buffer ends the iteration.
 struct Lines {
-    file: File,
+    file: OwnedFd,
     room: [u8; 2048],
     at: usize,
     end: usize,
@@ -116,7 +108,7 @@ impl Lines {
             (self.at, self.end) = (0, self.end - self.at);
             let left = &mut self.room[self.end..];
             // SAFETY: the kernel writes within the buffer.
-            match unsafe { lp_abi::syscall!(__NR_read, self.file.0, left.as_mut_ptr(), left.len()) } {
+            match unsafe { lp_abi::syscall!(__NR_read, self.file.get(), left.as_mut_ptr(), left.len()) } {
                 Ok(got) if got != 0 => self.end += got,
                 _ => return None,
             }
