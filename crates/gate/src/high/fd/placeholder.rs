@@ -73,7 +73,7 @@ pub fn guarded(task: &Task) -> impl Iterator<Item = u32> + use<> {
 ///
 /// # Errors
 /// `EMFILE` and `EINVAL` as from fcntl(2)'s `F_DUPFD`; `EMFILE` also for numbers that cannot be ours.
-#[inline]
+#[inline(always)]
 pub fn allocate(task: &'static Task<'static>, min: u32) -> Result<Fd> {
     let locked = table::lock(task);
     // Relaxed, here and below: guarded by the lock, or by there being one thread.
