@@ -84,14 +84,16 @@ fn a_closer_needs_its_release_and_the_scan_its_acquire() {
 
 const ROOT: u32 = 1;
 
+/// What a writer and a remount share.
+#[derive(Default)]
+struct Mount {
+    mark: AtomicU32,
+    closed: AtomicU32,
+    content: AtomicU32,
+}
+
 /// A writer in one thread, a remount to read-only in the other.
 fn a_writer_against_a_remount() {
-    #[derive(Default)]
-    struct Mount {
-        mark: AtomicU32,
-        closed: AtomicU32,
-        content: AtomicU32,
-    }
     let mount = Arc::new(Mount::default());
     let other = Arc::clone(&mount);
     let thread = loom::thread::spawn(move || {
@@ -124,12 +126,6 @@ const SHUTTING: u32 = 2;
 
 /// The same, with a writer that does not depend on the remount's coming back.
 fn a_writer_that_calls_a_remount_off() {
-    #[derive(Default)]
-    struct Mount {
-        mark: AtomicU32,
-        closed: AtomicU32,
-        content: AtomicU32,
-    }
     let mount = Arc::new(Mount::default());
     let other = Arc::clone(&mount);
     let thread = loom::thread::spawn(move || {

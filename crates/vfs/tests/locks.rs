@@ -56,75 +56,85 @@ fn our_files(fixture: &Fixture, count: usize) -> Vec<Fd> {
     })
 }
 
-#[test]
-fn ranges_split_and_merge_as_the_kernels() {
-    const OWNERS: usize = 3;
-    let fixture = Fixture::private(1 << 20);
-    let task = &fixture.task;
-    let kernel = kernel_files(OWNERS);
-    let fds = our_files(&fixture, OWNERS);
-    let mut random = Random(7);
-    for step in 0..60_000 {
-        let who = random.below(OWNERS);
-        let kind = [F_RDLCK, F_WRLCK, F_UNLCK, F_UNLCK, 9][random.below(5).min(random.below(6))];
-        let len = [0, 1, 2, 5, -3, i64::MAX][random.below(6)];
-        let mut mine = Flock { kind: kind as i16, whence: 0, start: random.below(24) as i64, len, pid: 0 };
-        if random.below(50) == 0 {
-            mine.pid = 1;
-        }
-        if random.below(30) == 0 {
-            mine.whence = random.below(5) as i16;
-        }
-        let mut theirs = mine;
-        let command = [F_OFD_SETLK, F_OFD_GETLK][usize::from(random.below(4) == 0)];
-        let asked = mine;
-        let left = ours(task, fds[who], command, &mut mine);
-        let right = kernels(kernel[who].as_raw_fd(), command, &mut theirs);
+/// Owners of locks on one file of ours and on one of the kernel's, which get the same requests.
+struct Owners {
+    fixture: Fixture,
+    kernel: Vec<OwnedFd>,
+    ours: Vec<Fd>,
+}
+
+impl Owners {
+    const COUNT: usize = 3;
+
+    fn new() -> Owners {
+        let fixture = Fixture::private(1 << 20);
+        let ours = our_files(&fixture, Self::COUNT);
+        Owners { fixture, kernel: kernel_files(Self::COUNT), ours }
+    }
+
+    /// Makes the request `asked` for one of the owners. Both answers must be the same.
+    fn request(&self, step: usize, who: usize, command: u32, asked: Flock) {
+        let (mut mine, mut theirs) = (asked, asked);
+        let left = ours(&self.fixture.task, self.ours[who], command, &mut mine);
+        let right = kernels(self.kernel[who].as_raw_fd(), command, &mut theirs);
         assert_eq!(left, right, "step {step}: {asked:?}");
         if left == 0 && command == F_OFD_GETLK {
             // Which of several conflicting locks is reported is unspecified.
             assert_eq!(mine.kind == F_UNLCK as i16, theirs.kind == F_UNLCK as i16, "step {step}: {asked:?}");
         }
     }
-    for fd in fds {
-        close::close(task, fd).unwrap();
+
+    /// Closes the files of ours. No lock may stay.
+    fn close(self) {
+        let task = &self.fixture.task;
+        for fd in self.ours {
+            close::close(task, fd).unwrap();
+        }
+        assert_eq!(task.region.in_use::<LockRecord>(), 0);
     }
-    assert_eq!(task.region.in_use::<LockRecord>(), 0);
+}
+
+#[test]
+fn ranges_split_and_merge_as_the_kernels() {
+    let owners = Owners::new();
+    let mut random = Random(7);
+    for step in 0..60_000 {
+        let who = random.below(Owners::COUNT);
+        let kind = [F_RDLCK, F_WRLCK, F_UNLCK, F_UNLCK, 9][random.below(5).min(random.below(6))];
+        let len = [0, 1, 2, 5, -3, i64::MAX][random.below(6)];
+        let mut asked = Flock { kind: kind as i16, whence: 0, start: random.below(24) as i64, len, pid: 0 };
+        if random.below(50) == 0 {
+            asked.pid = 1;
+        }
+        if random.below(30) == 0 {
+            asked.whence = random.below(5) as i16;
+        }
+        let command = [F_OFD_SETLK, F_OFD_GETLK][usize::from(random.below(4) == 0)];
+        owners.request(step, who, command, asked);
+    }
+    owners.close();
 }
 
 /// Thousands of locks on one file, so that its tree is deep.
 #[test]
 fn many_locks_split_and_merge_as_the_kernels() {
-    const OWNERS: usize = 3;
-    let fixture = Fixture::private(1 << 20);
-    let task = &fixture.task;
-    let kernel = kernel_files(OWNERS);
-    let fds = our_files(&fixture, OWNERS);
+    let owners = Owners::new();
+    let task = &owners.fixture.task;
     let mut random = Random(11);
     for step in 0..12_000 {
-        let who = random.below(OWNERS);
+        let who = random.below(Owners::COUNT);
         // Mostly shared, so that owners' locks overlap.
         let kind = [F_RDLCK, F_RDLCK, F_RDLCK, F_WRLCK, F_UNLCK][random.below(5)];
         let len = if random.below(400) == 0 { 2000 } else { 1 + random.below(3) as i64 };
-        let mut mine = Flock { kind: kind as i16, whence: 0, start: random.below(6000) as i64, len, pid: 0 };
-        let mut theirs = mine;
+        let asked = Flock { kind: kind as i16, whence: 0, start: random.below(6000) as i64, len, pid: 0 };
         let command = [F_OFD_SETLK, F_OFD_GETLK][usize::from(random.below(6) == 0)];
-        let asked = mine;
-        let left = ours(task, fds[who], command, &mut mine);
-        let right = kernels(kernel[who].as_raw_fd(), command, &mut theirs);
-        assert_eq!(left, right, "step {step}: {asked:?}");
-        if left == 0 && command == F_OFD_GETLK {
-            assert_eq!(mine.kind == F_UNLCK as i16, theirs.kind == F_UNLCK as i16, "step {step}: {asked:?}");
-        }
+        owners.request(step, who, command, asked);
         if step % 1000 == 999 {
             lp_fsck::check(task.region, task.process_id).expect_sound(&format!("step {step}"));
         }
     }
     assert!(task.region.in_use::<LockRecord>() > 500);
-    for fd in fds {
-        close::close(task, fd).unwrap();
-    }
-    assert_eq!(task.region.in_use::<LockRecord>(), 0);
+    owners.close();
 }
 
 #[test]

@@ -65,6 +65,9 @@ void become_nobody(void);
 /* Waits until the clock for file times has advanced. */
 void nap(void);
 
+/* Whether a process or a thread sleeps. */
+int sleeps(pid_t thread);
+
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 #endif

@@ -276,19 +276,6 @@ GROUP(signal, masks_of_waits)
     T(sigsuspend(&none));
 }
 
-/* Whether a process sleeps. */
-static int sleeps(pid_t pid)
-{
-    char path[64], line[512];
-    sprintf(path, "/proc/%d/stat", pid);
-    int fd = open(path, O_RDONLY);
-    long length = read(fd, line, sizeof line - 1);
-    close(fd);
-    line[length > 0 ? length : 0] = 0;
-    char *end = strrchr(line, ')');
-    return end && end[2] == 'S';
-}
-
 static void restart(int first_restarts, int second_restarts)
 {
     /* Both signals interrupt a wait together: the one that the kernel takes first decides if the wait goes

@@ -2,19 +2,6 @@
 #include "signals.h"
 #include <pthread.h>
 
-/* Whether a thread sleeps. */
-static int sleeps(pid_t thread)
-{
-    char path[64], line[512];
-    sprintf(path, "/proc/%d/stat", thread);
-    int fd = open(path, O_RDONLY);
-    long length = read(fd, line, sizeof line - 1);
-    close(fd);
-    line[length > 0 ? length : 0] = 0;
-    char *end = strrchr(line, ')');
-    return end && end[2] == 'S';
-}
-
 static pid_t child;
 static volatile pid_t waiter;
 static int by_id, cleaned;

@@ -60,7 +60,8 @@ const DT_SYMTAB: u64 = 6;
 const DT_GNU_HASH: u64 = 0x6fff_fef5;
 const SYMBOL_SIZE: usize = 24;
 
-/// The vDSO's dynamic symbols: elf(5).
+/// The vDSO's dynamic symbols: elf(5). Read with our own code because the image is mapped memory of unknown
+/// length, not the slice that the `object` crate parses.
 struct Image {
     bias: usize,
     symbols: usize,

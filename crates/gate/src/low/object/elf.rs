@@ -1,6 +1,10 @@
 //! ELF files, read in place: the loader that a program asks for, and where it makes the loader look for
 //! libraries.
 //!
+//! Our own code rather than the `object` crate, which takes a whole file as a slice or through a cache that
+//! allocates. The gate neither allocates nor maps a program that it only examines: it reads the few headers
+//! that it needs through [`Read`].
+//!
 //! Source: elf(5); ld.so(8) for how the loader uses the dynamic section.
 
 use lp_abi::Fd;
