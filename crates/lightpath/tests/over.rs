@@ -1,41 +1,19 @@
 //! `lightpath run --over` and what comes after it: the same scripts in a plain copy of a tree and over the
 //! tree.
 
+mod trees;
+
 use std::ffi::{CString, OsStr};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-use tempfile::TempDir;
-
-/// Lists a tree: names, types, modes, owners, links, targets and content, of files also the times of change.
-const LIST: &str = r#"
-export LC_ALL=C
-find . -mindepth 1 \( -type d -printf '%P %y %m %U %G\n' \) -o -printf '%P %y %m %U %G %s %n %l\n' | sort
-find . -type f -size +0 -exec md5sum {} + | sort
-"#;
+use trees::{LIST, MAKE, Trees, kill, killed_at, sh, state, stopped_at};
 
 /// Times of what no script touches.
 const TIMES: &str = "export LC_ALL=C; find . -name 'keep*' -printf '%P %T@\n' | sort";
-
-/// A tree with something of everything.
-const MAKE: &str = r#"
-set -e
-umask 022
-mkdir -p a/b/c d/e keep/deep/er empty
-echo one > a/one; echo two > a/b/two; echo three > a/b/c/three
-seq 1 1000 > numbers; seq 1 200000 > d/large
-head -c 3000000 /dev/zero | tr '\0' x > d/e/larger
-ln a/one d/hard; ln -s ../../a/one d/e/soft; ln -s nowhere dangling; ln -s a alias
-echo 'all: out' > Makefile; printf 'out: numbers\n\twc -l < numbers > out\n' >> Makefile
-printf '#!/bin/sh\necho script in $(pwd | sed s,.*/,,)\n' > run.sh; chmod 755 run.sh
-chmod 600 a/b/two; chmod 700 d/e; mkfifo pipe
-echo keep > keep/file; touch -d 2001-02-03T04:05:06.789 keep/file keep/deep; : > keep/nothing
-printf 'x' > "$(printf 'a/not\377utf8')"; printf y > 'a/with blank'; printf z > "$(printf 'a/new\nline')"
-"#;
 
 /// What is done in both.
 const SCRIPTS: [(&str, &str); 12] = [
@@ -73,73 +51,6 @@ const SCRIPTS: [(&str, &str); 12] = [
         "truncate -s 100 d/large; truncate -s 10000 a/one; dd if=/dev/zero of=d/e/larger bs=1 count=5 seek=1000 conv=notrunc 2>/dev/null; tail -c 5 d/e/larger; head -c 1003 d/e/larger | tail -c 4 | od -c; cp -a d/e e2; cp --reflink=never d/large l2",
     ),
 ];
-
-/// A tree, a copy of it, and a place for sessions.
-struct Trees {
-    home: TempDir,
-}
-
-impl Trees {
-    fn new(make: &str) -> Trees {
-        let trees = Trees { home: TempDir::new().unwrap() };
-        fs::create_dir(trees.tree()).unwrap();
-        sh(&trees.tree(), make);
-        let copied = Command::new("cp").arg("-a").args([trees.tree(), trees.copy()]).status().unwrap();
-        assert!(copied.success());
-        trees
-    }
-
-    fn tree(&self) -> PathBuf {
-        self.home.path().join("tree")
-    }
-
-    fn copy(&self) -> PathBuf {
-        self.home.path().join("copy")
-    }
-
-    fn lightpath(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_lightpath"));
-        command.args(args).current_dir(self.tree()).stdin(Stdio::null());
-        command.env("XDG_STATE_HOME", self.home.path().join("state"));
-        command
-    }
-
-    /// Runs a script over the tree; what it prints.
-    fn over(&self, script: &str) -> String {
-        let output = self.lightpath(&["run", "--over", ".", "--", "sh", "-c", script]).output().unwrap();
-        said(&output)
-    }
-
-    fn says(&self, args: &[&str]) -> String {
-        said(&self.lightpath(args).output().unwrap())
-    }
-
-    /// What a command that must fail says: one line.
-    fn fails(&self, args: &[&str]) -> String {
-        let output = self.lightpath(args).output().unwrap();
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success(), "{args:?} succeeded: {text}");
-        text
-    }
-}
-
-fn said(output: &Output) -> String {
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{}: {text}{}", output.status, String::from_utf8_lossy(&output.stderr));
-    text
-}
-
-fn sh(at: &Path, script: &str) -> String {
-    said(&Command::new("sh").args(["-c", script]).current_dir(at).stdin(Stdio::null()).output().unwrap())
-}
-
-/// All that is to be seen of a tree but access times.
-fn state(at: &Path) -> String {
-    sh(
-        at,
-        "export LC_ALL=C; find . -printf '%P %y %m %U %G %s %n %i %l %T@ %C@\n' | sort; find . -type f -exec md5sum {} + | sort",
-    )
-}
 
 #[test]
 fn scripts_do_the_same_over_a_tree_as_in_a_copy() {
@@ -270,13 +181,6 @@ fn bad_input_is_one_line() {
     );
 }
 
-impl Trees {
-    /// The name of the tree's session.
-    fn session(&self) -> String {
-        self.tree().to_str().unwrap()[1..].replace('/', "+")
-    }
-}
-
 #[test]
 fn a_session_in_use_is_left_alone() {
     let trees = Trees::new("echo f > f");
@@ -358,53 +262,6 @@ fn what_a_user_may_not_read_stays_unread() {
         run(trees.lightpath(&["run", "--over", ".", "--", "sh", "-c", script]).current_dir(trees.tree()));
     let plain = run(Command::new("sh").args(["-c", script]).current_dir(trees.copy()));
     assert_eq!(over, plain);
-}
-
-/// Starts a command traced and lets it go on to its `calls`th stop at a system call; none if it ended before.
-#[allow(clippy::zombie_processes, reason = "it is waited for by waitpid(2), which tells of stops")]
-fn stopped_at(command: &mut Command, calls: usize) -> Option<libc::pid_t> {
-    // SAFETY: ptrace(2) and nothing else happens in the child.
-    unsafe {
-        command.pre_exec(|| match libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) {
-            0 => Ok(()),
-            _ => Err(std::io::Error::last_os_error()),
-        });
-    }
-    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let pid = child.id() as libc::pid_t;
-    let (mut left, mut status) = (calls, 0);
-    loop {
-        // SAFETY: the child is this test's own and not reaped yet.
-        unsafe { libc::waitpid(pid, &raw mut status, 0) };
-        if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
-            return None;
-        }
-        if left == 0 {
-            return Some(pid);
-        }
-        left -= 1;
-        let signal = match libc::WSTOPSIG(status) {
-            libc::SIGTRAP => 0,
-            signal => signal,
-        };
-        // SAFETY: the child has stopped.
-        unsafe { libc::ptrace(libc::PTRACE_SYSCALL, pid, 0, signal) };
-    }
-}
-
-/// Kills what [`stopped_at`] gave.
-fn kill(pid: libc::pid_t) {
-    // SAFETY: a child of the test's own, not reaped yet.
-    unsafe {
-        libc::kill(pid, libc::SIGKILL);
-        libc::waitpid(pid, std::ptr::null_mut(), 0);
-    }
-}
-
-/// Starts a command traced, kills it at its `calls`th stop at a system call; whether it ended before.
-fn killed_at(command: &mut Command, calls: usize) -> bool {
-    let stopped = stopped_at(command, calls);
-    stopped.map(kill).is_none()
 }
 
 /// Whether a command ends well, beside one that is stopped.

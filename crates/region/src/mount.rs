@@ -95,8 +95,12 @@ pub mod mount_flags {
     pub const UNBINDABLE: u32 = 1024;
     /// Asked to go by `MNT_EXPIRE`, and not used since.
     pub const EXPIRING: u32 = 2048;
+    /// The region is being copied: a writer waits, or calls it off.
+    pub const FREEZING: u32 = 4096;
+    /// What a writer waits for.
+    pub const WAITING: u32 = SHUTTING | FREEZING;
     /// What makes a writer look closer.
-    pub const CLOSED: u32 = READ_ONLY | SB_READ_ONLY | SHUTTING;
+    pub const CLOSED: u32 = READ_ONLY | SB_READ_ONLY | WAITING;
 }
 
 /// A file system that was made inside a run (`mount -t tmpfs`), like `struct super_block`. 64 bytes. Number n

@@ -85,6 +85,9 @@ pub struct Header {
     pub mount_serial: AtomicU32,
     /// Mounts behind the highest in use so far. Atomic, only grows.
     pub mount_limit: AtomicU32,
+    /// 1 in a copy that `lightpath freeze` has made, until a run uses it. Changed by a launcher under the
+    /// file's flock.
+    pub frozen: AtomicU64,
 }
 
 /// Shared part of a slab's allocator; see [`crate::depot`]. A cache line.

@@ -180,6 +180,16 @@ impl<'r> Region<'r> {
         header.magic.store(at::MAGIC, Ordering::Release);
     }
 
+    /// Gives a copy of a region an identity of its own. Nobody may use the copy yet.
+    pub fn set_identity(self, identity: u64) {
+        let header = self.header();
+        // Relaxed throughout: nobody else has it.
+        header.identity.store(identity, Ordering::Relaxed);
+        let of = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let words = [of(&header.length), of(&header.data_pages), identity, of(&header.inode_limit)];
+        header.checksum.store(checksum(&words), Ordering::Relaxed);
+    }
+
     /// Unmaps it.
     ///
     /// # Safety

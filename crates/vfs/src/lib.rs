@@ -59,7 +59,7 @@ pub use calls::{
 pub use content::{bulk, chunk, map, owner, page};
 pub use descriptors::{busy, flight};
 pub use inodes::{blob, limit};
-pub use lane::{intent, pin};
+pub use lane::{freeze, intent, pin};
 pub use life::{boot, fork, mapping, mount_tree, reap, reclaim};
 pub use locks::{file_lock, flock, lock_tree, record_lock};
 pub use names::{dir, dirent, hash, link_target, name, walk};

@@ -39,9 +39,24 @@ pub(crate) enum Verb {
     /// Say what a session has changed.
     #[command(after_help = DIFF_AFTER_HELP)]
     Diff(Diff),
-    /// Write what a session has changed to its directory, and end the session.
+    /// Write what a session has changed to its directory; once all is written, the session ends.
     #[command(after_help = APPLY_AFTER_HELP)]
     Apply(Apply),
+    /// Take back what an apply has written.
+    #[command(after_help = UNDO_AFTER_HELP)]
+    Undo(Undo),
+    /// Write a session's tree, or what it has changed, to a tar archive.
+    #[command(after_help = EXPORT_AFTER_HELP)]
+    Export(Export),
+    /// Print files of a session or of a run that is under way.
+    #[command(after_help = PLACE_AFTER_HELP)]
+    Cat(Cat),
+    /// List directories of a session or of a run that is under way, as ls(1) does.
+    #[command(after_help = PLACE_AFTER_HELP)]
+    Ls(Ls),
+    /// Copy files into or out of a session or a run that is under way, as cp -a does.
+    #[command(after_help = PLACE_AFTER_HELP)]
+    Cp(Cp),
     /// Forget a session.
     Discard(Discard),
     /// List the sessions.
@@ -65,6 +80,13 @@ pub(crate) enum Verb {
     Fsck(Fsck),
     /// Report what a region file contains and how much space it takes.
     Info(Info),
+    /// Copy the region of a run or session to a file, for run --from, while programs go on using it.
+    #[command(after_help = FREEZE_AFTER_HELP)]
+    Freeze(Freeze),
+    /// Compress a frozen region.
+    Pack(Pack),
+    /// Make a frozen region of what pack has written.
+    Unpack(Unpack),
     /// Measure Lightpath against the kernel's file systems.
     Bench(lp_bench::Args),
     /// Find the system calls in ELF objects, on behalf of the gate.
@@ -90,9 +112,33 @@ Letters: A added, M content or attributes changed, D deleted, R renamed, T anoth
 
 const APPLY_AFTER_HELP: &str = "\
 Nothing is written if the directory has changed where the session has: each such path is a conflict and is listed. \
-An apply that was interrupted is finished by the next one.
+An apply that was interrupted is finished by the next one. With PATH, directories that a path needs are made with it, \
+and a rename of which only one name is chosen is taken as what happens to that name: an addition or a deletion.
 
 Exit status: 0 if all was written; 1 if there is a conflict or writing failed, and then the session is kept.";
+
+const UNDO_AFTER_HELP: &str = "\
+Nothing is written if the directory has changed since where the apply wrote: each such path is a conflict and is listed. \
+An undo that was interrupted is finished by the next one. FILE is kept.
+
+Exit status: 0 if all is as it was; 1 if there is a conflict or writing failed.";
+
+const FREEZE_AFTER_HELP: &str = "\
+The copy is consistent: programs wait before their next change until it is made. What they store through shared mappings \
+is not held.
+
+Example: lightpath freeze 4711 base.region && lightpath run --from base.region -- make check";
+
+const EXPORT_AFTER_HELP: &str = "\
+Owners, permissions, times, extended attributes and hard links are kept. A layer has a file .wh.NAME for each name that \
+is gone, as the OCI image format does.";
+
+const PLACE_AFTER_HELP: &str = "\
+A PLACE is SESSION:PATH or RUN:PATH, where a RUN is the pid of one of its processes; :PATH is in the session of the \
+current directory. A relative PATH starts at the session's directory, or at the run's first mount. A name with a slash \
+before the colon is a file of the host.
+
+Example: lightpath cp 4711:out/result /tmp";
 
 const EXEC_AFTER_HELP: &str = "\
 Exit status: as of run; 126 as well if RUN is another user's.
@@ -180,6 +226,100 @@ pub(crate) struct Apply {
     /// Only say what is in the way; write nothing.
     #[arg(long)]
     pub(crate) check: bool,
+    /// Keep in FILE what lightpath undo needs to take it back. FILE is a tar archive of what was there before.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "check")]
+    pub(crate) reverse: Option<PathBuf>,
+    /// Only what lies at or below these; the session keeps the rest.
+    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub(crate) paths: Vec<PathBuf>,
+}
+
+/// `lightpath undo`.
+#[derive(Args)]
+pub(crate) struct Undo {
+    /// Only say what is in the way; write nothing.
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// What apply --reverse has written.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+}
+
+/// `lightpath freeze`.
+#[derive(Args)]
+pub(crate) struct Freeze {
+    /// The pid of a process of a run, the name of a session, or, with a slash, a region file.
+    #[arg(value_name = "RUN|SESSION|./FILE")]
+    pub(crate) what: String,
+    /// The file to make.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+}
+
+/// `lightpath pack`.
+#[derive(Args)]
+pub(crate) struct Pack {
+    /// What lightpath freeze has made.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// The file to make: frames of zstd(1), with a table to seek by.
+    #[arg(value_name = "PACKED", value_hint = ValueHint::FilePath)]
+    pub(crate) packed: PathBuf,
+}
+
+/// `lightpath unpack`.
+#[derive(Args)]
+pub(crate) struct Unpack {
+    /// What lightpath pack has made.
+    #[arg(value_name = "PACKED", value_hint = ValueHint::FilePath)]
+    pub(crate) packed: PathBuf,
+    /// The file to make.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+}
+
+/// `lightpath export`.
+#[derive(Args)]
+#[group(id = "form", required = true, multiple = false, args = ["tar", "oci"])]
+pub(crate) struct Export {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// Write the whole tree, as the session shows it, to FILE.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) tar: Option<PathBuf>,
+    /// Write what has changed to FILE, as a layer of an OCI image.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) oci: Option<PathBuf>,
+}
+
+/// `lightpath cat`.
+#[derive(Args)]
+pub(crate) struct Cat {
+    /// The files.
+    #[arg(required = true, value_name = "PLACE")]
+    pub(crate) places: Vec<OsString>,
+}
+
+/// `lightpath ls`.
+#[derive(Args)]
+pub(crate) struct Ls {
+    /// With permissions, owners, sizes and times.
+    #[arg(short = 'l')]
+    pub(crate) long: bool,
+    /// With names that start with a dot.
+    #[arg(short = 'a')]
+    pub(crate) all: bool,
+    /// The directories or files.
+    #[arg(required = true, value_name = "PLACE")]
+    pub(crate) places: Vec<OsString>,
+}
+
+/// `lightpath cp`.
+#[derive(Args)]
+pub(crate) struct Cp {
+    /// What to copy, and where to; at least one of them in the session or run.
+    #[arg(required = true, num_args = 2.., value_name = "PLACE|FILE")]
+    pub(crate) places: Vec<OsString>,
 }
 
 /// `lightpath discard`.
@@ -300,6 +440,10 @@ pub(crate) struct Options {
     /// When the command has ended with status 0, write what it changed to DIR.
     #[arg(long, requires = "over")]
     pub(crate) apply: bool,
+    /// When the command has ended, show what it changed as lightpath diff --stat does, and ask whether to apply,
+    /// keep or discard it.
+    #[arg(long, requires = "over", conflicts_with_all = ["apply", "discard"])]
+    pub(crate) ask: bool,
     /// Mount read-only, for this run.
     #[arg(long)]
     pub(crate) ro: bool,
@@ -311,6 +455,9 @@ pub(crate) struct Options {
     /// can use it at once. Without it the file system disappears with the last process of the run.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) region: Option<PathBuf>,
+    /// Begin with what FILE holds, which lightpath freeze has made, and change nothing in it.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["region", "over", "size"])]
+    pub(crate) from: Option<PathBuf>,
     /// When the command ends, print a table to standard error: for each call, how many were answered in the
     /// process, how many went to the kernel, and how many bytes.
     #[arg(long)]
@@ -328,7 +475,7 @@ fn mount_point() -> ValueParser {
 pub(crate) fn one_line(error: &clap::Error) -> String {
     let said = match error.kind() {
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            "say what to do: run, shell, diff, apply, discard, sessions, exec, ps, trace, doctor, fsck, info, bench, \
+            "say what to do: run, shell, diff, apply, undo, discard, sessions, export, cat, ls, cp, exec, ps, trace, doctor, fsck, info, freeze, pack, unpack, bench, \
              completions or man"
                 .to_owned()
         }

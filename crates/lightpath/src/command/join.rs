@@ -4,32 +4,55 @@
 //! does: the descriptors that the processes of a run inherit are those of its launcher, and cannot be taken
 //! from them without ptrace(2)'s rights.
 
-use std::ffi::OsString;
+use std::fs::File;
 use std::io::ErrorKind;
+
+use lp_region::Region;
 
 use super::cli::{Join, Options};
 use super::failure::{CANNOT_RUN, Failure, REGION, reason};
 use super::mountpoint::MountPoint;
-use super::region::Session;
-use super::run;
+use super::region::{Paths, Session};
 use super::runs::{self, Member};
+use super::{cache, run};
 
 /// Becomes the command, within the run that process `args.run` belongs to.
 pub(crate) fn exec(args: &Join) -> Result<u8, Failure> {
     run::check_caller()?;
-    let member = find(args.run)?;
+    let (file, options) = entrance(args.run)?;
+    run::start(&options, &args.command, |paths| Session::join(file.into(), args.run, &options, paths))
+}
+
+/// Takes part in the run that process `pid` belongs to.
+pub(crate) fn session(pid: u32) -> Result<Session, Failure> {
+    let (file, options) = entrance(pid)?;
+    let cache = cache::directory().map_err(|line| Failure::new(REGION, line))?;
+    Session::join(file.into(), pid, &options, &Paths { cache: &cache, preload: &cache, library: None })
+}
+
+/// The region of a run, and its mounts.
+fn entrance(pid: u32) -> Result<(File, Options), Failure> {
+    let member = find(pid)?;
     let (file, region) = member.open()?;
     let at = member
         .mounts(region)
         .iter()
         .map(|path| MountPoint::new(path).map_err(|line| Failure::new(REGION, line)))
         .collect::<Result<Vec<_>, _>>()?;
-    if at.is_empty() {
-        return Err(runs::gone(args.run));
+    match at.is_empty() {
+        true => Err(runs::gone(pid)),
+        false => Ok((file, Options { at, ..Options::default() })),
     }
-    let options = Options { at, ..Options::default() };
-    let command: Vec<OsString> = args.command.clone();
-    run::start(&options, &command, |paths| Session::join(file.into(), args.run, &options, paths))
+}
+
+/// The process of a run with that pid, if the caller may join it, and the run's region.
+pub(crate) fn member(pid: u32) -> Result<(Member, Region<'static>), Failure> {
+    let member = find(pid)?;
+    let (_, region) = member.open()?;
+    match member.mounts(region).is_empty() {
+        true => Err(runs::gone(pid)),
+        false => Ok((member, region)),
+    }
 }
 
 /// The process of a run with that pid, if the caller may join it.

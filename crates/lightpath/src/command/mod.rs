@@ -1,9 +1,12 @@
 //! The subcommands, one file per noun.
 
+mod branch;
 mod cache;
 mod cli;
+mod copy;
 mod doctor;
 mod failure;
+mod freeze;
 mod fsck;
 mod info;
 mod inherited;
@@ -14,6 +17,7 @@ mod lookup;
 mod manual;
 mod mountpoint;
 mod over;
+mod pack;
 mod preload;
 mod program;
 mod ps;
@@ -63,6 +67,11 @@ fn dispatch(verb: Verb) -> Result<u8, Failure> {
         Verb::Shell(shell) => run::shell(&shell.options),
         Verb::Diff(args) => over::diff::diff(&args),
         Verb::Apply(args) => over::apply::apply(&args),
+        Verb::Undo(args) => over::undo::undo(&args),
+        Verb::Export(args) => over::export::export(&args),
+        Verb::Cat(args) => over::place::cat(&args),
+        Verb::Ls(args) => over::place::ls(&args),
+        Verb::Cp(args) => over::place::cp(&args),
         Verb::Discard(args) => over::discard(&args),
         Verb::Sessions(args) => over::sessions(&args),
         Verb::Exec(args) => join::exec(&args),
@@ -74,6 +83,9 @@ fn dispatch(verb: Verb) -> Result<u8, Failure> {
             print(text.as_bytes()).map(|_| status)
         }
         Verb::Fsck(args) => fsck::fsck(&args),
+        Verb::Freeze(args) => freeze::freeze(&args),
+        Verb::Pack(args) => pack::pack(&args),
+        Verb::Unpack(args) => pack::unpack(&args),
         Verb::Info(args) => info::info(&args),
         Verb::Bench(args) => {
             let ended = lp_bench::main(args).map_err(|e| Failure::new(1, format!("bench: {e:#}")))?;

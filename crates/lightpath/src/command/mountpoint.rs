@@ -67,6 +67,12 @@ impl MountPoint {
     }
 }
 
+impl Default for MountPoint {
+    fn default() -> Self {
+        MountPoint(MountPoint::DEFAULT.into())
+    }
+}
+
 /// Checks that no mount point is equal to or inside another.
 pub(crate) fn check_apart(points: &[MountPoint]) -> Result<(), String> {
     if points.len() > MOST {

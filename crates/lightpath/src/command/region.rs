@@ -20,6 +20,7 @@ use lp_vfs::{Place, Task, below};
 use rustix::fs::{FlockOperation, MemfdFlags, SealFlags, flock};
 use rustix::process::{Resource, getrlimit};
 
+use super::branch;
 use super::cache;
 use super::cli::Options;
 use super::failure::{Failure, REGION, reason};
@@ -160,9 +161,10 @@ fn bytes(path: &Path) -> &[u8] {
 impl Session {
     /// Creates the region, or opens `--region FILE`, and claims a run record in it.
     pub(crate) fn open(options: &Options, paths: &Paths) -> Result<Session, Failure> {
-        let (fd, name) = match &options.region {
-            Some(path) => (open_file(path)?, path.display().to_string()),
-            None => (open_memory()?, "region".to_owned()),
+        let (fd, name) = match (&options.region, &options.from) {
+            (Some(path), _) => (open_file(path)?, path.display().to_string()),
+            (None, Some(path)) => (branch::of(path)?, format!("the branch of {}", path.display())),
+            (None, None) => (open_memory()?, "region".to_owned()),
         };
         // Two launchers must not initialise the same file, or claim the same run record. Record locks would
         // work only within one process; this lock is released with its descriptor if this process is killed.
@@ -171,6 +173,9 @@ impl Session {
             make_room(&fd).map_err(|e| no_room(&name, e))?;
         }
         let region = prepare(&fd, &name, options)?;
+        if options.from.is_some() {
+            branch::own(region)?;
+        }
         let alone = life::numbers(region).is_empty();
         let life = life::of(region, &name)?;
         let fd = raise(fd, life)?;
@@ -178,7 +183,11 @@ impl Session {
         if options.region.is_some() && alone {
             rebuild_after_boot(region, &name)?;
         }
-        check(region, &name)?;
+        // What was frozen has been checked, and nobody has changed it since.
+        if options.from.is_none() {
+            check(region, &name)?;
+        }
+        region.header().frozen.store(0, Relaxed); // Relaxed: under the flock.
         if options.region.is_some() && alone {
             region.set_in_file();
             region.mark_boot();
@@ -306,7 +315,15 @@ pub(crate) fn memory() -> u64 {
     info.totalram * u64::from(info.mem_unit)
 }
 
-fn open_memory() -> Result<OwnedFd, Failure> {
+/// A number for a new region.
+pub(crate) fn identity() -> Result<u64, Failure> {
+    let mut identity = [0; 8];
+    rustix::rand::getrandom(&mut identity, rustix::rand::GetRandomFlags::empty())
+        .map_err(|e| Failure::new(REGION, format!("no random number: {}", reason(&e.into()))))?;
+    Ok(u64::from_ne_bytes(identity))
+}
+
+pub(crate) fn open_memory() -> Result<OwnedFd, Failure> {
     rustix::fs::memfd_create("lightpath", MemfdFlags::empty())
         .map_err(|e| Failure::new(REGION, format!("cannot make shared memory: {}", reason(&e.into()))))
 }
@@ -442,14 +459,11 @@ fn prepare(fd: &OwnedFd, name: &str, options: &Options) -> Result<Region<'static
         }
         return Ok(region);
     }
-    let mut identity = [0; 8];
-    rustix::rand::getrandom(&mut identity, rustix::rand::GetRandomFlags::empty())
-        .map_err(|e| explain(system(e)))?;
     let geometry = Geometry {
         data_bytes: size,
         // As in tmpfs: half as many as the machine has pages.
         inodes: memory().max(size) / lp_abi::PAGE_SIZE as u64 / 2,
-        identity: u64::from_ne_bytes(identity),
+        identity: identity()?,
     };
     check_file_size(geometry.length().map_err(|e| explain(e.into()))?)?;
     if options.region.is_some() {

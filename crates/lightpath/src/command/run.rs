@@ -42,11 +42,6 @@ pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure
     if let Some(over) = &options.over {
         return over::run(options, over, command);
     }
-    begin(options, command)
-}
-
-/// [`run`] where the mounts are known.
-pub(crate) fn begin(options: &Options, command: &[OsString]) -> Result<u8, Failure> {
     mountpoint::check_apart(&options.at).map_err(|line| Failure::new(USAGE, line))?;
     check_caller()?;
     start(options, command, |paths| Session::open(options, paths))
@@ -61,7 +56,7 @@ pub(crate) fn start(
     let (mut launch, session) = prepare(options, command, open)?;
     let directory = options.over.is_some().then(std::env::current_dir).and_then(Result::ok);
     let slot = directory.map(|directory| session.claim_in(&directory)).transpose()?;
-    match options.stats || options.apply {
+    match options.stats || options.apply || options.ask {
         true => {
             let slot = slot.map_or_else(|| session.claim(), Ok)?;
             supervise::supervise(&mut launch, &session, &slot, options)

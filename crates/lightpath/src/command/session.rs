@@ -1,15 +1,22 @@
 //! [`Kept`]: a session, that is the region file that holds what was changed over a directory.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use super::failure::{Failure, REGION, USAGE, reason};
 
 /// Longest name of a session.
 const LONGEST: usize = 200;
+/// How often a session that others hold is tried, and how far apart.
+const PATIENCE: u32 = 500;
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// A session: a directory of the state directory.
 pub(crate) struct Kept {
@@ -89,6 +96,48 @@ impl Kept {
     /// What an apply has begun to write.
     pub(crate) fn journal(&self) -> PathBuf {
         self.place.join("journal")
+    }
+
+    /// What the undo file of an apply that has begun holds (`over/reverse.rs`).
+    pub(crate) fn undo(&self) -> PathBuf {
+        self.place.join("undo")
+    }
+
+    /// Keeps runs from starting, and others from applying or discarding it, until the file is closed. Waits a
+    /// moment for those who do, who may be stopped.
+    pub(crate) fn hold(&self) -> Result<File, Failure> {
+        let fail =
+            |e: std::io::Error| Failure::new(REGION, format!("{}: {}", self.place.display(), reason(&e)));
+        let path = self.place.join("lock");
+        let file = File::options().create(true).append(true).open(&path).map_err(fail)?;
+        for tries in 0.. {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => break,
+                Err(Errno::WOULDBLOCK) if tries < PATIENCE => std::thread::sleep(PAUSE),
+                Err(Errno::WOULDBLOCK) => {
+                    let line = "is being started, applied or discarded: try again";
+                    return Err(Failure::new(REGION, format!("session {} {line}", self.shown())));
+                }
+                Err(e) => return Err(fail(e.into())),
+            }
+        }
+        // It may have been discarded before the lock was taken.
+        let (held, there) = (file.metadata().map_err(fail)?, fs::metadata(&path));
+        match there.is_ok_and(|there| (there.dev(), there.ino()) == (held.dev(), held.ino())) {
+            true => Ok(file),
+            false => Err(Failure::new(REGION, format!("session {} has just ended: try again", self.shown()))),
+        }
+    }
+
+    /// Ends an apply of a part.
+    pub(crate) fn end_apply(&self) -> Result<(), Failure> {
+        let fail =
+            |e: std::io::Error| Failure::new(REGION, format!("{}: {}", self.place.display(), reason(&e)));
+        match fs::remove_file(self.undo()) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(fail(e)),
+            _ => {}
+        }
+        fs::remove_file(self.journal()).map_err(fail)
     }
 
     /// Forgets it.

@@ -1,4 +1,4 @@
-//! Waiting for the command when something remains to be done at its end (`--stats`, `--apply`).
+//! Waiting for the command when something remains to be done at its end (`--stats`, `--apply`, `--ask`).
 //!
 //! The command runs as a child in the same process group and shares the terminal. This process forwards the
 //! signals sent to it (those of the terminal reach the child directly), stops when the child stops, and ends
@@ -45,6 +45,11 @@ pub(crate) fn supervise(
     let ended = run_beside(launch, session, slot, |_| ())?;
     if options.stats {
         eprint!("{}", session.counts().table());
+    }
+    if options.ask {
+        // From here on they have their usual effect: the session is kept.
+        set_mask(&no_signal());
+        over::ask::at_end(session, options)?;
     }
     match ended.end {
         End::Exited(0) if options.apply => over::apply::at_end(session, options),
@@ -166,6 +171,15 @@ fn every_signal() -> libc::sigset_t {
     // SAFETY: sigfillset initialises the set.
     unsafe {
         libc::sigfillset(set.as_mut_ptr());
+        set.assume_init()
+    }
+}
+
+fn no_signal() -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: sigemptyset initialises the set.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
         set.assume_init()
     }
 }

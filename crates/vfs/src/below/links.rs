@@ -117,6 +117,27 @@ impl<'r> Chain<'r> {
         }
     }
 
+    /// Calls `each` with the records of the file's names that the layer still has.
+    ///
+    /// # Errors
+    /// As [`list::record`]; `EIO` for a damaged chain.
+    pub(super) fn each(&self, mut each: impl FnMut(RecordAt, &Record)) -> Result<()> {
+        // PAIRS: the exchange in `enter`.
+        let mut next = self.head.load(Acquire);
+        for _ in 0..LONGEST {
+            if next == 0 {
+                return Ok(());
+            }
+            let at = from_word(next);
+            let seen = list::record(self.region, at)?;
+            if (seen.dev, seen.ino) == (self.dev, self.ino) && !seen.is_gone() {
+                each(at, &seen);
+            }
+            next = to_word(RecordAt { list: InodeId(seen.list), offset: seen.next });
+        }
+        Err(Errno::EIO)
+    }
+
     fn look(&self, first: u64, own: Option<RecordAt>) -> Result<Found> {
         let mut next = first;
         for _ in 0..LONGEST {

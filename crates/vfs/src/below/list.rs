@@ -3,8 +3,9 @@
 //! A list is a file of root [`ROOT`], named after the place of its directory's record. It begins with a
 //! [`Head`], followed by records, each with its name, padded to 8 bytes. It is written under the lock of its
 //! directory. Once its head says that it is complete, it does not change except for what became of its names
-//! ([`Record::target`], [`Record::list`]). It therefore says what the layer had when it was looked at. The
-//! way up from list to list is the path there, wherever directories have been moved since.
+//! ([`Record::target`], [`Record::list`]) and by [`crate::below::renew`]. It therefore says what the layer had
+//! when it was looked at. The way up from list to list is the path there, wherever directories have been
+//! moved since.
 
 use core::mem::offset_of;
 
@@ -100,6 +101,11 @@ impl Record {
         (size_of::<Record>() as u32 + self.length).next_multiple_of(8)
     }
 
+    /// Whether the layer has lost the name since ([`crate::below::renew`]).
+    pub fn is_gone(&self) -> bool {
+        self.mode == 0
+    }
+
     /// The inode that stands for it.
     pub fn target(&self) -> InodeRef {
         InodeRef::from_word(self.target)
@@ -156,7 +162,8 @@ pub fn up(head: &Head) -> Option<RecordAt> {
     up.list.is_some().then_some(up)
 }
 
-/// Calls `each` with the places and records of a list, starting at `from`, until it returns false.
+/// Calls `each` with the places and records of a list, starting at `from`, until it returns false. Names that
+/// the layer has lost are left out.
 ///
 /// # Errors
 /// Those of [`record`]; those of `each`.
@@ -170,7 +177,7 @@ pub fn each(
     let mut at = RecordAt { list, offset: from };
     while u64::from(at.offset) < end {
         let record = record(region, at)?;
-        if !each(at, &record)? {
+        if !record.is_gone() && !each(at, &record)? {
             break;
         }
         at.offset += record.bytes();
@@ -210,6 +217,20 @@ fn bytes_mut<T: Plain>(records: &mut [T]) -> &mut [u8] {
 fn push<T: Plain>(task: &Task<'_>, file: InodeId, record: &T) -> Result<()> {
     let mut record = *record;
     fill::append_private(task, file, bytes_mut(core::slice::from_mut(&mut record)))
+}
+
+/// A record as bytes.
+pub(super) fn bytes_of(record: &mut Record) -> &[u8] {
+    bytes_mut(core::slice::from_mut(record))
+}
+
+/// Overwrites a record. The caller must be the only user of the list.
+pub(super) fn overwrite(region: Region<'_>, at: RecordAt, record: &Record) {
+    let mut record = *record;
+    for (index, word) in bytes_of(&mut record).chunks_exact(4).enumerate() {
+        let word = u32::from_ne_bytes([word[0], word[1], word[2], word[3]]);
+        set_word(region, at.list, u64::from(at.offset) + 4 * index as u64, word);
+    }
 }
 
 /// Records the inode that stands for a record.

@@ -27,6 +27,7 @@ mod links;
 pub mod list;
 mod memory;
 pub mod names;
+pub mod renew;
 
 use lp_abi::linux::S_IFREG;
 use lp_abi::{Errno, Result};

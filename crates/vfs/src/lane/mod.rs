@@ -3,6 +3,7 @@
 //!
 //! Every folder that changes something uses it. It takes no lock: each word has one writer.
 
+pub mod freeze;
 pub mod intent;
 pub(crate) mod kept;
 pub(crate) mod mount_claim;

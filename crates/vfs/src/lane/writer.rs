@@ -4,6 +4,7 @@
 //! describes how the two exclude each other. A remount first announces that it is shutting the mount. A
 //! writer that sees this waits a moment and then cancels the announcement, so a remounter that is stopped or
 //! killed locks nobody out. A remount commits by one exchange, which fails if somebody has cancelled it.
+//! [`crate::lane::freeze`] uses the same means.
 
 use lp_abi::{Errno, Result};
 use lp_region::layout::{MOUNT_SIZE_BITS, MOUNTS};
@@ -17,6 +18,8 @@ use crate::caller::task::Task;
 
 /// Checks by a writer of a mount that is being shut before it cancels the shutting; 50 us apart.
 const PATIENCE: u32 = 40;
+/// The same for a freeze, which lasts as long as a copy.
+const FREEZE_PATIENCE: u32 = 40_000;
 /// A writer's mark: the mount stays writable until this is dropped.
 #[must_use = "the mark is taken away once this is dropped"]
 pub struct Writing<'t, 'r> {
@@ -85,9 +88,14 @@ pub(crate) fn end_alone(task: &Task) {
 fn enter_slow(task: &Task, mount: MountId, depth: u32) -> Result<()> {
     let (mark, flags) = (&task.lane.writing, &task.region.mount(mount).flags);
     // Within another change, the lane that shuts the mount waits for this one.
-    let patience = if depth == 0 { PATIENCE } else { 0 };
-    for _ in 0..patience {
-        if flags.load(Ordering::Acquire) & mount_flags::SHUTTING == 0 {
+    let patience = if depth == 0 { FREEZE_PATIENCE } else { 0 };
+    for tries in 0..patience {
+        let seen = flags.load(Ordering::Acquire);
+        let is_worth = match seen & mount_flags::FREEZING {
+            0 => seen & mount_flags::SHUTTING != 0 && tries < PATIENCE,
+            _ => true,
+        };
+        if !is_worth {
             break;
         }
         marks::leave(mark);
@@ -105,8 +113,9 @@ fn enter_slow(task: &Task, mount: MountId, depth: u32) -> Result<()> {
             }
             return Err(Errno::EROFS);
         }
-        let open = seen & !mount_flags::SHUTTING;
-        if seen == open || marks::call_off(flags, seen, mount_flags::SHUTTING) {
+        // A freeze waits for the change of which this one is a part.
+        let bits = if depth == 0 { mount_flags::WAITING } else { mount_flags::SHUTTING };
+        if seen & bits == 0 || marks::call_off(flags, seen, bits) {
             return Ok(());
         }
     }

@@ -3,7 +3,8 @@
 //! All that is in the way is found, and all content taken, before anything is written. Then the paths that
 //! will be written are noted in the journal beside the session; directories are made, files put in place by a
 //! temporary name and rename(2), and what is gone removed last. Each step may be done again: an apply that
-//! finds a journal goes through all changes once more, and takes what is written already for what it is.
+//! finds a journal goes through all changes once more, and takes what is written already for what it is. An
+//! apply of a part then makes the session's lists say what the directory has now, and removes the journal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -13,12 +14,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use lp_vfs::below;
+use lp_region::sync::Ordering::{Acquire, Relaxed};
+use lp_vfs::below::complete;
 use rustix::fs::{AtFlags, CWD};
 
 use super::changes::{self, Change, Changes, Old, Tree, is_dir, kind};
+use super::limit::limit;
 use super::put::{TEMPORARY, gone};
-use super::{check_unused, open};
+use super::reverse::Undo;
+use super::{below, check_unused, in_use, of_run, open};
 use crate::command::cli::{Apply, Options};
 use crate::command::failure::{Failure, REGION, reason};
 use crate::command::print;
@@ -31,19 +35,36 @@ const LISTED: usize = 100;
 /// Writes the changes of a session and ends it.
 pub(crate) fn apply(args: &Apply) -> Result<u8, Failure> {
     let kept = Kept::find(args.which.session.as_deref())?;
+    let paths = below(&kept.over, &args.paths)?;
+    let _held = kept.hold()?;
     let session = open(&kept)?;
     check_unused(&kept, &session)?;
-    in_session(&kept, &session, args.check)
+    let undo = args.reverse.as_deref().map(|file| Undo::place(file, &kept)).transpose()?;
+    in_session(&kept, &session, &Asked { check: args.check, paths, undo })
 }
 
-/// `run --apply`: the command has ended.
+/// `run --apply`, and the answer to `run --ask`: the command has ended.
 pub(crate) fn at_end(session: &Session, options: &Options) -> Result<u8, Failure> {
-    let over = options.over.as_deref().unwrap_or(Path::new("/"));
-    let kept = Kept::open(over, options.session.as_deref())?;
-    in_session(&kept, session, false)
+    let kept = of_run(options)?;
+    let _held = kept.hold()?;
+    if session.has_others() {
+        return Err(in_use(&kept));
+    }
+    in_session(&kept, session, &Asked::default())
 }
 
-fn in_session(kept: &Kept, session: &Session, check: bool) -> Result<u8, Failure> {
+/// What an apply is to do.
+#[derive(Default)]
+struct Asked {
+    /// Write nothing.
+    check: bool,
+    /// Only what lies at or below these; everything if there are none.
+    paths: Vec<PathBuf>,
+    /// Keep there what it takes to undo it.
+    undo: Option<Undo>,
+}
+
+fn in_session(kept: &Kept, session: &Session, asked: &Asked) -> Result<u8, Failure> {
     let over = &kept.over;
     let fail =
         |what: &Path, e: &io::Error| Failure::new(REGION, format!("{}: {}", what.display(), reason(e)));
@@ -56,36 +77,71 @@ fn in_session(kept: &Kept, session: &Session, check: bool) -> Result<u8, Failure
     }
     let done = session.with_task(|task| {
         let tree = Tree { task, over };
-        let changes = tree.changes().map_err(|e| fail(over, &e))?;
-        let writer = Writer { tree: &tree, changes: &changes, journaled: journaled(kept) };
-        let conflicts = writer.conflicts();
-        if !conflicts.is_empty() {
-            for line in conflicts.iter().take(LISTED) {
-                eprintln!("lightpath: {}", Failure::new(REGION, format!("conflict: {line}")));
-            }
-            let line = format!("{} conflicts: nothing was written, the session is kept", conflicts.len());
+        let mut changes = tree.changes().map_err(|e| fail(over, &e))?;
+        let journaled = journaled(kept);
+        let undo = Undo::begun(kept)?;
+        let paths = chosen(kept, asked, &journaled, undo.is_some())?;
+        let (left, unchanged) = limit(&mut changes, &paths, &journaled);
+        if let Some(path) = unchanged.first().filter(|path| !journaled.contains(*path)) {
+            let line =
+                format!("{}: nothing has changed there; nothing was written", over.join(path).display());
             return Err(Failure::new(REGION, line));
         }
-        if let Some((path, e)) = writer.unwritable() {
-            return Err(fail(&path, &e));
-        }
-        if check {
+        let writer = Writer { tree: &tree, changes: &changes, journaled };
+        writer.check(kept)?;
+        if asked.check {
             return Ok(None);
         }
-        writer.write(kept).map_err(|(path, e)| {
+        let interrupted = |(path, e): (PathBuf, io::Error)| {
             let line = format!("{}: {}; the session is kept: apply again", path.display(), reason(&e));
             Failure::new(REGION, line)
-        })?;
-        Ok(Some(changes.all.iter().filter(|change| change.is_shown()).count()))
+        };
+        let undo = match (undo, &asked.undo) {
+            (None, Some(asked)) => Some(asked.begin(&writer, kept)?),
+            (begun, _) => begun,
+        };
+        writer.write(kept).map_err(interrupted)?;
+        if let Some(undo) = undo {
+            undo.finish(&writer)?;
+        }
+        if left != 0 {
+            tree.settle(&changes.all).map_err(interrupted)?;
+        }
+        Ok(Some((changes.all.iter().filter(|change| change.is_shown()).count(), left)))
     });
     let done = done.map_err(|e| fail(over, &changes::error(e)))??;
+    let shown = over.display();
     match done {
-        None => print(format!("nothing is in the way in {}\n", over.display()).as_bytes()),
-        Some(count) => {
+        None => print(format!("nothing is in the way in {shown}\n").as_bytes()),
+        Some((count, 0)) => {
             kept.remove()?;
-            print(format!("{count} changes are in {}\n", over.display()).as_bytes())
+            print(format!("{count} changes are in {shown}\n").as_bytes())
+        }
+        Some((count, left)) => {
+            kept.end_apply()?;
+            let name = kept.shown();
+            print(format!("{count} changes are in {shown}; session {name} keeps {left}\n").as_bytes())
         }
     }
+}
+
+/// The paths that an apply is limited to.
+fn chosen(
+    kept: &Kept,
+    asked: &Asked,
+    journaled: &BTreeSet<PathBuf>,
+    undo: bool,
+) -> Result<Vec<PathBuf>, Failure> {
+    if journaled.is_empty() {
+        return Ok(asked.paths.clone());
+    }
+    if asked.undo.is_some() {
+        let line =
+            format!("an apply of session {} was interrupted: finish it without --reverse", kept.shown());
+        return Err(Failure::new(REGION, line));
+    }
+    // The file that undoes it holds what these were.
+    Ok(if undo { journaled.iter().cloned().collect() } else { asked.paths.clone() })
 }
 
 /// The paths that an apply that was interrupted may have written.
@@ -111,6 +167,26 @@ impl Writer<'_> {
         match path.as_os_str().is_empty() {
             true => self.tree.over.to_owned(),
             false => self.tree.over.join(path),
+        }
+    }
+
+    /// Refuses to write if that would fail or overwrite what others have changed.
+    fn check(&self, kept: &Kept) -> Result<(), Failure> {
+        let conflicts = self.conflicts();
+        if !conflicts.is_empty() {
+            for line in conflicts.iter().take(LISTED) {
+                eprintln!("lightpath: {}", Failure::new(REGION, format!("conflict: {line}")));
+            }
+            let line = format!(
+                "{} conflicts: nothing was written, session {} is kept",
+                conflicts.len(),
+                kept.shown()
+            );
+            return Err(Failure::new(REGION, line));
+        }
+        match self.unwritable() {
+            Some((path, e)) => Err(Failure::new(REGION, format!("{}: {}", path.display(), reason(&e)))),
+            None => Ok(()),
         }
     }
 
@@ -197,11 +273,12 @@ impl Writer<'_> {
             if let Some(new) = &change.new {
                 let record = self.tree.task.region.inode(new.inode.id);
                 if !is_dir(new.attributes.mode) {
-                    below::complete(self.tree.task, record)
-                        .map_err(changes::error)
-                        .map_err(at(&change.path))?;
+                    complete(self.tree.task, record).map_err(changes::error).map_err(at(&change.path))?;
                 }
             }
+        }
+        for change in &self.changes.all {
+            self.keep_content(change).map_err(at(&change.path))?;
         }
         self.begin(kept).map_err(at(&kept.journal()))?;
         // What makes place for another type, the deepest first.
@@ -239,6 +316,16 @@ impl Writer<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Reads the content of a file that has another name in the session before its origin is removed.
+    fn keep_content(&self, change: &Change) -> io::Result<()> {
+        let Some(old) = change.old.filter(|old| !is_dir(old.seen.mode)) else { return Ok(()) };
+        let target = old.seen.target();
+        let record = self.tree.task.region.inode(target.id);
+        // Acquire: the generation grows before the slot is used again. Relaxed: nobody else uses the session.
+        let lives = record.generation.load(Acquire) == target.generation && record.nlink.load(Relaxed) != 0;
+        if lives { complete(self.tree.task, record).map_err(changes::error) } else { Ok(()) }
     }
 
     /// Notes what will be written, and removes what one that was killed left.

@@ -32,7 +32,7 @@ pub(crate) struct Tree<'t> {
 /// What a name was.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Old {
-    at: RecordAt,
+    pub(crate) at: RecordAt,
     pub(crate) seen: Record,
 }
 
@@ -150,7 +150,7 @@ impl Tree<'_> {
         list::record(self.task.region, at).map_err(error)
     }
 
-    fn seen(&self, inode: InodeRef) -> New {
+    pub(super) fn seen(&self, inode: InodeRef) -> New {
         let attributes = inode::attributes(self.task, inode.id, self.task.region.inode(inode.id));
         New { inode, attributes }
     }
@@ -217,7 +217,7 @@ impl Tree<'_> {
     }
 
     /// The names that a directory has.
-    fn names_now(&self, new: &New) -> io::Result<BTreeMap<OsString, New>> {
+    pub(super) fn names_now(&self, new: &New) -> io::Result<BTreeMap<OsString, New>> {
         let record = self.task.region.inode(new.inode.id);
         below::complete(self.task, record).map_err(error)?;
         let mut names = BTreeMap::new();

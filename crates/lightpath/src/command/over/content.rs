@@ -76,6 +76,21 @@ impl Tree<'_> {
     }
 }
 
+/// The bytes of a file of a session, one after the other.
+pub(super) struct Bytes<'t> {
+    pub(super) tree: &'t Tree<'t>,
+    pub(super) of: &'t New,
+    pub(super) at: u64,
+}
+
+impl io::Read for Bytes<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let got = self.tree.read(self.of, to, self.at)?;
+        self.at += got as u64;
+        Ok(got)
+    }
+}
+
 /// Room for a call to fill before the borrow ends.
 fn lent(room: &mut [u8]) -> UserSlice {
     // SAFETY: nobody else has the room meanwhile, and the call keeps no pointer.

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::changes::{Change, Tree, is_dir};
-use super::{open, patch};
+use super::{below, open, patch};
 use crate::command::cli::Diff;
-use crate::command::failure::{Failure, REGION, USAGE, reason};
+use crate::command::failure::{Failure, REGION, reason};
 use crate::command::print;
 use crate::command::session::Kept;
 
@@ -35,40 +35,19 @@ pub(crate) fn diff(args: &Diff) -> Result<u8, Failure> {
     print(&text)
 }
 
-/// The paths that were asked for, below the directory.
-fn below(over: &Path, paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
-    let fail = |path: &Path, why: &str| Failure::new(USAGE, format!("{}: {why}", path.display()));
-    let here = std::env::current_dir().unwrap_or_default();
-    paths
-        .iter()
-        .map(|path| {
-            let mut absolute = PathBuf::new();
-            for part in here.join(path).components() {
-                match part {
-                    std::path::Component::ParentDir => _ = absolute.pop(),
-                    std::path::Component::CurDir => {}
-                    part => absolute.push(part),
-                }
-            }
-            let rest = absolute.strip_prefix(over).map(Path::to_owned);
-            rest.map_err(|_| fail(path, &format!("not below {}", over.display())))
-        })
-        .collect()
-}
-
 fn is_wanted(change: &Change, wanted: &[PathBuf]) -> bool {
     let is_in = |path: &Path| wanted.iter().any(|wanted| path.starts_with(wanted));
     wanted.is_empty() || is_in(&change.path) || change.from.as_deref().is_some_and(is_in)
 }
 
-fn text(args: &Diff, tree: &Tree<'_>, shown: &[&Change]) -> io::Result<Vec<u8>> {
-    // A rename says what became of the name that is gone.
+/// What is listed of changes: a rename says what became of the name that is gone.
+pub(super) fn listed<'c>(shown: &[&'c Change]) -> Vec<&'c Change> {
     let renamed: BTreeSet<&PathBuf> = shown.iter().filter_map(|change| change.from.as_ref()).collect();
-    let listed: Vec<&Change> = shown
-        .iter()
-        .copied()
-        .filter(|change| change.new.is_some() || !renamed.contains(&change.path))
-        .collect();
+    shown.iter().copied().filter(|change| change.new.is_some() || !renamed.contains(&change.path)).collect()
+}
+
+fn text(args: &Diff, tree: &Tree<'_>, shown: &[&Change]) -> io::Result<Vec<u8>> {
+    let listed = listed(shown);
     if args.json {
         return Ok(
             format!("{}\n", json!(listed.iter().map(|change| object(change)).collect::<Vec<_>>())).into()

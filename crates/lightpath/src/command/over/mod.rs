@@ -1,21 +1,29 @@
 //! `run --over` and what comes after it: the sessions that hold the changes, what they are, and writing them.
 
 pub(crate) mod apply;
+mod archive;
+pub(crate) mod ask;
 mod changes;
 mod content;
 pub(crate) mod diff;
+pub(crate) mod export;
+mod limit;
 mod patch;
+pub(crate) mod place;
 mod put;
+mod reverse;
+mod settle;
+pub(crate) mod undo;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use serde_json::json;
 
 use super::cli::{Discard, Options, Sessions};
 use super::failure::{Failure, REGION, USAGE, reason};
-use super::mountpoint::MountPoint;
+use super::mountpoint::{self, MountPoint};
 use super::region::{Paths, Session};
 use super::session::{self, Kept};
 use super::{cache, print, run};
@@ -27,50 +35,97 @@ pub(crate) fn run(options: &Options, over: &Path, command: &[OsString]) -> Resul
     let directory = over.canonicalize().map_err(|e| fail(&e))?;
     // Its names are needed first of all.
     std::fs::read_dir(&directory).map_err(|e| fail(&e))?;
+    if options.ask && !ask::can_ask() {
+        let line = "--ask needs a terminal on standard input and standard error; use --apply, or lightpath diff and \
+                    lightpath apply afterwards";
+        return Err(Failure::new(USAGE, line));
+    }
     let point =
         MountPoint::new(&directory).map_err(|line| Failure::new(USAGE, format!("--over {shown}: {line}")))?;
     let kept = match options.discard {
         true => None,
         false => Some(Kept::open(&directory, options.session.as_deref())?),
     };
-    if kept.as_ref().is_some_and(|kept| kept.journal().exists()) {
-        let line = "an apply of this session was interrupted: finish it with lightpath apply first";
-        return Err(Failure::new(REGION, line));
-    }
     let options = Options {
         at: vec![point],
-        region: kept.map(|kept| kept.file()),
+        region: kept.as_ref().map(Kept::file),
         over: Some(directory),
         ..options.clone()
     };
-    run::begin(&options, command)
+    mountpoint::check_apart(&options.at).map_err(|line| Failure::new(USAGE, line))?;
+    run::check_caller()?;
+    run::start(&options, command, |paths| begin(kept.as_ref(), &options, paths))
+}
+
+/// Opens the region for a run. Nobody ends the session meanwhile.
+fn begin(kept: Option<&Kept>, options: &Options, paths: &Paths<'_>) -> Result<Session, Failure> {
+    let _held = kept.map(Kept::hold).transpose()?;
+    if kept.is_some_and(|kept| kept.journal().exists()) {
+        let line = "an apply of this session was interrupted: finish it with lightpath apply first";
+        return Err(Failure::new(REGION, line));
+    }
+    Session::open(options, paths)
+}
+
+/// The session of a run that is ending.
+fn of_run(options: &Options) -> Result<Kept, Failure> {
+    let over = options.over.as_deref().unwrap_or(Path::new("/"));
+    Kept::open(over, options.session.as_deref())
 }
 
 /// Opens the region of a session beside its runs.
-fn open(kept: &Kept) -> Result<Session, Failure> {
+pub(crate) fn open(kept: &Kept) -> Result<Session, Failure> {
     let file = kept.file();
     if !file.exists() {
         return Err(Failure::new(REGION, format!("session {} has no region: discard it", kept.shown())));
     }
-    let point = MountPoint::unchecked(&kept.over);
+    look(&MountPoint::unchecked(&kept.over), &file)
+}
+
+/// Opens a region file beside its runs.
+pub(crate) fn look(at: &MountPoint, file: &Path) -> Result<Session, Failure> {
     let cache = cache::directory().map_err(|line| Failure::new(REGION, line))?;
-    let options = Options { at: vec![point], region: Some(file), ..Options::default() };
+    let options = Options { at: vec![at.clone()], region: Some(file.to_owned()), ..Options::default() };
     Session::open(&options, &Paths { cache: &cache, preload: &cache, library: None })
+}
+
+/// The paths that were asked for, below the directory.
+fn below(over: &Path, paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let fail = |path: &Path, why: &str| Failure::new(USAGE, format!("{}: {why}", path.display()));
+    let here = std::env::current_dir().unwrap_or_default();
+    paths
+        .iter()
+        .map(|path| {
+            let mut absolute = PathBuf::new();
+            for part in here.join(path).components() {
+                match part {
+                    Component::ParentDir => _ = absolute.pop(),
+                    Component::CurDir => {}
+                    part => absolute.push(part),
+                }
+            }
+            let rest = absolute.strip_prefix(over).map(Path::to_owned);
+            rest.map_err(|_| fail(path, &format!("not below {}", over.display())))
+        })
+        .collect()
 }
 
 /// Refuses to end a session that a run is using.
 fn check_unused(kept: &Kept, session: &Session) -> Result<(), Failure> {
     match session.has_others() {
-        true => {
-            Err(Failure::new(REGION, format!("session {} is in use: wait for its run to end", kept.shown())))
-        }
+        true => Err(in_use(kept)),
         false => Ok(()),
     }
+}
+
+fn in_use(kept: &Kept) -> Failure {
+    Failure::new(REGION, format!("session {} is in use: wait for its run to end", kept.shown()))
 }
 
 /// `lightpath discard`.
 pub(crate) fn discard(args: &Discard) -> Result<u8, Failure> {
     let kept = Kept::find(args.which.session.as_deref())?;
+    let _held = kept.hold()?;
     // One that cannot be opened, another version's say, can still be forgotten.
     if let Ok(session) = open(&kept) {
         check_unused(&kept, &session)?;

@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, CWD, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags}
 
 use super::apply::Writer;
 use super::changes::{Change, New, kind};
-use super::content::host_xattrs;
+use super::content::{Xattrs, host_xattrs};
 
 /// Name of a file before it gets its own. One is made at a time, so that a later apply finds what one that
 /// was killed left.
@@ -110,26 +110,50 @@ impl Writer<'_> {
     /// Gives a file of the host owner, mode, extended attributes and times.
     pub(super) fn dress(&self, path: &Path, below: &Path, new: &New) -> io::Result<()> {
         let wanted = &new.attributes;
+        let time = |time: lp_vfs::Time| Timespec { tv_sec: time.sec, tv_nsec: i64::from(time.nsec) };
+        let is_link = kind(wanted.mode) == libc::S_IFLNK;
+        let looks = Looks {
+            mode: wanted.mode,
+            owner: (wanted.uid, wanted.gid),
+            atime: time(wanted.atime),
+            mtime: time(wanted.mtime),
+            xattrs: if is_link { Xattrs::new() } else { self.tree.xattrs(below)? },
+        };
+        looks.give(path)
+    }
+}
+
+/// What a file has beside content.
+pub(super) struct Looks {
+    pub(super) mode: u32,
+    pub(super) owner: (u32, u32),
+    pub(super) atime: Timespec,
+    pub(super) mtime: Timespec,
+    pub(super) xattrs: Xattrs,
+}
+
+impl Looks {
+    /// Gives them to a file of the host.
+    pub(super) fn give(&self, path: &Path) -> io::Result<()> {
         let found = fs::symlink_metadata(path)?;
-        if (found.uid(), found.gid()) != (wanted.uid, wanted.gid) {
-            let owner = (Uid::from_raw(wanted.uid), Gid::from_raw(wanted.gid));
+        if (found.uid(), found.gid()) != self.owner {
+            let owner = (Uid::from_raw(self.owner.0), Gid::from_raw(self.owner.1));
             rustix::fs::chownat(CWD, path, Some(owner.0), Some(owner.1), AtFlags::SYMLINK_NOFOLLOW)?;
         }
-        if kind(wanted.mode) != libc::S_IFLNK {
-            self.set_xattrs(path, below)?;
+        if kind(self.mode) != libc::S_IFLNK {
+            self.set_xattrs(path)?;
             // An ACL has changed the mode.
-            if fs::symlink_metadata(path)?.mode() & 0o7777 != wanted.mode & 0o7777 {
-                fs::set_permissions(path, Permissions::from_mode(wanted.mode & 0o7777))?;
+            if fs::symlink_metadata(path)?.mode() & 0o7777 != self.mode & 0o7777 {
+                fs::set_permissions(path, Permissions::from_mode(self.mode & 0o7777))?;
             }
         }
-        let time = |time: lp_vfs::Time| Timespec { tv_sec: time.sec, tv_nsec: i64::from(time.nsec) };
-        let times = Timestamps { last_access: time(wanted.atime), last_modification: time(wanted.mtime) };
+        let times = Timestamps { last_access: self.atime, last_modification: self.mtime };
         rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(())
     }
 
-    fn set_xattrs(&self, path: &Path, below: &Path) -> io::Result<()> {
-        let (wanted, found) = (self.tree.xattrs(below)?, host_xattrs(path)?);
+    fn set_xattrs(&self, path: &Path) -> io::Result<()> {
+        let (wanted, found) = (&self.xattrs, host_xattrs(path)?);
         for name in found.keys().filter(|name| !wanted.contains_key(*name)) {
             rustix::fs::lremovexattr(path, OsStr::from_bytes(name))?;
         }

@@ -1,0 +1,65 @@
+//! `run --from FILE`: a region of a run's own that begins as a frozen one.
+
+use std::fs::File;
+use std::mem::offset_of;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use lp_region::Region;
+use lp_region::layout::MAGIC;
+use lp_region::records::Header;
+use lp_region::sync::Ordering::Relaxed;
+
+use super::failure::{Failure, REGION, reason};
+use super::{copy, region};
+
+/// A copy of the frozen region in a file: one that shares its blocks if the file system can do that, else one
+/// in memory.
+pub(crate) fn of(path: &Path) -> Result<OwnedFd, Failure> {
+    let fail = |e: std::io::Error| Failure::new(REGION, format!("{}: {}", path.display(), reason(&e)));
+    let from = open(path)?;
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let unnamed =
+        File::options().read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE).open(above);
+    if let Some(to) = unnamed.ok().filter(|to| copy::by_reference(&from, to)) {
+        return Ok(to.into());
+    }
+    let to = File::from(region::open_memory()?);
+    copy::sparse(&from, &to).map_err(fail)?;
+    Ok(to.into())
+}
+
+/// Opens a frozen region.
+pub(crate) fn open(path: &Path) -> Result<File, Failure> {
+    let fail = |line: &str| Failure::new(REGION, format!("{} {line}", path.display()));
+    let from = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let from = from.map_err(|e| Failure::new(REGION, format!("{}: {}", path.display(), reason(&e))))?;
+    let word = |at: usize| {
+        let mut word = [0; 8];
+        from.read_exact_at(&mut word, at as u64).map(|()| u64::from_ne_bytes(word))
+    };
+    match (word(offset_of!(Header, magic)), word(offset_of!(Header, frozen))) {
+        (Ok(MAGIC), Ok(1)) => Ok(from),
+        (Ok(MAGIC), _) => Err(fail("has been used since it was frozen: make another with lightpath freeze")),
+        _ => Err(fail("is not a frozen region: see lightpath freeze")),
+    }
+}
+
+/// Makes a copy a region of its own.
+pub(crate) fn own(region: Region<'static>) -> Result<(), Failure> {
+    region.set_identity(region::identity()?);
+    let is_memory = rustix::fs::fcntl_get_seals(fd(region)).is_ok();
+    match is_memory {
+        // Relaxed: no process of a run has it yet.
+        true => region.header().in_file.store(0, Relaxed),
+        false => region.mark_boot(),
+    }
+    Ok(())
+}
+
+/// The region's descriptor.
+fn fd(region: Region<'static>) -> std::os::fd::BorrowedFd<'static> {
+    // SAFETY: it stays open for ever.
+    unsafe { std::os::fd::BorrowedFd::borrow_raw(region.fd()) }
+}

@@ -1,0 +1,137 @@
+//! `lightpath freeze`: a consistent copy of a region that programs go on using.
+//!
+//! Most of the region is copied while it changes. Then all changes through mounts are held
+//! ([`lp_vfs::freeze`]), and what differs is copied again. The rest of the copy is as after a crash of the
+//! machine, and is rebuilt in it before it gets its name.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{FromRawFd, IntoRawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use lp_abi::Errno;
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::{Region, life_file};
+use rustix::fs::{FlockOperation, flock};
+
+use super::cli::Freeze;
+use super::failure::{Failure, REGION, reason};
+use super::mountpoint::MountPoint;
+use super::region::Session;
+use super::session::Kept;
+use super::{copy, info, join, over, print, region};
+
+/// How often a freeze that writers have called off is tried again.
+const ATTEMPTS: u32 = 5;
+
+/// Copies the region of a run or session to a new file.
+pub(crate) fn freeze(args: &Freeze) -> Result<u8, Failure> {
+    let shown = args.file.display();
+    let fail = |e: &io::Error| Failure::new(REGION, format!("{shown}: {}", reason(e)));
+    if args.file.symlink_metadata().is_ok() {
+        return Err(Failure::new(REGION, format!("{shown} exists; name another file")));
+    }
+    let session = session(&args.what)?;
+    let part = part_of(&args.file);
+    let made = File::options().read(true).write(true).create(true).truncate(true).mode(0o600).open(&part);
+    let done = made.map_err(|e| fail(&e)).and_then(|to| {
+        let held = copied(&session, &to).map_err(|e| fail(&e))?;
+        mend(to, &part)?;
+        fs::rename(&part, &args.file).map_err(|e| fail(&e))?;
+        Ok(held)
+    });
+    match done {
+        Ok(held) => {
+            let size =
+                info::human(rustix::fs::stat(&args.file).map_or(0, |found| found.st_blocks as u64 * 512));
+            let line =
+                format!("{shown} holds {size}; changes were held for {:.3} ms\n", held.as_secs_f64() * 1e3);
+            print(line.as_bytes())
+        }
+        Err(failure) => {
+            // Of no use to anybody.
+            let _ = fs::remove_file(&part);
+            Err(failure)
+        }
+    }
+}
+
+fn part_of(file: &Path) -> PathBuf {
+    let mut name = file.file_name().map(OsString::from).unwrap_or_default();
+    name.push(".part");
+    file.with_file_name(name)
+}
+
+/// Takes part in the run with that pid, in the session of that name, or in what uses that region file.
+fn session(what: &str) -> Result<Session, Failure> {
+    if let Ok(pid) = what.parse() {
+        return join::session(pid);
+    }
+    match what.contains('/') {
+        true => over::look(&MountPoint::default(), Path::new(what)),
+        false => over::open(&Kept::find(Some(what).filter(|name| !name.is_empty()))?),
+    }
+}
+
+/// Copies the region; for how long changes were held.
+fn copied(session: &Session, to: &File) -> io::Result<Duration> {
+    // SAFETY: the region's descriptor stays open for ever, and is not closed here.
+    let from = ManuallyDrop::new(unsafe { File::from_raw_fd(session.region().fd()) });
+    // No run begins or is checked meanwhile.
+    flock(&*from, FlockOperation::LockExclusive)?;
+    let done = copied_locked(session, &from, to);
+    flock(&*from, FlockOperation::Unlock)?;
+    done
+}
+
+fn copied_locked(session: &Session, from: &File, to: &File) -> io::Result<Duration> {
+    let is_shared = copy::by_reference(from, to);
+    if !is_shared {
+        copy::sparse(from, to)?;
+    }
+    for _ in 0..ATTEMPTS {
+        let begun = Instant::now();
+        let lasted = session.with_task(|task| {
+            let frozen = lp_vfs::freeze::begin(task).map_err(|e| match e {
+                Errno::EBUSY => io::Error::other("a process does not end a change: is it stopped?"),
+                e => io::Error::from_raw_os_error(e.number()),
+            })?;
+            let made = match is_shared {
+                true => copy::by_reference(from, to).then_some(()).ok_or(io::ErrorKind::Unsupported.into()),
+                false => copy::again(from, to).map(|_| ()),
+            };
+            made.map(|()| frozen.end())
+        });
+        let lasted = lasted.map_err(|e| io::Error::from_raw_os_error(e.number()))??;
+        if lasted {
+            return Ok(begun.elapsed());
+        }
+    }
+    Err(io::Error::other("the copy takes longer than programs wait for it: try again when they write less"))
+}
+
+/// Makes a copy a sound region of its own.
+fn mend(to: File, path: &Path) -> Result<(), Failure> {
+    let name = path.display().to_string();
+    let fail = |what: String| Failure::new(REGION, format!("{name}: {what}"));
+    let synced = to.try_clone().map_err(|e| fail(reason(&e)))?;
+    let fd = life_file::beside(to.into_raw_fd()).map_err(|e| fail(format!("no life file: {e:?}")))?;
+    let opened = Region::open(fd).map_err(|e| Failure::new(REGION, region::explain(&name, e)))?;
+    opened.set_identity(region::identity()?);
+    opened.set_in_file();
+    lp_vfs::boot::back(opened).map_err(|e| fail(format!("no room: {e:?}")))?;
+    let done = lp_fsck::rebuild(opened).map_err(|e| fail(format!("cannot be rebuilt: {e:?}")))?;
+    if done != lp_fsck::Rebuilt::default() {
+        eprintln!("lightpath: {}", fail(region::told(done)));
+    }
+    let found = lp_fsck::check(opened, lp_region::ProcessId::NONE);
+    if let Some(worst) = found.first_worst() {
+        return Err(fail(format!("is not sound: {}", worst.what)));
+    }
+    opened.header().frozen.store(1, Relaxed); // Relaxed: nobody else has the copy.
+    synced.sync_all().map_err(|e| fail(reason(&e)))
+}

@@ -1,0 +1,84 @@
+//! `run --ask`: shows what the command changed, and asks what is to become of it.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use super::changes::{self, Change, Tree};
+use super::{apply, diff, in_use, of_run, patch};
+use crate::command::cli::Options;
+use crate::command::failure::{Failure, REGION, reason};
+use crate::command::region::Session;
+
+/// What is to become of the changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Answer {
+    Apply,
+    Keep,
+    Discard,
+}
+
+/// Whether there is somebody to ask.
+pub(super) fn can_ask() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Shows the changes, asks, and does what the answer says. Without changes there is nothing to ask.
+pub(crate) fn at_end(session: &Session, options: &Options) -> Result<(), Failure> {
+    let kept = of_run(options)?;
+    let fail = |e: io::Error| Failure::new(REGION, format!("session {}: {}", kept.shown(), reason(&e)));
+    let text = session.with_task(|task| {
+        let tree = Tree { task, over: &kept.over };
+        let changes = tree.changes()?;
+        let shown: Vec<&Change> = changes.all.iter().filter(|change| change.is_shown()).collect();
+        if shown.is_empty() { Ok(None) } else { patch::stat(&tree, &diff::listed(&shown)).map(Some) }
+    });
+    let Some(text) = text.map_err(|e| fail(changes::error(e)))?.map_err(fail)? else {
+        eprintln!("lightpath: nothing in {} was changed", kept.over.display());
+        return Ok(());
+    };
+    io::stderr().write_all(&text).map_err(fail)?;
+    match ask(&mut io::stdin().lock()).map_err(fail)? {
+        Answer::Apply => apply::at_end(session, options).map(|_| ()),
+        Answer::Keep => {
+            eprintln!("lightpath: session {} keeps the changes", kept.shown());
+            Ok(())
+        }
+        Answer::Discard => {
+            let _held = kept.hold()?;
+            if session.has_others() {
+                return Err(in_use(&kept));
+            }
+            kept.remove()
+        }
+    }
+}
+
+/// Asks until there is an answer; the end of the input keeps the changes.
+fn ask(from: &mut impl BufRead) -> io::Result<Answer> {
+    loop {
+        eprint!("Apply, keep or discard? [a/k/d] ");
+        let mut line = String::new();
+        if from.read_line(&mut line)? == 0 {
+            eprintln!();
+            return Ok(Answer::Keep);
+        }
+        match line.trim().to_ascii_lowercase().as_str() {
+            "a" | "apply" => return Ok(Answer::Apply),
+            "k" | "keep" => return Ok(Answer::Keep),
+            "d" | "discard" => return Ok(Answer::Discard),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn asks_again_until_it_understands_and_keeps_at_the_end() {
+        let answer = |text: &str| ask(&mut text.as_bytes()).unwrap();
+        assert_eq!(answer("what\n\nA\n"), Answer::Apply);
+        assert_eq!(answer("discard\n"), Answer::Discard);
+        assert_eq!(answer("yes\n"), Answer::Keep);
+    }
+}

@@ -1,0 +1,135 @@
+//! `lightpath export`: a session's tree, or what it has changed, as an archive.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use lp_vfs::boot;
+
+use super::archive::{Archive, Member};
+use super::changes::{self, New, Tree, is_dir, kind};
+use super::content::{Bytes, Xattrs};
+use super::open;
+use crate::command::cli::Export;
+use crate::command::failure::{Failure, REGION, reason};
+use crate::command::print;
+use crate::command::session::Kept;
+
+/// How a layer names what is gone.
+const GONE: &str = ".wh.";
+
+/// Writes the archive. `FILE` is there once it is complete.
+pub(crate) fn export(args: &Export) -> Result<u8, Failure> {
+    let kept = Kept::find(args.which.session.as_deref())?;
+    let session = open(&kept)?;
+    let Some(path) = args.tar.as_ref().or(args.oci.as_ref()) else { return Ok(0) };
+    let fail = |e: &io::Error| Failure::new(REGION, format!("{}: {}", path.display(), reason(e)));
+    let mut name = path.file_name().map(OsString::from).unwrap_or_default();
+    name.push(".part");
+    let part = path.with_file_name(name);
+    let written = (|| {
+        let mut archive = Archive::new(BufWriter::new(File::create(&part)?));
+        let count = session.with_task(|task| {
+            let tree = Tree { task, over: &kept.over };
+            match args.oci.is_some() {
+                true => layer(&tree, &mut archive),
+                false => whole(&tree, &mut archive),
+            }
+        });
+        let count = count.map_err(changes::error)??;
+        let file = archive.end()?.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.sync_all()?;
+        fs::rename(&part, path)?;
+        Ok(count)
+    })();
+    match written {
+        Ok(count) => print(format!("{count} files are in {}\n", path.display()).as_bytes()),
+        Err(e) => {
+            // If it is left, the next export overwrites it.
+            let _ = fs::remove_file(&part);
+            Err(fail(&e))
+        }
+    }
+}
+
+/// Appends everything below the root.
+fn whole<W: Write>(tree: &Tree<'_>, archive: &mut Archive<W>) -> io::Result<u64> {
+    let root = tree.seen(boot::root(tree.task, 0).map_err(changes::error)?);
+    let mut left: Vec<(PathBuf, New)> = vec![(PathBuf::new(), root)];
+    let mut count = 0;
+    while let Some((path, new)) = left.pop() {
+        if !path.as_os_str().is_empty() {
+            put(tree, archive, &path, &new)?;
+            count += 1;
+        }
+        if is_dir(new.attributes.mode) {
+            let names = tree.names_now(&new)?;
+            left.extend(names.into_iter().rev().map(|(name, new)| (path.join(name), new)));
+        }
+    }
+    Ok(count)
+}
+
+/// Appends what has changed.
+fn layer<W: Write>(tree: &Tree<'_>, archive: &mut Archive<W>) -> io::Result<u64> {
+    let changes = tree.changes()?;
+    let (mut gone, mut count) = (BTreeSet::new(), 0);
+    for change in &changes.all {
+        let above = change.path.parent().unwrap_or(Path::new(""));
+        match &change.new {
+            _ if change.path.as_os_str().is_empty() => continue,
+            Some(new) => {
+                let name = change.path.file_name().unwrap_or_default();
+                if name.as_bytes().starts_with(GONE.as_bytes()) {
+                    let line = format!(
+                        "a layer cannot hold {}: .wh. says that a name is gone",
+                        change.path.display()
+                    );
+                    return Err(io::Error::other(line));
+                }
+                put(tree, archive, &change.path, new)?;
+                if !is_dir(new.attributes.mode) {
+                    gone.insert(&change.path);
+                }
+            }
+            None => {
+                // A directory takes what it held with it, and so does what is in its place.
+                let is_said = above.ancestors().any(|above| gone.contains(&above.to_owned()));
+                gone.insert(&change.path);
+                if is_said {
+                    continue;
+                }
+                let mut name = OsString::from(GONE);
+                name.push(change.path.file_name().unwrap_or_default());
+                archive.mark(&above.join(name))?;
+            }
+        }
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// Appends something of the session.
+fn put<W: Write>(tree: &Tree<'_>, archive: &mut Archive<W>, path: &Path, new: &New) -> io::Result<()> {
+    let found = &new.attributes;
+    let is_link = kind(found.mode) == libc::S_IFLNK;
+    let is_file = kind(found.mode) == libc::S_IFREG;
+    let member = Member {
+        path,
+        mode: found.mode,
+        owner: (found.uid, found.gid),
+        rdev: u64::from(found.rdev),
+        size: found.size,
+        mtime: (found.mtime.sec, found.mtime.nsec),
+        xattrs: if is_link { Xattrs::new() } else { tree.xattrs(path)? },
+        target: if is_link { Some(tree.target(new)?) } else { None },
+        identity: (found.nlink > 1 && !is_dir(found.mode)).then(|| (0, new.inode.to_word())),
+    };
+    match is_file {
+        true => archive.put(&member, Bytes { tree, of: new, at: 0 }),
+        false => archive.put(&member, io::empty()),
+    }
+}

@@ -1,0 +1,155 @@
+//! What a session knows of its directory after a part of its changes was written there: the lists of names
+//! say what the directory has now, so that these changes are no longer changes.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use lp_abi::Errno;
+use lp_region::InodeId;
+use lp_vfs::below::list::{self, NameRoom, Record, RecordAt};
+use lp_vfs::below::{self, renew};
+use lp_vfs::boot;
+
+use super::changes::{Change, Tree, error};
+
+/// What a record says of something on the host.
+pub(super) fn record_of(found: &Metadata) -> Record {
+    // Not every file system has a time of birth.
+    let birth = found.created().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+    let birth = birth.unwrap_or_default();
+    Record {
+        dev: found.dev(),
+        ino: found.ino(),
+        size: found.size(),
+        blocks: found.blocks(),
+        seconds: [found.atime(), found.mtime(), found.ctime(), birth.as_secs() as i64],
+        nanoseconds: [
+            found.atime_nsec() as u32,
+            found.mtime_nsec() as u32,
+            found.ctime_nsec() as u32,
+            birth.subsec_nanos(),
+        ],
+        mode: found.mode(),
+        uid: found.uid(),
+        gid: found.gid(),
+        nlink: found.nlink() as u32,
+        rdev: found.rdev() as u32,
+        ..Record::default()
+    }
+}
+
+/// Lists by directory of the host, below the session's.
+#[derive(Default)]
+pub(super) struct Lists(BTreeMap<PathBuf, InodeId>);
+
+impl Tree<'_> {
+    /// Notes that changes are on the host. What is above another comes first.
+    pub(super) fn settle(&self, written: &[Change]) -> Result<(), (PathBuf, io::Error)> {
+        let mut lists = Lists::default();
+        // A name that was added or removed has changed the file at its other names. They are found by what the
+        // file was, so this comes first.
+        for change in written {
+            self.relink(change).map_err(|e| (change.path.clone(), e))?;
+        }
+        for change in written {
+            self.settle_one(change, &mut lists).map_err(|e| (change.path.clone(), e))?;
+        }
+        Ok(())
+    }
+
+    fn relink(&self, change: &Change) -> io::Result<()> {
+        let mut others = Vec::new();
+        let now = fs::symlink_metadata(self.over.join(&change.path)).ok().map(|found| record_of(&found));
+        for file in change.old.map(|old| old.seen).into_iter().chain(now) {
+            renew::names(self.task, &file, |at, seen| others.push((at, *seen))).map_err(error)?;
+        }
+        for (at, seen) in others {
+            let Ok(found) = fs::symlink_metadata(self.path_of(at)?) else { continue };
+            let now = record_of(&found);
+            let known = |record: &Record| {
+                (record.dev, record.ino, record.size, record.mode, record.seconds[1], record.nanoseconds[1])
+            };
+            if known(&now) == known(&seen) {
+                renew::relink(self.task, at, &now).map_err(error)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The path of a record on the host.
+    fn path_of(&self, at: RecordAt) -> io::Result<PathBuf> {
+        let region = self.task.region;
+        let mut names = Vec::new();
+        let mut here = at;
+        while let Some(up) = list::up(&list::head(region, here.list).map_err(error)?) {
+            let mut room: NameRoom = [0; size_of::<NameRoom>()];
+            let record = list::record(region, here).map_err(error)?;
+            let name = list::name(region, here, &record, &mut room).map_err(error)?;
+            names.push(OsStr::from_bytes(name).to_owned());
+            here = up;
+        }
+        let mut path = self.over.to_owned();
+        path.extend(names.iter().rev());
+        Ok(path)
+    }
+
+    fn settle_one(&self, change: &Change, lists: &mut Lists) -> io::Result<()> {
+        let now = match (&change.new, fs::symlink_metadata(self.over.join(&change.path))) {
+            (Some(new), found) => Some((new, record_of(&found?))),
+            (None, _) => None,
+        };
+        if let (Some(old), Some((new, now))) = (&change.old, &now)
+            && (old.seen.dev, old.seen.ino) == (now.dev, now.ino)
+            && !change.what.kind
+        {
+            return renew::update(self.task, old.at, now, new.inode).map_err(error);
+        }
+        if let Some(old) = &change.old {
+            renew::remove(self.task.region, old.at).map_err(error)?;
+        }
+        lists.0.remove(&change.path);
+        let Some((new, now)) = now else { return Ok(()) };
+        let above = self.list_of(change.path.parent().unwrap_or(Path::new("")), lists)?;
+        let name = change.path.file_name().unwrap_or_default().as_bytes();
+        let own = renew::insert(self.task, above, name, &now, new.inode).map_err(error)?;
+        lists.0.extend(own.map(|own| (change.path.clone(), own)));
+        Ok(())
+    }
+
+    /// The list of a directory of the host.
+    pub(super) fn list_of(&self, path: &Path, lists: &mut Lists) -> io::Result<InodeId> {
+        if let Some(known) = lists.0.get(path) {
+            return Ok(*known);
+        }
+        let region = self.task.region;
+        let found = match path.parent() {
+            None => {
+                let root = boot::root(self.task, 0).map_err(error)?;
+                let at = below::spot(region.inode(root.id)).ok_or_else(|| error(Errno::EINVAL))?;
+                list::record(region, at).map_err(error)?.list
+            }
+            Some(above) => {
+                let above = self.list_of(above, lists)?;
+                let (mut list, mut room): (_, NameRoom) = (0, [0; size_of::<NameRoom>()]);
+                list::each(region, above, list::FIRST, |at, seen| {
+                    let name = list::name(region, at, seen, &mut room)?;
+                    let is_it = path.file_name() == Some(OsStr::from_bytes(name));
+                    list = if is_it { seen.list } else { list };
+                    Ok(!is_it)
+                })
+                .map_err(error)?;
+                list
+            }
+        };
+        if found == 0 {
+            return Err(error(Errno::ENOENT));
+        }
+        lists.0.insert(path.to_owned(), InodeId(found));
+        Ok(InodeId(found))
+    }
+}

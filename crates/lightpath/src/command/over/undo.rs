@@ -1,0 +1,286 @@
+//! `lightpath undo`: takes back what an apply has written, from the file that `apply --reverse` has kept.
+//!
+//! A path may be touched if it is what the apply left, or already what it was before. What the apply made is
+//! removed, the deepest first; then directories and files are made again in the order of the archive. Each
+//! step may be done again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, Read, Seek};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, Timespec};
+use tar::{Entry, EntryType};
+
+use super::archive::XATTR;
+use super::changes::kind;
+use super::content::Xattrs;
+use super::put::{Looks, TEMPORARY, gone};
+use super::reverse::{AFTER, MAGIC, trait_of};
+use crate::command::cli;
+use crate::command::failure::{Failure, REGION, reason};
+use crate::command::print;
+
+/// What stands in the file that undoes an apply.
+struct Kept {
+    /// The directory.
+    over: PathBuf,
+    /// What the apply has left, by path.
+    after: BTreeMap<PathBuf, String>,
+    /// Types of what was there before, by path.
+    before: BTreeMap<PathBuf, u32>,
+}
+
+/// Takes an apply back.
+pub(crate) fn undo(args: &cli::Undo) -> Result<u8, Failure> {
+    let shown = args.file.display();
+    let fail = |e: &io::Error| Failure::new(REGION, format!("{shown}: {}", reason(e)));
+    let mut file = File::open(&args.file).map_err(|e| fail(&e))?;
+    let kept = Kept::read(&file).map_err(|e| fail(&e))?;
+    let Some(kept) = kept else {
+        let line = format!("{shown} undoes no apply that has ended: see lightpath apply --reverse");
+        return Err(Failure::new(REGION, line));
+    };
+    file.rewind().map_err(|e| fail(&e))?;
+    let conflicts = kept.conflicts(&file).map_err(|e| fail(&e))?;
+    for path in &conflicts {
+        let line = format!("conflict: {} is not what the apply left there", path.display());
+        eprintln!("lightpath: {}", Failure::new(REGION, line));
+    }
+    if !conflicts.is_empty() {
+        return Err(Failure::new(REGION, format!("{} conflicts: nothing was written", conflicts.len())));
+    }
+    let over = kept.over.display();
+    if args.check {
+        return print(format!("nothing is in the way in {over}\n").as_bytes());
+    }
+    file.rewind().map_err(|e| fail(&e))?;
+    kept.restore(&file).map_err(|(path, e)| {
+        Failure::new(REGION, format!("{}: {}; undo again", kept.over.join(path).display(), reason(&e)))
+    })?;
+    print(format!("{} paths in {over} are as before\n", kept.after.len()).as_bytes())
+}
+
+fn bad(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+/// The path of a member, which must lie within the directory.
+fn path_of<R: Read>(entry: &Entry<'_, R>) -> io::Result<PathBuf> {
+    let mut path = PathBuf::new();
+    for part in Path::new(OsStr::from_bytes(&entry.path_bytes())).components() {
+        match part {
+            Component::Normal(name) => path.push(name),
+            Component::CurDir => {}
+            _ => return Err(bad("a member lies outside the directory")),
+        }
+    }
+    Ok(path)
+}
+
+fn type_of(entry: EntryType) -> u32 {
+    match entry {
+        EntryType::Directory => libc::S_IFDIR,
+        EntryType::Symlink => libc::S_IFLNK,
+        EntryType::Fifo => libc::S_IFIFO,
+        EntryType::Char => libc::S_IFCHR,
+        EntryType::Block => libc::S_IFBLK,
+        _ => libc::S_IFREG,
+    }
+}
+
+impl Kept {
+    /// What the archive says; none if the apply has not ended, or it is another archive.
+    fn read(file: &File) -> io::Result<Option<Kept>> {
+        let mut before = BTreeMap::new();
+        let mut last = Vec::new();
+        let mut archive = tar::Archive::new(BufReader::new(file));
+        for entry in archive.entries()? {
+            let mut entry = entry?;
+            let path = path_of(&entry)?;
+            match path.as_os_str() == AFTER {
+                true => _ = entry.read_to_end(&mut last)?,
+                false => _ = before.insert(path, type_of(entry.header().entry_type())),
+            }
+        }
+        let mut parts = last.split(|byte| *byte == 0);
+        if parts.next() != Some(MAGIC.as_bytes()) {
+            return Ok(None);
+        }
+        let over = PathBuf::from(OsStr::from_bytes(parts.next().unwrap_or_default()));
+        let mut after = BTreeMap::new();
+        for part in parts.filter(|part| !part.is_empty()) {
+            let at = part.iter().position(|byte| *byte == b' ').ok_or_else(|| bad("is damaged"))?;
+            let what = String::from_utf8_lossy(&part[..at]).into_owned();
+            after.insert(PathBuf::from(OsStr::from_bytes(&part[at + 1..])), what);
+        }
+        Ok(Some(Kept { over, after, before }))
+    }
+
+    fn host(&self, path: &Path) -> PathBuf {
+        if path.as_os_str().is_empty() { self.over.clone() } else { self.over.join(path) }
+    }
+
+    /// Paths that are neither what the apply left nor what was there before.
+    fn conflicts(&self, file: &File) -> io::Result<Vec<PathBuf>> {
+        let mut others = BTreeSet::new();
+        for (path, left) in &self.after {
+            let at = self.host(path);
+            let now = trait_of(&at)?;
+            let is_before = now == "-" && !self.before.contains_key(path);
+            if now != *left && !is_before {
+                others.insert(path.clone());
+            } else if !self.before.contains_key(path) && now != "-" && fs::symlink_metadata(&at)?.is_dir() {
+                // It is to be removed.
+                for entry in fs::read_dir(&at)? {
+                    let inside = path.join(entry?.file_name());
+                    if !self.after.contains_key(&inside) {
+                        others.insert(inside);
+                    }
+                }
+            }
+        }
+        let mut archive = tar::Archive::new(BufReader::new(file));
+        for entry in archive.entries()? {
+            let mut entry = entry?;
+            let path = path_of(&entry)?;
+            if others.contains(&path) && self.is_restored(&path, &mut entry)? {
+                others.remove(&path);
+            }
+        }
+        Ok(others.into_iter().collect())
+    }
+
+    /// Whether what a member holds is in its place.
+    fn is_restored<R: Read>(&self, path: &Path, entry: &mut Entry<'_, R>) -> io::Result<bool> {
+        let at = self.host(path);
+        let Ok(found) = fs::symlink_metadata(&at) else { return Ok(false) };
+        let wanted = entry.header().entry_type();
+        let same = kind(found.mode()) == type_of(wanted);
+        Ok(same
+            && match wanted {
+                EntryType::Regular => {
+                    let mut content = Vec::new();
+                    found.size() == entry.size() && {
+                        entry.read_to_end(&mut content)?;
+                        content == fs::read(&at)?
+                    }
+                }
+                EntryType::Symlink => {
+                    entry.link_name_bytes().as_deref() == Some(fs::read_link(&at)?.as_os_str().as_bytes())
+                }
+                EntryType::Link => {
+                    let first = self.host(&link_of(entry)?);
+                    fs::symlink_metadata(first)
+                        .is_ok_and(|first| (first.dev(), first.ino()) == (found.dev(), found.ino()))
+                }
+                _ => true,
+            })
+    }
+
+    fn restore(&self, file: &File) -> Result<(), (PathBuf, io::Error)> {
+        for path in self.after.keys().rev() {
+            self.make_way(path).map_err(|e| (path.clone(), e))?;
+        }
+        let broken = |e: io::Error| (PathBuf::new(), e);
+        let mut directories = Vec::new();
+        let mut archive = tar::Archive::new(BufReader::new(file));
+        for entry in archive.entries().map_err(broken)? {
+            let mut entry = entry.map_err(broken)?;
+            let path = path_of(&entry).map_err(broken)?;
+            if path.as_os_str() != AFTER {
+                let looks = self.put(&path, &mut entry).map_err(|e| (path.clone(), e))?;
+                directories.extend(looks.map(|looks| (path, looks)));
+            }
+        }
+        for (path, looks) in directories.iter().rev() {
+            looks.give(&self.host(path)).map_err(|e| (path.clone(), e))?;
+        }
+        Ok(())
+    }
+
+    /// Removes what the apply has made at a path, unless that is of the type that was there before.
+    fn make_way(&self, path: &Path) -> io::Result<()> {
+        if path.as_os_str().is_empty() {
+            return Ok(());
+        }
+        let at = self.host(path);
+        gone(fs::remove_file(at.with_file_name(TEMPORARY)))?;
+        let Ok(found) = fs::symlink_metadata(&at) else { return Ok(()) };
+        match self.before.get(path) {
+            Some(before) if *before == kind(found.mode()) => Ok(()),
+            _ if found.is_dir() => gone(fs::remove_dir(at)),
+            _ => gone(fs::remove_file(at)),
+        }
+    }
+
+    /// Puts a member in its place; what a directory is to look like, once all it holds is there.
+    fn put<R: Read>(&self, path: &Path, entry: &mut Entry<'_, R>) -> io::Result<Option<Looks>> {
+        let at = self.host(path);
+        let what = entry.header().entry_type();
+        if what == EntryType::Directory {
+            match fs::create_dir(&at) {
+                Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+                _ => return Ok(Some(looks_of(entry)?)),
+            }
+        }
+        let temporary = at.with_file_name(TEMPORARY);
+        gone(fs::remove_file(&temporary))?;
+        match what {
+            EntryType::Link => {
+                fs::hard_link(self.host(&link_of(entry)?), &temporary)?;
+                fs::rename(temporary, &at)?;
+                return Ok(None);
+            }
+            EntryType::Symlink => {
+                let to = entry.link_name_bytes().ok_or_else(|| bad("is damaged"))?;
+                std::os::unix::fs::symlink(OsStr::from_bytes(&to), &temporary)?;
+            }
+            EntryType::Regular => {
+                let mut file =
+                    OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+                io::copy(entry, &mut file)?;
+            }
+            other => {
+                let header = entry.header();
+                let (major, minor) = (header.device_major()?, header.device_minor()?);
+                let device = rustix::fs::makedev(major.unwrap_or(0), minor.unwrap_or(0));
+                let node = rustix::fs::FileType::from_raw_mode(type_of(other));
+                rustix::fs::mknodat(CWD, &temporary, node, Mode::from_raw_mode(0o600), device)?;
+            }
+        }
+        looks_of(entry)?.give(&temporary)?;
+        fs::rename(temporary, &at)?;
+        Ok(None)
+    }
+}
+
+/// Where a hard link leads, within the directory.
+fn link_of<R: Read>(entry: &Entry<'_, R>) -> io::Result<PathBuf> {
+    let to = entry.link_name_bytes().ok_or_else(|| bad("is damaged"))?;
+    Ok(PathBuf::from(OsStr::from_bytes(&to)))
+}
+
+fn looks_of<R: Read>(entry: &mut Entry<'_, R>) -> io::Result<Looks> {
+    let header = entry.header();
+    let owner = (header.uid()? as u32, header.gid()? as u32);
+    let mode = header.mode()? | type_of(header.entry_type());
+    let mut mtime = Timespec { tv_sec: header.mtime()? as i64, tv_nsec: 0 };
+    let mut xattrs = Xattrs::new();
+    for record in entry.pax_extensions()?.into_iter().flatten() {
+        let record = record?;
+        let name = record.key().map_err(|_| bad("is damaged"))?;
+        if let Some(name) = name.strip_prefix(XATTR) {
+            xattrs.insert(name.as_bytes().to_vec(), record.value_bytes().to_vec());
+        } else if name == "mtime" {
+            let text = record.value().map_err(|_| bad("is damaged"))?;
+            let (seconds, rest) = text.split_once('.').unwrap_or((text, "0"));
+            let number = |text: &str| text.parse().map_err(|_| bad("is damaged"));
+            mtime = Timespec { tv_sec: number(seconds)?, tv_nsec: number(rest)? };
+        }
+    }
+    Ok(Looks { mode, owner, atime: mtime, mtime, xattrs })
+}

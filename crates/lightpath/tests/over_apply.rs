@@ -1,0 +1,213 @@
+//! `lightpath apply` of a part, with an undo, and at the end of a run.
+
+mod trees;
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use trees::{LIST, MAKE, Trees, killed_at, sh, state};
+
+/// What is done over the tree, and to the copy.
+const CHANGE: &str = "echo more >> a/one; rm -r d/e; mv a/b b; mkdir -p n/m/o; echo n > n/m/n; echo o > n/m/o/o; \
+    sed -i 1d numbers; rm dangling; mkdir dangling; echo in > dangling/in; ln b/two zwei; chmod 640 run.sh; rm -r keep; echo k > keep";
+
+#[test]
+fn a_part_is_applied_and_the_session_keeps_the_rest() {
+    let trees = Trees::new(MAKE);
+    trees.over(CHANGE);
+    let view = trees.over(LIST);
+    let text = trees.says(&["apply", "n/m/n", "numbers", "keep"]);
+    assert!(text.starts_with("5 changes are in"), "{text}");
+    assert_eq!(fs::read_to_string(trees.tree().join("n/m/n")).unwrap(), "n\n");
+    assert!(!trees.tree().join("n/m/o").exists() && trees.tree().join("d/e").exists());
+    assert_eq!(fs::read_to_string(trees.tree().join("keep")).unwrap(), "k\n");
+    let left = trees.says(&["diff"]);
+    for path in ["numbers", "keep", "n/m/n"] {
+        assert!(!left.lines().any(|line| line.ends_with(&format!("\t{path}"))), "{path} is still in {left}");
+    }
+    assert!(left.contains("n/m/o/o") && left.contains("a/one"), "{left}");
+    // The view stays, and so do changes of what was applied.
+    assert_eq!(trees.over(LIST), view);
+    trees.over("echo again >> numbers; echo again >> n/m/n; rm keep; mkdir keep");
+    sh(&trees.copy(), CHANGE);
+    sh(&trees.copy(), "echo again >> numbers; echo again >> n/m/n; rm keep; mkdir keep");
+    assert_eq!(trees.says(&["diff", "numbers", "n/m/n", "keep"]), "T\tkeep/\nM\tn/m/n\nM\tnumbers\n");
+    trees.says(&["apply"]);
+    assert_eq!(sh(&trees.tree(), LIST), sh(&trees.copy(), LIST));
+    assert_eq!(trees.says(&["sessions"]), "");
+}
+
+#[test]
+fn one_path_after_the_other_is_all_of_it() {
+    let trees = Trees::new(MAKE);
+    trees.over(CHANGE);
+    sh(&trees.copy(), CHANGE);
+    for path in ["n/m/o", "b", "a", "dangling/in", "d", "zwei", "run.sh", "keep", "n"] {
+        trees.says(&["apply", path]);
+    }
+    // The last one takes what is left.
+    trees.says(&["apply", "numbers"]);
+    assert_eq!(trees.says(&["sessions"]), "");
+    assert_eq!(sh(&trees.tree(), LIST), sh(&trees.copy(), LIST));
+}
+
+#[test]
+fn one_name_of_a_rename_is_an_addition_or_a_deletion() {
+    let trees = Trees::new(MAKE);
+    trees.over("mv a/one d/eins; mv d/large groß");
+    trees.says(&["apply", "d/eins"]);
+    assert_eq!(fs::read_to_string(trees.tree().join("d/eins")).unwrap(), "one\n");
+    assert!(trees.tree().join("a/one").exists());
+    trees.says(&["apply", "d/large"]);
+    assert!(!trees.tree().join("d/large").exists() && !trees.tree().join("groß").exists());
+    let left = trees.says(&["diff"]);
+    assert!(left.contains("D\ta/one\n") && left.contains("A\t"), "{left}");
+    trees.says(&["apply"]);
+    sh(&trees.copy(), "mv a/one d/eins; mv d/large groß");
+    assert_eq!(
+        sh(&trees.tree(), "find . -type f -exec md5sum {} + | sort"),
+        sh(&trees.copy(), "find . -type f -exec md5sum {} + | sort")
+    );
+}
+
+#[test]
+fn a_part_in_the_way_of_nothing_is_applied_beside_a_conflict() {
+    let trees = Trees::new(MAKE);
+    trees.over("echo mine >> numbers; echo mine >> a/one");
+    sh(&trees.tree(), "echo theirs >> numbers");
+    let before = state(&trees.tree());
+    assert!(trees.fails(&["apply", "numbers"]).contains("conflict: numbers "));
+    assert!(trees.fails(&["apply", "a/b"]).contains("nothing has changed there"));
+    trees.says(&["apply", "--check", "a"]);
+    assert_eq!(state(&trees.tree()), before);
+    trees.says(&["apply", "a"]);
+    assert_eq!(fs::read_to_string(trees.tree().join("a/one")).unwrap(), "one\nmine\n");
+    assert!(trees.fails(&["apply"]).contains("conflict: numbers "));
+}
+
+#[test]
+fn a_partial_apply_that_is_killed_is_finished_by_the_next() {
+    let (mut ended, mut calls, mut kills) = (false, 150, 0);
+    while !ended {
+        let trees = Trees::new(MAKE);
+        trees.over(CHANGE);
+        sh(&trees.copy(), CHANGE);
+        ended = killed_at(&mut trees.lightpath(&["apply", "n", "a", "b", "dangling"]), calls);
+        trees.says(&["apply"]);
+        assert_eq!(sh(&trees.tree(), LIST), sh(&trees.copy(), LIST), "killed at call {calls}");
+        calls += 97;
+        kills += 1;
+    }
+    assert!(kills > 5, "{kills} kills");
+}
+
+/// All of a tree but times of change and inode numbers, and the times of modification of files.
+const WHOLE: &str = "export LC_ALL=C; find . -not -type d -printf '%P %y %m %U %G %s %n %l %T@\n' | sort; \
+    find . -type d -printf '%P %m %U %G\n' | sort; find . -type f -exec md5sum {} + | sort; getfattr -R -d . 2>/dev/null || true";
+
+#[test]
+fn an_apply_is_undone() {
+    for paths in [&[][..], &["n", "b", "a", "keep", "dangling"]] {
+        let trees = Trees::new(MAKE);
+        sh(&trees.tree(), "setfattr -n user.k -v v numbers || true");
+        let before = sh(&trees.tree(), WHOLE);
+        trees.over(CHANGE);
+        trees.over("setfattr -n user.k -v w numbers");
+        let file = trees.home.path().join("undo.tar");
+        let file = file.to_str().unwrap();
+        trees.says(&[&["apply", "--reverse", file], paths].concat());
+        assert_ne!(sh(&trees.tree(), WHOLE), before);
+        trees.says(&["undo", "--check", file]);
+        trees.says(&["undo", file]);
+        assert_eq!(sh(&trees.tree(), WHOLE), before);
+        trees.says(&["undo", file]);
+        assert_eq!(sh(&trees.tree(), WHOLE), before);
+    }
+}
+
+#[test]
+fn an_undo_overwrites_nothing_that_came_later() {
+    let trees = Trees::new(MAKE);
+    trees.over(CHANGE);
+    let file = trees.home.path().join("undo.tar");
+    let file = file.to_str().unwrap();
+    assert!(trees.fails(&["apply", "--reverse", "undo.tar"]).contains("not below"));
+    fs::write(file, "precious").unwrap();
+    assert!(trees.fails(&["apply", "--reverse", file]).contains("exists"));
+    assert!(trees.fails(&["undo", file]).contains("undo.tar: "));
+    fs::remove_file(file).unwrap();
+    trees.says(&["apply", "--reverse", file]);
+    sh(&trees.tree(), "echo later >> numbers; echo later > n/later");
+    let before = state(&trees.tree());
+    let text = trees.fails(&["undo", file]);
+    assert!(text.contains("conflict: numbers ") && text.contains("conflict: n/later "), "{text}");
+    assert!(text.contains("2 conflicts"), "{text}");
+    assert_eq!(state(&trees.tree()), before);
+}
+
+#[test]
+fn an_apply_with_an_undo_that_is_killed_can_be_undone() {
+    let (mut ended, mut calls, mut kills) = (false, 150, 0);
+    while !ended {
+        let trees = Trees::new(MAKE);
+        let before = sh(&trees.tree(), WHOLE);
+        trees.over(CHANGE);
+        let file = trees.home.path().join("undo.tar");
+        let file = file.to_str().unwrap();
+        ended = killed_at(&mut trees.lightpath(&["apply", "--reverse", file]), calls);
+        let begun = trees.home.path().join("state/lightpath").join(trees.session()).join("journal").exists();
+        if begun {
+            trees.says(&["apply"]);
+        }
+        if begun || ended {
+            let killed = killed_at(&mut trees.lightpath(&["undo", file]), calls);
+            if !killed {
+                trees.says(&["undo", file]);
+            }
+        }
+        assert_eq!(sh(&trees.tree(), WHOLE), before, "killed at call {calls}");
+        calls += 131;
+        kills += 1;
+    }
+    assert!(kills > 5, "{kills} kills");
+}
+
+/// Runs a command on a terminal of its own, which types `keys`.
+fn on_a_terminal(command: &mut Command, keys: &str) -> String {
+    let line = std::iter::once(command.get_program().to_owned())
+        .chain(command.get_args().map(ToOwned::to_owned))
+        .map(|word| format!("'{}'", word.to_str().unwrap()))
+        .collect::<Vec<_>>()
+        .join(" ");
+    let mut script = Command::new("script");
+    script.args(["-qec", &line, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    for (name, value) in command.get_envs() {
+        script.env(name, value.unwrap());
+    }
+    let mut child = script.current_dir(command.get_current_dir().unwrap()).spawn().unwrap();
+    std::io::Write::write_all(child.stdin.as_mut().unwrap(), keys.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn ask_asks() {
+    let ask = |trees: &Trees, keys: &str| {
+        let mut run = trees.lightpath(&["run", "--over", ".", "--ask", "--", "sed", "-i", "1d", "numbers"]);
+        on_a_terminal(&mut run, keys)
+    };
+    let trees = Trees::new(MAKE);
+    let before = state(&trees.tree());
+    let text = trees.fails(&["run", "--over", ".", "--ask", "--", "touch", "ran"]);
+    assert!(text.contains("needs a terminal") && text.trim_end().lines().count() == 1, "{text}");
+    assert_eq!(trees.says(&["sessions"]), "");
+    let text = ask(&trees, "d\n");
+    assert!(text.contains(" numbers | 1 -") && text.contains("Apply, keep or discard?"), "{text}");
+    assert_eq!(trees.says(&["sessions"]), "");
+    ask(&trees, "k\n");
+    assert_eq!(trees.says(&["diff"]), "M\tnumbers\n");
+    assert_eq!(state(&trees.tree()), before);
+    ask(&trees, "a\n");
+    assert!(fs::read_to_string(trees.tree().join("numbers")).unwrap().starts_with("3\n"));
+    assert_eq!(trees.says(&["sessions"]), "");
+}
