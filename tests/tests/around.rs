@@ -1,5 +1,6 @@
 //! No way around the gate: `tests/programs/around.c` makes every call that takes a path, on a mount that
 //! covers a host directory. That directory must be unchanged afterwards, in content, names and attributes.
+//! `tests/programs/own_memory.c` makes every call that changes a mapping, on the gate's own memory.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -13,7 +14,25 @@ use lp_tests::{binary, compile, process, suite};
 
 fn main() -> ExitCode {
     let run = || around().map_err(|error| Failed::from(format!("{error:#}")));
-    suite::run(Ok(vec![Trial::test("the_covered_directory_is_untouched", run)]))
+    let memory = || own_memory().map_err(|error| Failed::from(format!("{error:#}")));
+    suite::run(Ok(vec![
+        Trial::test("the_covered_directory_is_untouched", run),
+        Trial::test("the_gates_memory_stays", memory),
+    ]))
+}
+
+fn own_memory() -> Result<()> {
+    let program = compile::compile("own_memory")?;
+    let place = Place::new()?;
+    let (mount, said) = (place.of(Door::Lightpath).join("m"), place.of(Door::Lightpath).join("said"));
+    std::fs::create_dir(&mount)?;
+    let mut command = Command::new(binary::lightpath()?);
+    command.args(["run", "--size", "64M", "--at"]).arg(&mount).arg("--").arg(program).arg(&mount);
+    command.env("XDG_CACHE_HOME", binary::scratch_dir()?).current_dir("/").stdin(Stdio::null());
+    command.stdout(std::fs::File::create(&said)?);
+    let status = process::run(&mut command, Duration::from_secs(60))?;
+    ensure!(status == "exit 0", "{status}: {}", std::fs::read_to_string(said)?);
+    Ok(())
 }
 
 /// The host directory: files with the names that the program's calls use, larger than ours and with an

@@ -214,7 +214,13 @@ const GATED: &[u32] = &[
     __NR_mremap,
     __NR_msync,
     __NR_mprotect,
+    __NR_pkey_mprotect,
+    __NR_madvise,
+    __NR_mlock,
+    __NR_mlock2,
+    __NR_mlockall,
     __NR_remap_file_pages,
+    __NR_shmat,
     // Processes.
     __NR_fork,
     __NR_vfork,

@@ -88,9 +88,9 @@ impl Geometry {
 
 /// Preferred address of the region. Without a hint it would be right below the libraries, where it would
 /// block the gate's mappings at a fixed distance from each library, and libraries loaded later.
-/// AddressSanitizer uses the addresses up to slightly above 16 TiB and maps its shadow over existing
-/// mappings.
-const HINT: usize = 3 << 44;
+/// AddressSanitizer, ThreadSanitizer and MemorySanitizer map their shadows over whatever is there: of the
+/// addresses below 80 TiB one or the other uses all. Programs are loaded from 85 TiB, with their heap behind.
+const HINT: usize = 0x58 << 40;
 
 impl<'r> Region<'r> {
     /// Makes the empty, zero-length file behind `fd` a region and maps it. `vfs::mkfs` creates its first

@@ -5,9 +5,9 @@ use lp_abi::linux::{
     FALLOC_FL_UNSHARE_RANGE, FALLOC_FL_ZERO_RANGE,
 };
 use lp_abi::{Errno, Fd, PAGE_SIZE, Result};
-use lp_region::InodeId;
 use lp_region::records::{Inode, file_mode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
+use lp_region::{InodeId, InodeRef};
 
 use crate::caller::event::Touched;
 use crate::caller::task::Task;
@@ -16,7 +16,7 @@ use crate::content::{cut, map, page};
 use crate::inodes::inode::{self, Touch};
 use crate::inodes::watched;
 use crate::lane::writer;
-use crate::life::reclaim;
+use crate::life::{mapping, reclaim};
 use crate::rights::privileges;
 
 /// Allocates space, or makes a hole, of `length` bytes at `offset`.
@@ -59,6 +59,24 @@ pub fn fallocate(task: &Task, fd: Fd, mode: u32, offset: i64, length: i64) -> Re
     }?;
     drop(writing);
     watched::touched(task, id, inode, Touched::Modified);
+    Ok(())
+}
+
+/// Makes a hole of whole pages in a file that this process maps shared with the right to write: madvise(2)
+/// with `MADV_REMOVE`.
+///
+/// # Errors
+/// `EPERM` for an append-only or immutable file; `EROFS`.
+pub fn punch_mapped(task: &Task, of: InodeRef, offset: u64, length: u64) -> Result<()> {
+    let inode = task.region.inode(of.id);
+    let guarded = inode_flags::APPEND | inode_flags::IMMUTABLE;
+    if inode.flags.load(Relaxed) & guarded != 0 {
+        return Err(Errno::EPERM);
+    }
+    let writing = writer::begin(task, mapping::mount_of(task, of))?;
+    punch(task, of.id, inode, offset, offset + length)?;
+    drop(writing);
+    watched::touched(task, of.id, inode, Touched::Modified);
     Ok(())
 }
 

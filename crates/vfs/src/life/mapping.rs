@@ -261,6 +261,15 @@ fn unlink(task: &Task, before: MappingId) {
     region.settle::<Mapping>(task.lane);
 }
 
+/// The mount through which the process maps an inode; none if it does not map it.
+pub(crate) fn mount_of(task: &Task, of: InodeRef) -> MountId {
+    let _locked = table::lock(task);
+    let mapped = list(task, task.process)
+        .find(|(_, record)| record.inode.load(Relaxed) == of.to_word()) // Relaxed: the process's own.
+        .map(|(_, record)| record.mount.load(Relaxed));
+    mapped.map_or(MountId::NONE, MountId)
+}
+
 /// Whether the process maps an inode without links.
 pub(crate) fn keeps_unlinked(task: &Task) -> bool {
     list(task, task.process).any(|(_, record)| {

@@ -16,6 +16,8 @@ use crate::high::frame::content::read_at;
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::memory::areas;
 use crate::high::memory::areas::{Area, Sharing};
+use crate::high::run::own;
+use crate::high::run::own::end_of;
 use crate::low::cover::build;
 use crate::low::cover::mapped_code::{MappedFile, mapped};
 use crate::low::dispatch::NOT_OURS;
@@ -27,6 +29,11 @@ const PLACE: u32 = MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_32BIT;
 handlers! {
     /// mmap(2).
     fn mmap(task, address: usize, length: usize, protection: u32, flags: u32, fd: Fd, offset: u64) {
+        if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == MAP_FIXED
+            && let Some(refused) = own::refused(address, length)
+        {
+            return refused;
+        }
         if flags & MAP_ANONYMOUS != 0 || !descriptor::is_file(task, fd) {
             return mmap_other(task, [address, length, protection as usize, flags as usize, fd.word(), offset as usize]);
         }
@@ -40,6 +47,9 @@ handlers! {
             // SAFETY: the program's own call with its own arguments.
             return unsafe { crate::low::live::process::munmap(address, length, 0, 0, 0, 0) };
         }
+        if let Some(refused) = own::refused(address, length) {
+            return refused;
+        }
         if areas::is_empty() || length == 0 || !address.is_multiple_of(PAGE_SIZE) {
             return NOT_OURS;
         }
@@ -49,15 +59,21 @@ handlers! {
 
     /// mprotect(2): a mapping of a descriptor without write access must not become writable.
     fn mprotect(task, address: usize, length: usize, protection: u32) {
-        if areas::is_empty() || !address.is_multiple_of(PAGE_SIZE) {
-            return NOT_OURS;
-        }
-        let Some(end) = end_of(address, length) else { return NOT_OURS };
-        mprotect_slow(address, end, protection)
+        protect(address, length, protection, &|| kernel!(__NR_mprotect, address, length, protection))
+    }
+
+    /// pkey_mprotect(2): as mprotect(2).
+    fn pkey_mprotect(task, address: usize, length: usize, protection: u32, key: i32) {
+        protect(address, length, protection, &|| kernel!(__NR_pkey_mprotect, address, length, protection, key))
     }
 
     /// mremap(2).
     fn mremap(task, old: usize, old_length: usize, new_length: usize, flags: u32, new: usize) {
+        let moves_to = (flags & MREMAP_FIXED != 0).then_some((new, new_length));
+        let ranges = core::iter::once((old, old_length.max(1))).chain(moves_to);
+        if let Some(refused) = ranges.into_iter().find_map(|(start, length)| own::refused(start, length)) {
+            return refused;
+        }
         if areas::is_empty() || !old.is_multiple_of(PAGE_SIZE) {
             return NOT_OURS;
         }
@@ -67,6 +83,9 @@ handlers! {
 
     /// remap_file_pages(2) fails on files of ours.
     fn remap_file_pages(task, address: usize, length: usize) {
+        if let Some(refused) = own::refused(address, length) {
+            return refused;
+        }
         let end = address.saturating_add(length);
         if areas::is_empty() || areas::list().find(address, end).is_none() { NOT_OURS } else { Errno::EINVAL.to_ret() }
     }
@@ -82,13 +101,8 @@ struct Wanted {
     offset: u64,
 }
 
-/// The end of a page range.
-fn end_of(address: usize, length: usize) -> Option<usize> {
-    address.checked_add(length.checked_next_multiple_of(PAGE_SIZE)?)
-}
-
 /// Makes a kernel call that removes mappings within `start..end`, and updates the list if it succeeds.
-fn replacing(task: &Task, start: usize, end: usize, call: impl FnOnce() -> isize) -> isize {
+pub(crate) fn replacing(task: &Task, start: usize, end: usize, call: impl FnOnce() -> isize) -> isize {
     let mut list = areas::list();
     if list.find(start, end).is_none() {
         return NOT_OURS;
@@ -218,8 +232,20 @@ fn cover(task: &Task, of: InodeRef, at: usize, offset: u64) {
     unsafe { mapped(&source, at, offset as usize) };
 }
 
+/// mprotect(2) by `call`.
+fn protect(address: usize, length: usize, protection: u32, call: &dyn Fn() -> isize) -> isize {
+    if let Some(refused) = own::refused(address, length) {
+        return refused;
+    }
+    if areas::is_empty() || !address.is_multiple_of(PAGE_SIZE) {
+        return NOT_OURS;
+    }
+    let Some(end) = end_of(address, length) else { return NOT_OURS };
+    protect_slow(address, end, protection, call)
+}
+
 #[cold]
-fn mprotect_slow(address: usize, end: usize, protection: u32) -> isize {
+fn protect_slow(address: usize, end: usize, protection: u32, call: &dyn Fn() -> isize) -> isize {
     let mut list = areas::list();
     if list.find(address, end).is_none() {
         return NOT_OURS;
@@ -234,7 +260,7 @@ fn mprotect_slow(address: usize, end: usize, protection: u32) -> isize {
     if let Err(errno) = list.reserve() {
         return errno.to_ret();
     }
-    let done = kernel!(__NR_mprotect, address, end - address, protection);
+    let done = call();
     if done == 0 {
         list.split(address, end);
         list.each(address, end, &mut |area| area.protection = protection);

@@ -29,6 +29,9 @@ use crate::low::thread::record::Thread;
 /// Maximum number of mappings of one process; the kernel allows fewer.
 const MOST: usize = 1 << 17;
 
+/// Bytes of addresses reserved for the list.
+const LIST_BYTES: usize = MOST * size_of::<Area>();
+
 /// How a mapping shares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
@@ -131,6 +134,13 @@ pub fn is_empty() -> bool {
     GLOBAL.count.load(Ordering::Relaxed) == 0
 }
 
+/// Address and length of the list's memory; a null address before the first mapping.
+pub(crate) fn list_extent() -> (usize, usize) {
+    let _list = list();
+    // SAFETY: the lock is held.
+    (unsafe { (*GLOBAL.areas.get()).at } as usize, LIST_BYTES)
+}
+
 /// The list, locked.
 pub struct LockedAreas(());
 
@@ -210,7 +220,7 @@ impl LockedAreas {
         let areas = unsafe { &mut *GLOBAL.areas.get() };
         if areas.at.is_null() {
             let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
-            let bytes = MOST * size_of::<Area>();
+            let bytes = LIST_BYTES;
             // SAFETY: a new mapping; memory is allocated as it is touched.
             areas.at =
                 unsafe { lp_abi::syscall!(__NR_mmap, 0, bytes, protection, flags, -1i32, 0) }? as *mut Area;

@@ -4,5 +4,6 @@
 pub mod apart;
 pub mod mount_table;
 pub mod mounts;
+pub(crate) mod own;
 pub mod region;
 pub mod words;

@@ -4,6 +4,7 @@
 //! restarts through the table of all calls. False positives are allowed. Calls that cannot concern a mount
 //! are not in the table, because nothing of ours is open, mapped or the working directory.
 
+use crate::high::calls::shmop::SHM_REMAP;
 use crate::high::life::join;
 use crate::high::table::arguments::{PathArgument, paths};
 use lp_abi::linux::*;
@@ -16,7 +17,7 @@ use crate::high::frame::handler::{kernel, ret};
 use crate::high::frame::message::Message;
 use crate::high::route::hostlink;
 use crate::high::route::path::{may_be_link, route_apart};
-use crate::high::run::apart;
+use crate::high::run::{apart, own};
 use crate::high::special::address;
 use crate::low::dispatch::{AGAIN, NOT_OURS, RESTART};
 use crate::low::live::deferred;
@@ -155,11 +156,46 @@ handlers! {
     /// mmap(2).
     fn mmap(words) {
         let [address, length, protection, flags, fd, offset] = words;
+        if flags as u32 & (MAP_FIXED | MAP_FIXED_NOREPLACE) == MAP_FIXED
+            && let Some(refused) = own::refused(address, length)
+        {
+            return refused;
+        }
         if flags & MAP_ANONYMOUS as usize == 0 && apart::is_hidden(Fd::new(fd as i32)) {
             return join();
         }
         // SAFETY: the program's own call with its own arguments.
         unsafe { crate::low::cover::mapped_code::mmap(address, length, protection, flags, fd, offset) }
+    }
+
+    /// munmap(2).
+    fn munmap(words) {
+        let [address, length, a, b, c, d] = words;
+        // SAFETY: the program's own call with its own arguments.
+        let munmap = || unsafe { crate::low::live::process::munmap(address, length, a, b, c, d) };
+        own::refused(address, length).unwrap_or_else(munmap)
+    }
+
+    /// mremap(2).
+    fn mremap(words) {
+        let [old, old_length, new_length, flags, new, _] = words;
+        let moves_to = if flags as u32 & MREMAP_FIXED != 0 { own::refused(new, new_length) } else { None };
+        own::refused(old, old_length.max(1)).or(moves_to).unwrap_or(NOT_OURS)
+    }
+
+    /// mprotect(2), pkey_mprotect(2), madvise(2).
+    fn on_memory(words) {
+        own::refused(words[0], words[1]).unwrap_or(NOT_OURS)
+    }
+
+    /// mlockall(2): with MCL_FUTURE the kernel would fill the region when it is mapped.
+    fn locks_memory(words) {
+        join()
+    }
+
+    /// shmat(2): with `SHM_REMAP` it replaces what is mapped.
+    fn replaces_memory(words) {
+        if words[2] as u32 & SHM_REMAP != 0 { join() } else { NOT_OURS }
     }
 
     /// execve(2).

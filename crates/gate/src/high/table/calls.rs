@@ -6,8 +6,8 @@
 
 use crate::high::calls::{
     access, allocate, chdir, chmod, close, credentials, dup, exec, fcntl, filter, fsync, getdents, inotify,
-    ioctl, link, lseek, mkdir, mmap, mount, open, poll, read, refused, rename, sendfile, socket, stat,
-    statfs, truncate, utimensat, watch, write, xattr,
+    ioctl, link, lseek, madvise, mkdir, mlock, mmap, mount, open, poll, read, refused, rename, sendfile,
+    shmop, socket, stat, statfs, truncate, utimensat, watch, write, xattr,
 };
 use crate::high::table::apart;
 use crate::low::arrive::sigaction;
@@ -95,8 +95,8 @@ calls! {
     __NR_poll: Handled(poll::poll);
     __NR_lseek: Handled(lseek::lseek, apart::first) Quick;
     __NR_mmap: Handled(mmap::mmap, apart::mmap);
-    __NR_mprotect: Handled(mmap::mprotect);
-    __NR_munmap: Handled(mmap::munmap, process::munmap);
+    __NR_mprotect: Handled(mmap::mprotect, apart::on_memory);
+    __NR_munmap: Handled(mmap::munmap, apart::munmap);
     __NR_brk: Neither;
     __NR_rt_sigaction: Handled(sigaction::rt_sigaction, sigaction::rt_sigaction);
     __NR_rt_sigprocmask: Neither;
@@ -110,12 +110,12 @@ calls! {
     __NR_pipe: Handled(allocate::makes_descriptor);
     __NR_select: Handled(poll::select);
     __NR_sched_yield: Neither;
-    __NR_mremap: Handled(mmap::mremap);
+    __NR_mremap: Handled(mmap::mremap, apart::mremap);
     __NR_msync: Handled(fsync::msync);
     __NR_mincore: Neither;
-    __NR_madvise: Neither;
+    __NR_madvise: Handled(madvise::madvise, apart::on_memory);
     __NR_shmget: Neither;
-    __NR_shmat: Neither;
+    __NR_shmat: Handled(shmop::shmat, apart::replaces_memory);
     __NR_shmctl: Neither;
     __NR_dup: Handled(dup::dup, apart::first);
     __NR_dup2: Handled(dup::dup2, apart::first_two);
@@ -234,9 +234,9 @@ calls! {
     __NR_sched_get_priority_max: Neither;
     __NR_sched_get_priority_min: Neither;
     __NR_sched_rr_get_interval: Neither;
-    __NR_mlock: Neither;
+    __NR_mlock: Handled(mlock::mlock);
     __NR_munlock: Neither;
-    __NR_mlockall: Neither;
+    __NR_mlockall: Handled(mlock::mlockall, apart::locks_memory);
     __NR_munlockall: Neither;
     __NR_vhangup: Neither;
     __NR_modify_ldt: Neither;
@@ -410,11 +410,11 @@ calls! {
     __NR_execveat: Handled(exec::execveat, apart::execveat);
     __NR_userfaultfd: Handled(allocate::makes_descriptor);
     __NR_membarrier: Neither;
-    __NR_mlock2: Neither;
+    __NR_mlock2: Handled(mlock::mlock2);
     __NR_copy_file_range: Handled(sendfile::copy_file_range, apart::first_and_third);
     __NR_preadv2: Handled(read::preadv2, apart::first);
     __NR_pwritev2: Handled(write::pwritev2, apart::first);
-    __NR_pkey_mprotect: Neither;
+    __NR_pkey_mprotect: Handled(mmap::pkey_mprotect, apart::on_memory);
     __NR_pkey_alloc: Neither;
     __NR_pkey_free: Neither;
     __NR_statx: Handled(stat::statx, apart::statx);

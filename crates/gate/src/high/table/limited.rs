@@ -201,6 +201,9 @@ fn concerns(task: &Task, nr: u32, words: [usize; 6]) -> bool {
             | __NR_munmap
             | __NR_mprotect
             | __NR_mremap
+            | __NR_madvise
+            | __NR_pkey_mprotect
+            | __NR_shmat
             | __NR_umask
             | __NR_getcwd
             | __NR_close_range

@@ -53,6 +53,11 @@ pub(crate) const fn home() -> *mut Home {
     GATE_PAGE as *mut Home
 }
 
+/// Its address and length.
+pub(crate) const fn extent() -> (usize, usize) {
+    (GATE_PAGE, size_of::<Home>().next_multiple_of(4096))
+}
+
 /// Maps it, zeroed.
 ///
 /// # Errors
@@ -60,10 +65,10 @@ pub(crate) const fn home() -> *mut Home {
 pub(crate) fn map() -> Result<()> {
     let (protection, flags) =
         (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE);
-    let bytes = size_of::<Home>().next_multiple_of(4096);
+    let (at, bytes) = extent();
     // SAFETY: MAP_FIXED_NOREPLACE: the new mapping replaces none.
-    let at = unsafe { lp_abi::syscall!(__NR_mmap, GATE_PAGE, bytes, protection, flags, usize::MAX, 0) }?;
-    if at != GATE_PAGE {
+    let mapped = unsafe { lp_abi::syscall!(__NR_mmap, at, bytes, protection, flags, usize::MAX, 0) }?;
+    if mapped != at {
         return Err(Errno::EEXIST);
     }
     // Write first: a page that is read first faults twice. SAFETY: the page was just mapped.

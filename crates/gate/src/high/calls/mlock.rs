@@ -1,0 +1,128 @@
+//! mlock(2), mlock2(2), mlockall(2).
+//!
+//! The region is one mapping, most of it a hole that locking would fill. So mlockall(2) locks each mapping of
+//! the process but the gate's sparse ones.
+
+use lp_abi::Result;
+use lp_abi::linux::*;
+
+use crate::high::frame::handler::{handlers, kernel, ret};
+use crate::high::run::own;
+use crate::low::dispatch::NOT_OURS;
+
+/// End of the addresses that a mapping can have; the kernel's own page beyond is listed too.
+const USER_END: usize = 1 << 47;
+
+handlers! {
+    /// mlock(2).
+    fn mlock(task, address: usize, length: usize) {
+        own::refused(address, length).unwrap_or(NOT_OURS)
+    }
+
+    /// mlock2(2).
+    fn mlock2(task, address: usize, length: usize, flags: u32) {
+        own::refused(address, length).unwrap_or(NOT_OURS)
+    }
+
+    /// mlockall(2).
+    fn mlockall(task, flags: u32) {
+        let known = MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT;
+        if flags & !known != 0 || flags & MCL_CURRENT == 0 {
+            return NOT_OURS;
+        }
+        let populates = flags & MCL_ONFAULT == 0;
+        let done = ret(each_mapping(&mut |mapping| lock(mapping, populates)));
+        if done < 0 {
+            kernel!(__NR_munlockall);
+            return done;
+        }
+        // Also ends the effect of an earlier MCL_FUTURE.
+        match flags & !MCL_CURRENT {
+            0 | MCL_ONFAULT => 0,
+            future => kernel!(__NR_mlockall, future),
+        }
+    }
+}
+
+/// A line of /proc/self/maps.
+#[derive(Clone, Copy)]
+struct Mapping {
+    start: usize,
+    bytes: usize,
+    is_readable: bool,
+}
+
+/// Locks a mapping, and makes its pages present as far as they can be.
+fn lock(mapping: Mapping, populates: bool) -> Result<()> {
+    let Mapping { start, bytes, is_readable } = mapping;
+    if start >= USER_END || own::is_sparse(start) {
+        return Ok(());
+    }
+    // SAFETY: changes no byte. The mapping may have gone meanwhile.
+    unsafe { lp_abi::syscall!(__NR_mlock2, start, bytes, MLOCK_ONFAULT) }?;
+    if populates && is_readable {
+        // mlockall(2) ignores that a page cannot be made present.
+        // SAFETY: as above.
+        let _ = unsafe { lp_abi::syscall!(__NR_mlock, start, bytes) };
+    }
+    Ok(())
+}
+
+/// Calls `visit` with each mapping of the process.
+///
+/// # Errors
+/// Those of open(2) and of `visit`.
+fn each_mapping(visit: &mut dyn FnMut(Mapping) -> Result<()>) -> Result<()> {
+    // SAFETY: a string.
+    let fd = unsafe { lp_abi::syscall!(__NR_open, c"/proc/self/maps".as_ptr(), O_RDONLY | O_CLOEXEC) }?;
+    let done = read_mappings(fd, visit);
+    // SAFETY: the descriptor was opened above.
+    let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
+    done
+}
+
+fn read_mappings(fd: usize, visit: &mut dyn FnMut(Mapping) -> Result<()>) -> Result<()> {
+    let mut room = [0u8; 1024];
+    let mut line = Line::default();
+    loop {
+        // SAFETY: the kernel writes within `room`.
+        let got = unsafe { lp_abi::syscall!(__NR_read, fd, room.as_mut_ptr(), room.len()) }?;
+        if got == 0 {
+            return Ok(());
+        }
+        for byte in &room[..got.min(room.len())] {
+            if let Some(mapping) = line.take(*byte) {
+                visit(mapping)?;
+            }
+        }
+    }
+}
+
+/// The start of a line, as far as it has been read: `START-END PERMISSIONS`.
+#[derive(Default)]
+struct Line {
+    /// Field that comes next, from 0.
+    field: usize,
+    numbers: [usize; 2],
+    is_readable: bool,
+}
+
+impl Line {
+    /// Takes the next byte; the mapping at the end of a line.
+    fn take(&mut self, byte: u8) -> Option<Mapping> {
+        match (self.field, byte) {
+            (_, b'\n') => {
+                let Line { numbers: [start, end], is_readable, .. } = core::mem::take(self);
+                return Some(Mapping { start, bytes: end.saturating_sub(start), is_readable });
+            }
+            (0, b'-') | (1.., b' ') => self.field += 1,
+            (0 | 1, _) => {
+                let digit = char::from(byte).to_digit(16).unwrap_or(0) as usize;
+                self.numbers[self.field] = self.numbers[self.field] << 4 | digit;
+            }
+            (2, b'r') => self.is_readable = true,
+            _ => {}
+        }
+        None
+    }
+}
