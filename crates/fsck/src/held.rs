@@ -198,7 +198,7 @@ impl Check<'_> {
                     && self.region.process(id).life.get().generation()
                         == record.owner_generation.load(Relaxed)
             }
-            1 | 2 => {
+            1..=3 => {
                 self.slabs.files.is_used(owner)
                     && self.region.file(FileId(owner)).generation.load(Relaxed)
                         == record.owner_generation.load(Relaxed)

@@ -1,6 +1,7 @@
 //! [`Fs`]: a file system in private memory.
 
 use lp_abi::Result;
+use lp_region::process::protections;
 use lp_region::{Geometry, Region, RegionError, RunId};
 use lp_vfs::boot::{self, RunSetup};
 
@@ -29,7 +30,7 @@ impl Fs {
             _ => Errno::EUCLEAN,
         })?;
         // The mount covers everything: "/" is the root of the file system, and no path leads out of it.
-        let setup = RunSetup { mounts: &[b""], ..RunSetup::default() };
+        let setup = RunSetup { mounts: &[b""], protections: protections::HARDLINKS, ..RunSetup::default() };
         let run = boot::claim_run(region, &setup)?;
         let fs = Fs { region, run };
         boot::mkfs(fs.task()?.inner(), 0)?;

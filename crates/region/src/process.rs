@@ -197,7 +197,9 @@ pub struct Run {
     /// The mounts ([`crate::ids::MountId`]) at those paths.
     pub bases: [AtomicU32; 16],
     /// Spare.
-    pub spare: [AtomicU64; 4],
+    pub spare: [AtomicU64; 3],
+    /// [`protections`], as they were when the run started.
+    pub protections: AtomicU64,
     /// The launcher's own path.
     pub launcher: RunPath,
     /// The cache directory, with site images and the preload library.
@@ -208,6 +210,22 @@ pub struct Run {
     pub library: RunPath,
     /// The path of mount m: absolute and normalised, without a trailing slash ("/" itself is empty).
     pub mounts: [RunPath; RUN_MOUNTS],
+}
+
+/// The values of the sysctls `fs.protected_*` (proc_sys_fs(5)), as bits of [`Run::protections`].
+pub mod protections {
+    /// `protected_symlinks`.
+    pub const SYMLINKS: u64 = 1;
+    /// `protected_hardlinks`.
+    pub const HARDLINKS: u64 = 2;
+    /// `protected_regular` is at least 1.
+    pub const REGULAR: u64 = 4;
+    /// `protected_regular` is at least 2.
+    pub const REGULAR_BY_GROUP: u64 = 8;
+    /// `protected_fifos` is at least 1.
+    pub const FIFOS: u64 = 16;
+    /// `protected_fifos` is at least 2.
+    pub const FIFOS_BY_GROUP: u64 = 32;
 }
 
 const _: () = {

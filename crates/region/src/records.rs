@@ -343,7 +343,8 @@ pub struct LockRecord {
     pub last: AtomicU64,
     /// `F_RDLCK` or `F_WRLCK`.
     pub kind: AtomicU32,
-    /// 0 POSIX (owner is a process), 1 OFD, 2 flock (owner is an open file).
+    /// 0 POSIX (owner is a process), 1 OFD, 2 flock (owner is an open file), 3 no lock, but the target of an open
+    /// file's signals (`F_SETOWN`).
     pub family: AtomicU32,
     /// Owner: process or open file.
     pub owner: AtomicU32,
@@ -353,7 +354,7 @@ pub struct LockRecord {
     pub link: AtomicU32,
     /// Right child in the tree.
     pub right: AtomicU32,
-    /// Process that created it, for `l_pid`.
+    /// Process that created it, for `l_pid`; target of an open file's signals.
     pub pid: AtomicU32,
     /// Incremented when the lock shrinks, weakens or goes away; waiters sleep on it. Atomic.
     pub version: AtomicU32,

@@ -52,16 +52,16 @@ mod watches;
 pub use caller::task::{Outside, Place, Task, Time};
 pub use caller::{clock, task};
 pub use calls::{
-    access, chdir, chmod, chown, close, copy, dup, fallocate, fcntl, fsync, getcwd, getdents, ioctl, link,
-    lseek, mkdir, mknod, mount, mount_show, open, readlink, rename, stat, statfs, symlink, target, truncate,
-    umount, unlink, utimens, write,
+    access, chdir, chmod, chown, close, copy, dup, fallocate, fcntl, fsync, getcwd, getdents, handle, ioctl,
+    link, lseek, mkdir, mknod, mount, mount_show, open, readlink, rename, stat, statfs, symlink, target,
+    truncate, umount, unlink, utimens, write,
 };
 pub use content::{bulk, chunk, map, owner, page};
 pub use descriptors::{busy, flight};
 pub use inodes::{blob, limit};
 pub use lane::{freeze, intent, pin};
 pub use life::{boot, fork, mapping, mount_tree, reap, reclaim};
-pub use locks::{file_lock, flock, lock_tree, record_lock};
+pub use locks::{file_lock, flock, lock_tree, record_lock, signal_target};
 pub use names::{dir, dirent, hash, link_target, name, walk};
 pub use rights::permission;
 

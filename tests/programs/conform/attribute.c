@@ -196,3 +196,78 @@ GROUP(attribute, acl)
     T(chown("moved", 5, 5));
     list("moved");
 }
+
+/* The set-group-ID bit of a new file in another group's directory goes by the mode before the umask. */
+GROUP(attribute, setgid_and_umask)
+{
+    if (geteuid() != 0)
+        return;
+    make_dir("d");
+    T(chown("d", 0, 1234));
+    T(chmod("d", 02777));
+    CHILD {
+        become_nobody();
+        int masks[] = { 0, 010, 077, 022 };
+        int modes[] = { 02777, 02767, 02770, 02010, 02000, 0777 };
+        for (unsigned i = 0; i < COUNT(masks); i++)
+            for (unsigned m = 0; m < COUNT(modes); m++) {
+                umask(masks[i]);
+                int fd = open("d/f", O_CREAT | O_RDWR | O_EXCL, modes[m]);
+                struct stat st;
+                fstat(fd, &st);
+                say("umask %o mode %o: %o %u", masks[i], modes[m], st.st_mode, st.st_gid);
+                close(fd);
+                T(unlink("d/f"));
+                T(mknod("d/p", S_IFIFO | modes[m], 0));
+                attributes("d/p");
+                T(unlink("d/p"));
+            }
+        umask(010);
+        T(mkdir("d/sub", 02777));
+        attributes("d/sub");
+        int fd = open("d", O_TMPFILE | O_RDWR, 02777);
+        attributes_fd(fd);
+    }
+}
+
+/* fs.protected_*: names in directories that others may write to, as the host is set. */
+GROUP(attribute, protected_names)
+{
+    if (geteuid() != 0)
+        return;
+    int modes[] = { 01777, 0777, 01770, 01775 };
+    for (unsigned i = 0; i < COUNT(modes); i++) {
+        char dir[8] = "d0";
+        dir[1] += i;
+        make_dir(dir);
+        T(chown(dir, 1000, 65534));
+        T(chmod(dir, modes[i]));
+        if (chdir(dir))
+            return;
+        make("target", "text");
+        make("file", "text");
+        T(chmod("file", 0666) | chmod("target", 0666));
+        T(chown("file", 2000, 2000));
+        T(symlink("target", "link"));
+        T(symlink("../target", "up"));
+        T(symlink(".", "here"));
+        T(lchown("link", 2000, 2000) | lchown("here", 2000, 2000));
+        CHILD {
+            become_nobody();
+            contents("link");
+            contents("here/target");
+            struct stat st;
+            T(stat("link", &st));
+            T(lstat("link", &st));
+            T(access("here", R_OK));
+            T(open("file", O_RDWR) > 0);
+            T(open("file", O_RDWR | O_CREAT, 0600) > 0);
+            T(open("file", O_RDWR | O_CREAT | O_EXCL, 0600));
+            T(open("link", O_RDWR | O_CREAT, 0600) > 0);
+            T(open("new", O_RDWR | O_CREAT, 0600) > 0);
+            T(link("file", "another") == 0);
+        }
+        if (chdir(".."))
+            return;
+    }
+}

@@ -262,3 +262,68 @@ GROUP(descriptor, shared_by_vfork_and_threads)
     say_wait(child);
     T(lseek(fd, 0, SEEK_CUR));
 }
+
+static void say_owner(const char *name, int fd, pid_t self)
+{
+    struct f_owner_ex owner = { 7, 7 };
+    long got = fcntl(fd, F_GETOWN), extended = fcntl(fd, F_GETOWN_EX, &owner);
+    const char *whose = got == self ? "own" : got == -self ? "group" : got ? "other" : "none";
+    say("%s: %s, %ld type %d %s, signal %d", name, whose, extended, owner.type, owner.pid == self ? "own" : owner.pid ? "other" : "none", fcntl(fd, F_GETSIG));
+}
+
+GROUP(descriptor, owners_and_signals)
+{
+    int fd = make_open("f", "text", O_RDWR), twin = dup(fd), other = open("f", O_RDONLY), dir = open(".", O_RDONLY), path = open("f", O_PATH);
+    setpgid(0, 0);
+    pid_t self = getpid();
+    say_owner("at first", fd, self);
+    T(fcntl(fd, F_SETSIG, SIGRTMIN));
+    say_owner("signal", fd, self);
+    T(fcntl(fd, F_SETOWN, self));
+    say_owner("owner", fd, self);
+    say_owner("the same description", twin, self);
+    say_owner("another", other, self);
+    T(fcntl(fd, F_SETSIG, 0));
+    T(fcntl(fd, F_SETSIG, 64));
+    T(fcntl(fd, F_SETSIG, 65));
+    T(fcntl(fd, F_SETSIG, -1));
+    say_owner("signals", fd, self);
+    TN("group", fcntl(fd, F_SETOWN, -self));
+    struct f_owner_ex group;
+    say("%d", fcntl(fd, F_GETOWN_EX, &group) == 0 && group.type == F_OWNER_PGRP && group.pid == self);
+    T(fcntl(fd, F_SETOWN, 0x3ffffff));
+    T(fcntl(fd, F_SETOWN, -0x3ffffff));
+    T(fcntl(fd, F_SETOWN, INT_MIN));
+    for (int type = -1; type < 4; type++) {
+        struct f_owner_ex owner = { type, self };
+        TN("extended", fcntl(fd, F_SETOWN_EX, &owner));
+        say_owner("extended", fd, self);
+    }
+    struct f_owner_ex nobody = { F_OWNER_PID, 0x3ffffff }, negative = { F_OWNER_PID, -1 }, none = { F_OWNER_TID, 0 };
+    T(fcntl(fd, F_SETOWN_EX, &nobody));
+    T(fcntl(fd, F_SETOWN_EX, &negative));
+    T(fcntl(fd, F_SETOWN_EX, NULL));
+    T(fcntl(fd, F_GETOWN_EX, NULL));
+    T(fcntl(fd, F_SETOWN_EX, &none));
+    say_owner("none", fd, self);
+    T(fcntl(other, F_SETOWN, 0));
+    say_owner("nobody", other, self);
+    CHILD {
+        struct f_owner_ex owner = { F_OWNER_PID, getpid() };
+        T(fcntl(fd, F_SETOWN_EX, &owner));
+        T(fcntl(dir, F_SETSIG, 12));
+        say("%d", fcntl(fd, F_GETOWN) == getpid());
+    }
+    say_owner("by a child that is gone", fd, self);
+    say_owner("directory", dir, self);
+    T(fcntl(path, F_SETOWN, self));
+    T(fcntl(path, F_GETSIG));
+    T(flock(fd, LOCK_EX));
+    T(fcntl(fd, F_SETSIG, 5));
+    struct flock whole = { .l_type = F_WRLCK };
+    T(fcntl(fd, F_OFD_SETLK, &whole));
+    T(flock(other, LOCK_SH | LOCK_NB));
+    T(flock(fd, LOCK_UN));
+    T(flock(other, LOCK_SH | LOCK_NB));
+    say_owner("with locks", fd, self);
+}

@@ -2,7 +2,9 @@
  * system. */
 #include "conform.h"
 #include <sys/socket.h>
+#include <sys/statfs.h>
 #include <sys/un.h>
+#include <sys/xattr.h>
 
 static void as_stdin(const char *path)
 {
@@ -142,4 +144,50 @@ GROUP(magic, seals_and_sockets_that_nobody_made)
         TN("connect", connect(stream, (struct sockaddr *)&to, sizeof to));
         TN("sendto", sendto(datagram, "x", 1, 0, (struct sockaddr *)&to, sizeof to));
     }
+}
+
+/* Calls other than open and stat on a descriptor's file that has no name. */
+GROUP(magic, calls_on_files_without_a_name)
+{
+    int fd = make_open("f", "no name", O_RDWR), nameless = open(".", O_RDWR | O_TMPFILE, 0600);
+    T(unlink("f"));
+    make_dir("d");
+    int dir = open("d", O_RDONLY);
+    T(rmdir("d"));
+    int fds[] = { fd, nameless, dir };
+    for (unsigned i = 0; i < COUNT(fds); i++) {
+        char path[64], link[] = "l0";
+        link[1] += i;
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fds[i]);
+        if (symlink(path, link))
+            return;
+        for (const char **at = (const char *[]){ path, link, NULL }; *at; at++) {
+            const char *name = *at;
+            say("file %u by %s", i, *at == path ? "descriptor" : "link");
+            TN("chmod", chmod(name, 0640));
+            TN("chown", chown(name, getuid(), getgid()));
+            TN("truncate", truncate(name, 3));
+            TN("truncate beyond", truncate(name, -1));
+            TN("utimensat", utimensat(AT_FDCWD, name, (struct timespec[2]){ { 5, 6 }, { 7, 8 } }, 0));
+            TN("access", access(name, R_OK));
+            TN("access to execute", faccessat(AT_FDCWD, name, X_OK, AT_EACCESS));
+            TN("setxattr", setxattr(name, "user.a", "b", 1, 0));
+            char value[8] = "";
+            TN("getxattr", getxattr(name, "user.a", value, sizeof value));
+            TN("listxattr", listxattr(name, NULL, 0));
+            TN("removexattr", removexattr(name, "user.a"));
+            struct statfs sf;
+            TN("statfs", statfs(name, &sf));
+            TN("rmdir", rmdir(name) == -1);
+            attributes_fd(fds[i]);
+        }
+    }
+    int before = open(".", O_RDONLY);
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", dir);
+    T(chdir(path));
+    T(open("x", O_CREAT | O_RDWR, 0600));
+    T(fchdir(before));
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    T(chdir(path));
 }

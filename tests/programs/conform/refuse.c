@@ -147,3 +147,105 @@ GROUP(refuse, sendmmsg)
     to.sun_path[0] = 'n';
     T(sendmmsg(from, both, 2, 0));
 }
+
+/* Descriptors and the address of a socket in the directory, through recvmmsg. */
+GROUP(refuse, recvmmsg)
+{
+    int from = socket(AF_UNIX, SOCK_DGRAM, 0), to = socket(AF_UNIX, SOCK_DGRAM, 0);
+    struct sockaddr_un sender = { .sun_family = AF_UNIX, .sun_path = "sender" };
+    struct sockaddr_un receiver = { .sun_family = AF_UNIX, .sun_path = "receiver" };
+    T(bind(from, (struct sockaddr *)&sender, sizeof sender));
+    T(bind(to, (struct sockaddr *)&receiver, sizeof receiver));
+    int file = make_open("file", "sent along", O_RDONLY);
+    for (int i = 0; i < 3; i++) {
+        char text[] = "m0", control[CMSG_SPACE(sizeof(int))] = "";
+        text[1] += i;
+        struct iovec vector = { text, 2 };
+        struct msghdr message = { .msg_name = &receiver, .msg_namelen = sizeof receiver, .msg_iov = &vector, .msg_iovlen = 1 };
+        if (i != 1) {
+            message.msg_control = control;
+            message.msg_controllen = sizeof control;
+            struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+            header->cmsg_level = SOL_SOCKET;
+            header->cmsg_type = SCM_RIGHTS;
+            header->cmsg_len = CMSG_LEN(sizeof(int));
+            memcpy(CMSG_DATA(header), &file, sizeof file);
+        }
+        T(sendmsg(from, &message, 0));
+    }
+    static char text[5][8], control[5][CMSG_SPACE(sizeof(int))];
+    static struct sockaddr_un names[5];
+    struct iovec vectors[5];
+    struct mmsghdr messages[5];
+    memset(messages, 0, sizeof messages);
+    for (int i = 0; i < 5; i++) {
+        vectors[i] = (struct iovec){ text[i], sizeof text[i] };
+        messages[i].msg_hdr = (struct msghdr){ .msg_name = &names[i], .msg_namelen = sizeof names[i], .msg_iov = &vectors[i],
+            .msg_iovlen = 1, .msg_control = control[i], .msg_controllen = sizeof control[i] };
+    }
+    struct timespec bad = { -1, 0 }, worse = { 0, 1000000000 }, none = { 0, 0 };
+    T(recvmmsg(to, messages, 5, 0, &bad));
+    T(recvmmsg(to, messages, 5, 0, &worse));
+    T(recvmmsg(to, messages, 1, 0, &none));
+    T(recvmmsg(to, messages + 1, 4, MSG_WAITFORONE, NULL));
+    T(recvmmsg(to, messages + 3, 2, MSG_DONTWAIT, NULL));
+    T(recvmmsg(to, messages, 0, 0, NULL));
+    for (int i = 0; i < 3; i++) {
+        struct msghdr *message = &messages[i].msg_hdr;
+        say("%u bytes, '%.2s' from '%s' %u", messages[i].msg_len, text[i], names[i].sun_path, (unsigned)message->msg_namelen);
+        struct cmsghdr *header = CMSG_FIRSTHDR(message);
+        int got = -1;
+        if (header && header->cmsg_type == SCM_RIGHTS)
+            memcpy(&got, CMSG_DATA(header), sizeof got);
+        char content[16] = "";
+        say("descriptor: %ld '%s'", (long)pread(got, content, 15, 0), content);
+    }
+}
+
+GROUP(refuse, kcmp_of_processes)
+{
+    int a = make_open("a", "a", O_RDONLY), b = open("a", O_RDONLY), c = dup(a), host = open("/dev/null", O_RDONLY), ends[2], back[2];
+    if (pipe(ends) || pipe(back))
+        return;
+    pid_t own = getpid(), child = fork();
+    if (!child) {
+        /* What the child has under b's number is a's file. */
+        dup2(a, b);
+        close(ends[1]);
+        if (write(back[1], "x", 1) != 1)
+            _exit(1);
+        char byte;
+        _exit(read(ends[0], &byte, 1) < 0);
+    }
+    char byte;
+    if (read(back[0], &byte, 1) != 1)
+        return;
+    say("%d", syscall(SYS_kcmp, own, child, KCMP_FILE, a, a) == 0);
+    say("%d", syscall(SYS_kcmp, own, child, KCMP_FILE, a, c) == 0);
+    say("%d", syscall(SYS_kcmp, own, child, KCMP_FILE, a, b) == 0);
+    say("%d", syscall(SYS_kcmp, own, child, KCMP_FILE, b, b) == 0);
+    say("%d", syscall(SYS_kcmp, child, child, KCMP_FILE, c, b) == 0);
+    say("%d", syscall(SYS_kcmp, own, child, KCMP_FILE, a, host) > 0);
+    say("%d", syscall(SYS_kcmp, own, child, KCMP_FILE, host, host) == 0);
+    long one = syscall(SYS_kcmp, own, child, KCMP_FILE, a, 0), other = syscall(SYS_kcmp, child, own, KCMP_FILE, 0, a);
+    say("%d", one + other == 3);
+    T(syscall(SYS_kcmp, own, child, KCMP_FILE, a, 99));
+    T(syscall(SYS_kcmp, own, own, KCMP_FILE, 99, a));
+    T(syscall(SYS_kcmp, own, 0x3fffffff, KCMP_FILE, a, a));
+    T(syscall(SYS_kcmp, own, own, 99, a, a));
+    close(ends[1]);
+    say_wait(child);
+}
+
+GROUP(refuse, uuid_of_the_file_system)
+{
+    struct {
+        unsigned char length, bytes[16];
+    } uuid, again;
+    int fd = make_open("f", "x", O_RDONLY), dir = open(".", O_RDONLY), path = open("f", O_PATH);
+    T(ioctl(fd, _IOR(0x15, 0, uuid), &uuid));
+    T(ioctl(dir, _IOR(0x15, 0, uuid), &again));
+    say("%d %d version %x", uuid.length, !memcmp(&uuid, &again, sizeof uuid), uuid.bytes[6] >> 4);
+    T(ioctl(fd, _IOR(0x15, 0, uuid), NULL));
+    T(ioctl(path, _IOR(0x15, 0, uuid), &uuid));
+}

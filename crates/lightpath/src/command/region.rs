@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use lp_abi::{Errno, Fd, UserPtr};
 use lp_fsck::{Rebuilt, Severity};
 use lp_region::layout::{LANES_AT, RUNS, VERSION};
-use lp_region::process::{CALLS_COUNTED, CALLS_TRACED};
+use lp_region::process::{CALLS_COUNTED, CALLS_TRACED, protections};
 use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
 use lp_region::{Geometry, LaneId, ProcessId, Region, RegionError, RunId, trace};
 use lp_vfs::boot::{self, MountAccess, RunSetup};
@@ -76,6 +76,7 @@ fn claim_run(region: Region<'static>, options: &Options, paths: &Paths) -> Resul
         preload: bytes(paths.preload),
         library: paths.library.map(bytes).unwrap_or_default(),
         stats: if options.stats { CALLS_COUNTED } else { options.records },
+        protections: restrictions(),
     };
     boot::claim_run(region, &setup)
         .map_err(|e| match e {
@@ -86,6 +87,25 @@ fn claim_run(region: Region<'static>, options: &Options, paths: &Paths) -> Resul
             e => format!("the region gives no place to the run: {e:?}"),
         })
         .map_err(|line| Failure::new(REGION, line))
+}
+
+/// What the sysctls `fs.protected_*` say now. Those that cannot be read count as 0.
+fn restrictions() -> u64 {
+    let value = |name: &str| {
+        let text = std::fs::read_to_string(format!("/proc/sys/fs/protected_{name}"));
+        text.ok().and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0)
+    };
+    let bits = [
+        ("symlinks", protections::SYMLINKS, 0),
+        ("hardlinks", protections::HARDLINKS, 0),
+        ("regular", protections::REGULAR, protections::REGULAR_BY_GROUP),
+        ("fifos", protections::FIFOS, protections::FIFOS_BY_GROUP),
+    ];
+    bits.iter().fold(0, |set, (name, one, two)| match value(name) {
+        0 => set,
+        1 => set | one,
+        _ => set | one | two,
+    })
 }
 
 /// The program that builds site images for the gate: this one, in a place where every user of the run can

@@ -10,6 +10,7 @@ use lp_region::sync::Ordering;
 use lp_region::{MountId, Spot};
 
 use crate::caller::task::{Outside, Place, Task};
+use crate::calls::target;
 use crate::lane::writer;
 use crate::names::mounts;
 use crate::names::walk::{self, Follow};
@@ -30,9 +31,10 @@ pub fn faccessat(task: &Task<'_>, dirfd: Fd, path: UserPtr, mode: u32, flags: u3
     }
     let follow = if flags & AT_SYMLINK_NOFOLLOW != 0 { Follow::No } else { Follow::Link };
     for _ in 0..walk::TRIES {
-        let found = match walk::inode(task, dirfd, path, follow)? {
-            Place::Inside(found) => found,
-            Place::Outside(outside) => return Ok(Place::Outside(outside)),
+        let found = match walk::inode(task, dirfd, path, follow) {
+            Ok(Place::Inside(found)) => found,
+            Ok(Place::Outside(outside)) => return Ok(Place::Outside(outside)),
+            Err(errno) => return not_found(task, dirfd, path, (mode, flags), errno),
         };
         let record = task.region.inode(found.inode.id);
         let answer = check(task, record, found.mount, mode, flags);
@@ -42,6 +44,18 @@ pub fn faccessat(task: &Task<'_>, dirfd: Fd, path: UserPtr, mode: u32, flags: u3
         }
     }
     Err(Errno::ESTALE)
+}
+
+/// The path names nothing, unless it stands for the descriptor itself.
+#[cold]
+fn not_found(
+    task: &Task<'_>,
+    fd: Fd,
+    path: UserPtr,
+    (mode, flags): (u32, u32),
+    errno: Errno,
+) -> Result<Place<()>> {
+    if target::is_itself(path) { descriptor(task, fd, mode, flags) } else { Err(errno) }
 }
 
 #[cold]

@@ -21,6 +21,9 @@ use crate::inodes::inode::{self, Touch};
 use crate::lane::writer;
 use crate::rights::credentials;
 
+/// `_IOR(0x15, 0, struct fsuuid2)`.
+const FS_IOC_GETUUID: u32 = 0x8011_1500;
+
 /// An inode flag, as in `FS_IOC_*FLAGS` and in `FS_IOC_FS*XATTR`.
 const FLAGS: [(u32, u32, u32); 4] = [
     (inode_flags::IMMUTABLE, FS_IMMUTABLE_FL, FS_XFLAG_IMMUTABLE),
@@ -67,6 +70,7 @@ pub fn ioctl(task: &Task, fd: Fd, request: u32, argument: UserPtr) -> Result<()>
         }
         FS_IOC_FSGETXATTR => put(argument, &extended(flags(&held, |(_, _, flag)| flag))),
         FS_IOC_FSSETXATTR => set_extended(task, &held, argument),
+        FS_IOC_GETUUID => put(argument, &uuid(task, &held)),
         _ => Err(Errno::ENOTTY),
     }
 }
@@ -79,6 +83,21 @@ fn get<T: Copy>(argument: UserPtr) -> Result<T> {
 fn put<T: Copy>(argument: UserPtr, value: &T) -> Result<()> {
     // SAFETY: the copy routine handles bad pointers.
     unsafe { ucopy::put(argument.cast().as_ptr(), value) }
+}
+
+/// `struct fsuuid2`: 16, and the UUID of the file system, made of the region's random number and the root's.
+fn uuid(task: &Task, held: &Held) -> [u8; 17] {
+    // Relaxed, both: immutable.
+    let region = task.region.header().identity.load(Relaxed).to_be_bytes();
+    let root = held.inode.root.load(Relaxed).to_be_bytes();
+    let mut uuid = [0; 17];
+    uuid[0] = 16;
+    uuid[1..9].copy_from_slice(&region);
+    uuid[13..].copy_from_slice(&root);
+    // A random UUID, RFC 9562 version 4.
+    uuid[7] = uuid[7] & 0xf | 0x40;
+    uuid[9] = 0x80;
+    uuid
 }
 
 fn privileged(task: &Task, errno: Errno) -> Errno {

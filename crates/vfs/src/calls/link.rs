@@ -1,6 +1,6 @@
 //! link(2), linkat(2).
 
-use lp_abi::linux::{AT_EMPTY_PATH, AT_SYMLINK_FOLLOW, S_IFMT, S_IFREG, S_ISGID, S_ISUID, S_IXGRP};
+use lp_abi::linux::{AT_EMPTY_PATH, AT_SYMLINK_FOLLOW};
 use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::Spot;
 use lp_region::records::{Inode, inode_flags};
@@ -14,7 +14,7 @@ use crate::names::change::{self, Change, Links};
 use crate::names::hash::{self, Load};
 use crate::names::walk::{self, Follow, LastType, Parent, PathBuffer};
 use crate::names::{dir, dirent, name};
-use crate::rights::{credentials, permission};
+use crate::rights::{permission, protected};
 use crate::watches::watch_names;
 
 /// The result of a call with two paths.
@@ -81,20 +81,6 @@ fn source(task: &Task<'_>, dirfd: Fd, path: UserPtr, flags: u32) -> Result<Place
     Ok(walk::inode(task, dirfd, path, follow)?.map(|found| found.spot()))
 }
 
-/// The restriction of fs.protected_hardlinks, which distributions set, on linking another user's file
-/// (proc_sys_fs(5)).
-///
-/// # Errors
-/// `EPERM`.
-fn may_link(task: &Task<'_>, file: &Inode) -> Result<()> {
-    let mode = file.mode.load(Ordering::Relaxed); // Relaxed: one word, as seen.
-    let gains = mode & S_ISUID != 0 || mode & (S_ISGID | S_IXGRP) == S_ISGID | S_IXGRP;
-    let safe = mode & S_IFMT == S_IFREG
-        && !gains
-        && permission::check(task, file, permission::READ | permission::WRITE).is_ok();
-    if safe || credentials::owns(task, file) { Ok(()) } else { Err(Errno::EPERM) }
-}
-
 /// Checks the directory and the file in Linux's order. The caller must hold the directory's lock.
 fn check(
     task: &Task<'_>,
@@ -113,7 +99,7 @@ fn check(
     if !is_same_mount {
         return Err(Errno::EXDEV);
     }
-    may_link(task, file)?;
+    protected::may_link(task, file)?;
     permission::may_create(task, dir)?;
     let flags = file.flags.load(Ordering::Relaxed);
     if flags & (inode_flags::IMMUTABLE | inode_flags::APPEND) != 0 || dir::is(file) {

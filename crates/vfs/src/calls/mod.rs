@@ -18,6 +18,7 @@ pub mod fcntl;
 pub mod fsync;
 pub mod getcwd;
 pub mod getdents;
+pub mod handle;
 pub mod ioctl;
 pub mod link;
 pub mod lseek;

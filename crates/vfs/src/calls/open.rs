@@ -1,9 +1,9 @@
 //! open(2), openat(2), creat(2), openat2(2).
 
 use lp_abi::linux::{
-    O_ACCMODE, O_APPEND, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_DSYNC, O_EXCL, O_LARGEFILE, O_NOATIME, O_NOCTTY,
-    O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY, O_TRUNC, S_IFBLK, S_IFCHR, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG,
-    S_IFSOCK,
+    O_ACCMODE, O_APPEND, O_CLOEXEC, O_CREAT, O_DIRECT, O_DIRECTORY, O_DSYNC, O_EXCL, O_LARGEFILE, O_NOATIME,
+    O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY, O_TRUNC, RESOLVE_CACHED, S_IFBLK, S_IFCHR, S_IFDIR,
+    S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, open_how,
 };
 use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
 use lp_region::mount::mount_flags;
@@ -19,9 +19,11 @@ use crate::inodes::{inode, watched};
 use crate::lane::pin::Pin;
 use crate::lane::{kept, pin, writer};
 use crate::life::open_file::{self, NewFile, Opening};
+pub use crate::names::limits::Top;
+use crate::names::limits::{Free, Limited, Limits, SCOPED};
 use crate::names::mounts;
 use crate::names::walk::{self, End, Follow, Found, LastType};
-use crate::rights::{credentials, initial, permission};
+use crate::rights::{credentials, initial, permission, protected};
 
 /// `__O_TMPFILE`, without the `O_DIRECTORY` that `O_TMPFILE` includes.
 const TMPFILE: u32 = 0o20_000_000;
@@ -35,6 +37,8 @@ const WITH_PATH: u32 = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 const FORGOTTEN: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC;
 /// Flags that do not change a plain open for reading, besides the access mode.
 const PLAIN: u32 = O_LARGEFILE | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+/// The `RESOLVE_*` flags that openat2(2) knows (`VALID_RESOLVE_FLAGS`).
+const RESOLVE_ALL: u32 = 0x3f;
 /// Walks before an open gives up on names that vanish meanwhile.
 const TRIES: u32 = 1000;
 
@@ -117,7 +121,7 @@ fn openat_slow(task: &Task, dirfd: Fd, path: UserPtr, flags: u32, mode: u32) -> 
         flags &= WITH_PATH;
     }
     let mode = if flags & (O_CREAT | TMPFILE) == 0 { 0 } else { mode & 0o7777 };
-    open(task, dirfd, path, &How::new(flags, mode)?)
+    open(task, dirfd, path, &How::new(flags, mode)?, Free)
 }
 
 /// Opens an open file again, with its own flags: `/proc/self/fd/N` and `/dev/fd/N`.
@@ -125,6 +129,26 @@ fn openat_slow(task: &Task, dirfd: Fd, path: UserPtr, flags: u32, mode: u32) -> 
 /// # Errors
 /// Those of open(2).
 pub fn reopen(task: &Task, fd: Fd, flags: u32) -> Result<Opened> {
+    let held = task.fget_any(fd)?;
+    let of = Found {
+        inode: held.inode_ref(),
+        dirent: DirentId(held.file.dirent.load(Ordering::Relaxed)),
+        parent: InodeId(held.file.parent.load(Ordering::Relaxed)),
+        mount: held.mount(),
+    };
+    let pin = pin::hold_known(task, pin::slot::OPEN, of.inode.id);
+    // O_NOFOLLOW would refer to the link in /proc, which is the kernel's.
+    let opened = found(task, pin, &of, flags & !O_NOFOLLOW);
+    // The new reference came from another in the same table.
+    task.table.moved();
+    opened
+}
+
+/// Opens an existing inode, which is pinned, by something else than a name.
+///
+/// # Errors
+/// Those of open(2).
+pub(crate) fn found(task: &Task, pin: Pin, found: &Found, flags: u32) -> Result<Opened> {
     let mut flags = (flags | O_LARGEFILE) & KNOWN;
     if flags & O_PATH != 0 {
         flags &= WITH_PATH;
@@ -132,61 +156,70 @@ pub fn reopen(task: &Task, fd: Fd, flags: u32) -> Result<Opened> {
     if flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL {
         return Err(Errno::EEXIST);
     }
-    // O_NOFOLLOW would refer to the link in /proc, which is the kernel's.
-    let how = How::new(flags & !O_NOFOLLOW, 0)?;
-    let held = task.fget_any(fd)?;
-    let found = Found {
-        inode: held.inode_ref(),
-        dirent: DirentId(held.file.dirent.load(Ordering::Relaxed)),
-        parent: InodeId(held.file.parent.load(Ordering::Relaxed)),
-        mount: held.mount(),
-    };
-    let pin = pin::hold_known(task, pin::slot::OPEN, found.inode.id);
-    let opened = pinned(task, pin, &found, &how);
-    // The new reference came from another in the same table.
-    task.table.moved();
-    opened
+    let how = How::new(flags, 0)?;
+    if how.has(TMPFILE) {
+        let opened = make_nameless(task, found, &how);
+        pin.leave();
+        return opened;
+    }
+    let is_dir = task.region.inode(found.inode.id).mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR;
+    if how.has(O_CREAT) && is_dir {
+        return Err(Errno::EISDIR);
+    }
+    pinned(task, pin, found, &how)
 }
 
-/// `struct open_how`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct OpenHow {
-    flags: u64,
-    mode: u64,
-    resolve: u64,
+/// The checked arguments of openat2(2).
+#[derive(Clone, Copy, Debug)]
+pub struct Extended {
+    how: How,
+    /// The `RESOLVE_*` flags.
+    pub resolve: u32,
 }
 
-/// openat2(2). `RESOLVE_NO_MAGICLINKS` and `RESOLVE_CACHED` always hold.
+impl Extended {
+    /// The open flags.
+    pub fn flags(&self) -> u32 {
+        self.how.flags
+    }
+}
+
+/// Reads and checks the `struct open_how` of openat2(2).
 ///
 /// # Errors
-/// Those of openat2(2); `ENOSYS`, as from a kernel without the call, for `resolve` flags that restrict the
-/// walk.
-pub fn openat2(task: &Task, dirfd: Fd, path: UserPtr, how: UserSlice) -> Result<Place<Opened>> {
-    const NO_MAGICLINKS: u64 = 2;
-    const CACHED: u64 = 0x20;
-    const RESOLVE_ALL: u64 = 0x3f;
+/// `EFAULT`, `E2BIG`; `EINVAL`; `EAGAIN` for `RESOLVE_CACHED` with flags that change something.
+pub fn read_how(how: UserSlice) -> Result<Extended> {
     let how = copy_how(how)?;
     let flags = how.flags as u32;
-    if how.flags & !u64::from(KNOWN) != 0 || how.resolve & !RESOLVE_ALL != 0 || how.mode & !0o7777 != 0 {
+    if how.flags & !u64::from(KNOWN) != 0 || how.resolve & !u64::from(RESOLVE_ALL) != 0 {
         return Err(Errno::EINVAL);
     }
+    let resolve = how.resolve as u32;
     let makes = flags & (O_CREAT | TMPFILE) != 0;
-    if !makes && how.mode != 0 || flags & O_PATH != 0 && flags & !WITH_PATH != 0 {
+    if resolve & SCOPED == SCOPED || how.mode & if makes { !0o7777 } else { !0 } != 0 {
         return Err(Errno::EINVAL);
     }
-    if how.resolve & CACHED != 0 && flags & (O_TRUNC | O_CREAT | TMPFILE) != 0 {
+    if flags & O_PATH != 0 && flags & !WITH_PATH != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let checked = How::new(flags, how.mode as u32)?;
+    if resolve & RESOLVE_CACHED != 0 && flags & (O_TRUNC | O_CREAT | TMPFILE) != 0 {
         return Err(Errno::EAGAIN);
     }
-    if how.resolve & !(NO_MAGICLINKS | CACHED) != 0 {
-        return Err(Errno::ENOSYS);
-    }
-    open(task, dirfd, path, &How::new(flags, how.mode as u32)?)
+    Ok(Extended { how: checked, resolve })
+}
+
+/// openat2(2). The door sees to `RESOLVE_NO_MAGICLINKS`: there are no magic links in a mount.
+///
+/// # Errors
+/// Those of openat2(2).
+pub fn openat2(task: &Task, dirfd: Fd, path: UserPtr, how: &Extended, top: Top<'_>) -> Result<Place<Opened>> {
+    open(task, dirfd, path, &how.how, Limited::new(how.resolve, top))
 }
 
 /// Like the kernel's copy_struct_from_user: a longer structure is accepted if its unknown part is zero.
-fn copy_how(how: UserSlice) -> Result<OpenHow> {
-    let (known, size) = (size_of::<OpenHow>(), how.len());
+fn copy_how(how: UserSlice) -> Result<open_how> {
+    let (known, size) = (size_of::<open_how>(), how.len());
     if size < known {
         return Err(Errno::EINVAL);
     }
@@ -245,14 +278,14 @@ impl How {
 }
 
 #[inline]
-fn open(task: &Task, dirfd: Fd, path: UserPtr, how: &How) -> Result<Place<Opened>> {
+fn open(task: &Task, dirfd: Fd, path: UserPtr, how: &How, limits: impl Limits) -> Result<Place<Opened>> {
     for _ in 0..TRIES {
         let opened = if how.has(O_CREAT) {
-            open_or_make(task, dirfd, path, how)
+            open_or_make(task, dirfd, path, how, limits)
         } else if how.has(TMPFILE) {
-            open_nameless(task, dirfd, path, how)
+            open_nameless(task, dirfd, path, how, limits)
         } else {
-            open_existing(task, dirfd, path, how)
+            open_existing(task, dirfd, path, how, limits)
         };
         // The name vanished between the walk and the pin: look again.
         match opened {
@@ -264,8 +297,14 @@ fn open(task: &Task, dirfd: Fd, path: UserPtr, how: &How) -> Result<Place<Opened
 }
 
 #[inline]
-fn open_existing(task: &Task, dirfd: Fd, path: UserPtr, how: &How) -> Result<Place<Opened>> {
-    let found = match walk::inode(task, dirfd, path, how.follow())? {
+fn open_existing(
+    task: &Task,
+    dirfd: Fd,
+    path: UserPtr,
+    how: &How,
+    limits: impl Limits,
+) -> Result<Place<Opened>> {
+    let found = match limits.inode(task, dirfd, path, how.follow())? {
         Place::Inside(found) => found,
         Place::Outside(outside) => return Ok(Place::Outside(outside)),
     };
@@ -274,8 +313,14 @@ fn open_existing(task: &Task, dirfd: Fd, path: UserPtr, how: &How) -> Result<Pla
 }
 
 /// Open with `O_CREAT`.
-fn open_or_make(task: &Task, dirfd: Fd, path: UserPtr, how: &How) -> Result<Place<Opened>> {
-    let End { place, found } = match walk::end(task, dirfd, path, how.follow())? {
+fn open_or_make(
+    task: &Task,
+    dirfd: Fd,
+    path: UserPtr,
+    how: &How,
+    limits: impl Limits,
+) -> Result<Place<Opened>> {
+    let End { place, found } = match limits.end(task, dirfd, path, how.follow())? {
         Place::Inside(end) => end,
         Place::Outside(outside) => return Ok(Place::Outside(outside)),
     };
@@ -298,9 +343,11 @@ fn open_or_make(task: &Task, dirfd: Fd, path: UserPtr, how: &How) -> Result<Plac
         return Err(Errno::EEXIST);
     }
     let pin = pin_found(task, dirfd, &found)?;
-    if task.region.inode(found.inode.id).mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR {
+    let record = task.region.inode(found.inode.id);
+    if record.mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR {
         return Err(Errno::EISDIR);
     }
+    protected::may_create_over(task, task.region.inode(place.dir.id), record)?;
     pinned(task, pin, &found, how).map(Place::Inside)
 }
 
@@ -313,8 +360,14 @@ fn made(task: &Task, dirfd: Fd, found: &Found, how: &How) -> Result<Opened> {
 }
 
 /// Open with `O_TMPFILE`: a file without a name in the directory that the path names.
-fn open_nameless(task: &Task, dirfd: Fd, path: UserPtr, how: &How) -> Result<Place<Opened>> {
-    let found = match walk::inode(task, dirfd, path, how.follow())? {
+fn open_nameless(
+    task: &Task,
+    dirfd: Fd,
+    path: UserPtr,
+    how: &How,
+    limits: impl Limits,
+) -> Result<Place<Opened>> {
+    let found = match limits.inode(task, dirfd, path, how.follow())? {
         Place::Inside(found) => found,
         Place::Outside(outside) => return Ok(Place::Outside(outside)),
     };
@@ -457,7 +510,9 @@ fn open_checked(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Open
         return Err(Errno::EPERM);
     }
     match kind {
-        S_IFREG | S_IFDIR => {}
+        S_IFREG => {}
+        S_IFDIR if how.has(O_DIRECT) => return Err(Errno::EINVAL),
+        S_IFDIR => {}
         S_IFSOCK => return Err(Errno::ENXIO),
         _ => return Ok(Opened::HostNode(Node { found: *found, flags: how.flags })),
     }

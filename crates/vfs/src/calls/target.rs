@@ -15,6 +15,19 @@ use crate::names::walk::{self, Follow};
 /// another process made progress.
 const TRIES: u32 = 1000;
 
+/// The path that stands for a descriptor's own file: what a magic link to a file without a name becomes. A
+/// program cannot give it.
+pub const ITSELF: UserPtr = {
+    // SAFETY: a constant, which calls only read.
+    unsafe { UserPtr::new(c"".as_ptr().cast()) }
+};
+
+/// Whether a path stands for the descriptor itself.
+#[inline]
+pub fn is_itself(path: UserPtr) -> bool {
+    path.addr() == ITSELF.addr()
+}
+
 /// Whether an optional path is empty. The kernel takes a null pointer for an empty path (since 6.11).
 ///
 /// # Errors
@@ -43,7 +56,7 @@ pub fn at<T>(
     flags: u32,
     mut work: impl FnMut(InodeId, &Inode, MountId) -> Result<T>,
 ) -> Result<Place<T>> {
-    if flags & AT_EMPTY_PATH != 0 && is_empty(path)? {
+    if is_itself(path) || flags & AT_EMPTY_PATH != 0 && is_empty(path)? {
         return descriptor(task, dirfd, work);
     }
     for _ in 0..TRIES {

@@ -24,10 +24,12 @@ pub type Times = Option<[i64; 4]>;
 /// Those of path_resolution(7); `EINVAL` for nanoseconds out of range; `EACCES` or `EPERM` without the right;
 /// `EROFS`.
 pub fn utimensat(task: &Task, dirfd: Fd, path: UserPtr, times: Times, flags: u32) -> Result<Place<()>> {
-    match wanted(times)? {
+    match wanted(times) {
         // Nothing is to be set: the kernel does not even look at the path.
-        (Set::Keep, Set::Keep) => Ok(Place::Inside(())),
-        set => target::at(task, dirfd, path, flags, |id, inode, mount| change(task, (id, inode, mount), set)),
+        Ok((Set::Keep, Set::Keep)) => Ok(Place::Inside(())),
+        set => {
+            target::at(task, dirfd, path, flags, |id, inode, mount| change(task, (id, inode, mount), set?))
+        }
     }
 }
 

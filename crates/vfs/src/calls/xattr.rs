@@ -5,7 +5,7 @@
 //! descending order, as tmpfs lists them. ACLs have blobs of their own; see [`crate::rights::acl`].
 
 use lp_abi::linux::{AT_SYMLINK_NOFOLLOW, S_IFDIR, S_IFMT, S_IFREG, S_ISVTX, XATTR_CREATE, XATTR_REPLACE};
-use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
+use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserPtr, UserSlice};
 use lp_region::process::caps;
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
@@ -174,7 +174,15 @@ fn checked(name: UserPtr, value: &XattrValue) -> Result<Name> {
         return Err(Errno::EINVAL);
     }
     let name = Name::import(name)?;
-    if value.bytes.len() > VALUE_MAX { Err(Errno::E2BIG) } else { Ok(name) }
+    if value.bytes.len() > VALUE_MAX {
+        return Err(Errno::E2BIG);
+    }
+    // The kernel copies the value before it looks at the path.
+    for at in (0..value.bytes.len()).step_by(PAGE_SIZE).chain(value.bytes.len().checked_sub(1)) {
+        // SAFETY: the copy routine handles bad pointers.
+        unsafe { ucopy::get(value.bytes.skip(at).start().as_ptr()) }?;
+    }
+    Ok(name)
 }
 
 /// How a call uses an attribute.

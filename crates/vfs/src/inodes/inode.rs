@@ -368,6 +368,20 @@ fn accessed_slow(task: &Task, inode: &Inode, bytes: usize, mount: MountId) {
     }
 }
 
+/// Whether a read now would set the access time, as in the kernel's atime_needs_update.
+pub(crate) fn is_access_due(task: &Task, inode: &Inode, mount: MountId) -> bool {
+    let (seen, now) = (copy_attributes(inode), task.now());
+    let keeps = inode.flags.load(Relaxed) & inode_flags::NOATIME != 0
+        || task.region.mount(mount).flags.load(Relaxed) & mount_flags::NOATIME != 0;
+    !keeps && is_stale(&seen, now) && seen.atime != now
+}
+
+/// Whether relatime lets a read change the access time.
+fn is_stale(seen: &Attributes, now: Time) -> bool {
+    let late = (now.sec - seen.atime.sec) as u64 >= RELATIME && now.sec > seen.atime.sec;
+    seen.atime <= seen.mtime || seen.atime <= seen.ctime || late
+}
+
 fn stamp_access(task: &Task, inode: &Inode, mount: MountId) {
     let now = task.now();
     task.lane.pages.second.store(now.sec as u64, Relaxed);
@@ -389,9 +403,8 @@ fn stamp_access(task: &Task, inode: &Inode, mount: MountId) {
     order::took(order::of(&task.lane.holding), order::what(Rank::Inode, inode));
     let _held = Locked { inode, hold: Hold::Owned, mark: &task.lane.holding };
     let seen = copy_attributes(inode);
-    let late = (now.sec - seen.atime.sec) as u64 >= RELATIME && now.sec > seen.atime.sec;
     let mut atime = seen.atime;
-    if seen.atime <= seen.mtime || seen.atime <= seen.ctime || late {
+    if is_stale(&seen, now) {
         inode.seq.begin();
         set_time(&inode.atime, now);
         inode.seq.end();

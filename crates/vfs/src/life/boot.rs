@@ -52,6 +52,8 @@ pub struct RunSetup<'a> {
     pub library: &'a [u8],
     /// What is recorded about calls; see `Run::stats`.
     pub stats: u32,
+    /// What `fs.protected_*` say: [`lp_region::process::protections`].
+    pub protections: u64,
 }
 
 /// Access to the mounts of a run's command line.
@@ -88,6 +90,7 @@ pub fn claim_run(region: Region, setup: &RunSetup) -> Result<RunId> {
     run.mount_count.store(setup.mounts.len() as u32, Ordering::Relaxed);
     run.stats.store(setup.stats, Ordering::Relaxed);
     run.covers.store(setup.covers, Ordering::Relaxed);
+    run.protections.store(setup.protections, Ordering::Relaxed);
     run.avx2.store(u32::from(lp_region::cpu::has_avx2()), Ordering::Relaxed);
     // SAFETY: geteuid(2) has no effect.
     let owner = unsafe { lp_abi::syscall!(__NR_geteuid) }?;

@@ -28,6 +28,8 @@ pub mod family {
     pub const OFD: u32 = 1;
     /// flock(2): owned by an open file, always [`super::ByteRange::FLOCK`].
     pub const FLOCK: u32 = 2;
+    /// No lock: what [`crate::locks::signal_target`] keeps of an open file.
+    pub const SIGNAL: u32 = 3;
 }
 
 /// Last byte of a lock that reaches to the end of the file, whatever its length (`OFFSET_MAX`).

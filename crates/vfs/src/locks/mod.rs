@@ -12,3 +12,4 @@ pub mod file_lock;
 pub mod flock;
 pub mod lock_tree;
 pub mod record_lock;
+pub mod signal_target;

@@ -13,6 +13,7 @@ pub(crate) mod change;
 pub mod dir;
 pub mod dirent;
 pub mod hash;
+pub(crate) mod limits;
 pub mod link_target;
 pub(crate) mod mounts;
 pub mod name;

@@ -12,7 +12,9 @@
 
 use core::slice;
 
-use lp_abi::linux::{S_IFDIR, S_IFMT};
+use lp_abi::linux::{
+    RESOLVE_BENEATH, RESOLVE_CACHED, RESOLVE_IN_ROOT, RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV, S_IFDIR, S_IFMT,
+};
 use lp_abi::{Errno, Fd, MAX_SYMLINKS, NAME_MAX, PATH_MAX, Result, UserPtr};
 use lp_region::mount::mount_flags;
 use lp_region::records::{COVERED, Inode};
@@ -22,11 +24,14 @@ use lp_region::{DirentId, InodeId, InodeRef, MountId, Spot, ucopy};
 use crate::caller::below::{self, Need};
 use crate::caller::prefix_cache::{self, Prefix};
 use crate::caller::task::{Outside, Place, SLACK, Task};
+use crate::inodes::inode as inodes;
 use crate::names::hash::Hit;
+use crate::names::limits::{Free, Limited, Limits, SCOPED, Top};
 use crate::names::mounts::{self, AboveRoot, Crossing};
 use crate::names::name::Name;
-use crate::names::{hash, link_target, tree};
+use crate::names::{dir, hash, link_target, tree};
 use crate::rights::permission::{self, EXEC};
+use crate::rights::protected;
 
 /// Bytes of `scratch.walk` available for text, including its NUL.
 const TEXT: usize = 2 * PATH_MAX;
@@ -84,6 +89,15 @@ impl Found {
     pub fn spot(&self) -> Spot {
         Spot { inode: self.inode, mount: self.mount }
     }
+
+    /// It, and the directory that has it.
+    fn reached(&self) -> (Spot, Spot) {
+        let within = match self.dirent.is_none() {
+            true => self.inode,
+            false => InodeRef { id: self.parent, generation: 0 },
+        };
+        (self.spot(), Spot { inode: within, mount: self.mount })
+    }
 }
 
 /// A place in a directory where a call creates or removes a name.
@@ -137,6 +151,8 @@ trait Goal: Copy {
     fn place(self, place: impl FnOnce() -> Parent) -> Result<Self::End>;
     /// The walk ended at something that exists.
     fn found(self, place: impl FnOnce() -> Parent, found: Found) -> Self::End;
+    /// What the walk reached, and the directory that has it; a root is its own.
+    fn reached(end: &Self::End) -> (Spot, Spot);
 }
 
 /// An existing inode.
@@ -164,6 +180,10 @@ impl Goal for Existing {
     #[inline(always)]
     fn found(self, _place: impl FnOnce() -> Parent, found: Found) -> Found {
         found
+    }
+
+    fn reached(end: &Found) -> (Spot, Spot) {
+        end.reached()
     }
 }
 
@@ -193,6 +213,10 @@ impl Goal for Making {
     fn found(self, place: impl FnOnce() -> Parent, found: Found) -> End {
         End { place: place(), found: Some(found) }
     }
+
+    fn reached(end: &End) -> (Spot, Spot) {
+        end.found.map_or_else(|| Placing::reached(&end.place), |found| found.reached())
+    }
 }
 
 /// A place in a directory.
@@ -220,6 +244,11 @@ impl Goal for Placing {
     #[inline(always)]
     fn found(self, place: impl FnOnce() -> Parent, _found: Found) -> Parent {
         place()
+    }
+
+    fn reached(end: &Parent) -> (Spot, Spot) {
+        let dir = Spot { inode: end.dir, mount: end.mount };
+        (dir, dir)
     }
 }
 
@@ -480,8 +509,19 @@ fn walk<G: Goal>(task: &Task<'_>, dirfd: Fd, given: PathText, goal: G) -> Result
     let Some(base) = base else { return Ok(Place::Outside(Outside::AsGiven)) };
     let (here, mount) = (base.inode, base.mount);
     let base = base.to_word();
-    let mut walk =
-        Walk { task, which: given.which, text, end, here, mount, settled: true, links: 0, base, tree: ODD };
+    let mut walk = Walk {
+        task,
+        limits: Free,
+        which: given.which,
+        text,
+        end,
+        here,
+        mount,
+        settled: true,
+        links: 0,
+        base,
+        tree: ODD,
+    };
     // The cache does not handle a trailing slash.
     if given.prefix != 0 && given.prefix != given.length {
         // SAFETY: the text stays in the buffer, which is longer, until the walk is over.
@@ -503,6 +543,94 @@ fn walk<G: Goal>(task: &Task<'_>, dirfd: Fd, given: PathText, goal: G) -> Result
         }
     }
     walk.run(goal)
+}
+
+/// [`inode`] within limits.
+///
+/// # Errors
+/// Those of [`inode`] and of openat2(2).
+pub(crate) fn limited_inode(
+    task: &Task<'_>,
+    dirfd: Fd,
+    path: UserPtr,
+    follow: Follow,
+    limits: Limited<'_>,
+) -> Result<Place<Found>> {
+    let text = copy_path(task, Which::Path, path)?;
+    limited_again(task, dirfd, text, Existing(follow), limits)
+}
+
+/// [`end`] within limits.
+///
+/// # Errors
+/// Those of [`end`] and of openat2(2).
+pub(crate) fn limited_end(
+    task: &Task<'_>,
+    dirfd: Fd,
+    path: UserPtr,
+    follow: Follow,
+    limits: Limited<'_>,
+) -> Result<Place<End>> {
+    let text = copy_path(task, Which::Path, path)?;
+    limited_again(task, dirfd, text, Making(follow), limits)
+}
+
+fn limited_again<G: Goal>(
+    task: &Task<'_>,
+    dirfd: Fd,
+    text: Text,
+    goal: G,
+    limits: Limited<'_>,
+) -> Result<Place<G::End>> {
+    for _ in 0..TRIES {
+        match walk_limited(task, dirfd, text, goal, limits.begin(task)) {
+            Err(Errno::ESTALE) => {}
+            done => return done,
+        }
+    }
+    Err(Errno::ESTALE)
+}
+
+/// A walk that openat2(2) limits. An absolute path is one of a mount, which a door has found on the host; or
+/// it starts from the base ([`RESOLVE_IN_ROOT`]).
+fn walk_limited<G: Goal>(
+    task: &Task<'_>,
+    dirfd: Fd,
+    given: Text,
+    goal: G,
+    mut limits: Limited<'_>,
+) -> Result<Place<G::End>> {
+    let text = buffer(task, given.which).cast::<u8>().cast_const();
+    // SAFETY: the buffer holds `length` bytes and a NUL.
+    let (end, slash) = unsafe { (text.add(given.length), *text == b'/') };
+    let absolute = slash && !(limits.has(RESOLVE_IN_ROOT) && limits.top == Top::Base);
+    let mut from = Spot::NONE;
+    if !absolute {
+        let Some(base) = base(task, dirfd) else { return Ok(Place::Outside(Outside::AsGiven)) };
+        if !dir::is(task.region.inode(base.inode.id)) {
+            return Err(Errno::ENOTDIR);
+        }
+        if limits.top == Top::Base {
+            limits.top = Top::Spot(base);
+        }
+        from = base;
+    }
+    let (here, mount, which) = (from.inode, from.mount, given.which);
+    let mut walk =
+        Walk { task, limits, which, text, end, here, mount, settled: true, links: 0, base: 0, tree: ODD };
+    if absolute {
+        match walk.enter() {
+            Crossing::Inside { .. } if limits.has(RESOLVE_NO_XDEV) => return Err(Errno::EXDEV),
+            Crossing::Inside { root, walked } => walk.start(root, walked),
+            Crossing::Outside => return Ok(Place::Outside(Outside::AsGiven)),
+        }
+    }
+    let done = walk.run(goal)?;
+    if let Place::Inside(end) = &done {
+        let (end, within) = G::reached(end);
+        limits.check(task, end, within)?;
+    }
+    Ok(done)
 }
 
 /// The directory from which relative paths start; `None` if it is the host's.
@@ -528,8 +656,9 @@ fn past_slashes(text: *const u8) -> *const u8 {
     text
 }
 
-struct Walk<'t, 'r> {
+struct Walk<'t, 'r, L> {
     task: &'t Task<'r>,
+    limits: L,
     which: PathBuffer,
     /// The text left to walk: up to `end`, where a NUL and [`SLACK`] bytes follow.
     text: *const u8,
@@ -580,7 +709,7 @@ enum Turn {
     At(LastType, Found),
 }
 
-impl<'r> Walk<'_, 'r> {
+impl<'r, L: Limits> Walk<'_, 'r, L> {
     #[inline(always)]
     fn run<G: Goal>(&mut self, goal: G) -> Result<Place<G::End>> {
         loop {
@@ -625,7 +754,7 @@ impl<'r> Walk<'_, 'r> {
             self.note_slow(name, is_last, everyone);
         }
         if name.len() > NAME_MAX {
-            return Err(Errno::ENAMETOOLONG);
+            return Err(self.missed(Errno::ENAMETOOLONG));
         }
         if is_last && goal.leaves_alone(slash) {
             return goal.place(|| self.place(name, slash)).map(Step::Over);
@@ -633,6 +762,9 @@ impl<'r> Walk<'_, 'r> {
         let hit = hash::lookup(self.task.region, here.id, name);
         self.check(here)?;
         let Some(hit) = hit else {
+            if self.limits.has(RESOLVE_CACHED) {
+                return Err(Errno::EAGAIN);
+            }
             if is_last {
                 return goal.place(|| self.place(name, slash)).map(Step::Over);
             }
@@ -652,7 +784,7 @@ impl<'r> Walk<'_, 'r> {
         let mut found =
             Found { inode: hit.target(), dirent: hit.dirent(), parent: here.id, mount: self.mount };
         if hit.is_covered() {
-            found = self.uncover(found);
+            found = self.uncover(found)?;
         }
         Ok(Step::Over(goal.found(|| self.place(name, slash), found)))
     }
@@ -699,14 +831,33 @@ impl<'r> Walk<'_, 'r> {
     }
 
     /// What is mounted on what was found, if anything.
+    ///
+    /// # Errors
+    /// `EXDEV` if the walk must not cross mounts.
     #[cold]
-    fn uncover(&self, found: Found) -> Found {
+    fn uncover(&self, found: Found) -> Result<Found> {
         let spot = Spot { inode: found.inode, mount: found.mount };
         let top = mounts::cover(self.task, spot, found.dirent, self.which as usize);
         if top == spot {
-            return found;
+            return Ok(found);
         }
-        Found { inode: top.inode, dirent: DirentId::NONE, parent: top.inode.id, mount: top.mount }
+        self.cross()?;
+        Ok(Found { inode: top.inode, dirent: DirentId::NONE, parent: top.inode.id, mount: top.mount })
+    }
+
+    /// The walk goes from one mount to another.
+    ///
+    /// # Errors
+    /// `EXDEV` if it must not.
+    #[inline(always)]
+    fn cross(&self) -> Result<()> {
+        if self.limits.has(RESOLVE_NO_XDEV) { Err(self.missed(Errno::EXDEV)) } else { Ok(()) }
+    }
+
+    /// The error of a turn that the kernel does not take by its cache alone.
+    #[inline(always)]
+    fn missed(&self, errno: Errno) -> Errno {
+        if self.limits.has(RESOLVE_CACHED) { Errno::EAGAIN } else { errno }
     }
 
     /// Checks that what was just read of `inode` is still that inode's.
@@ -746,6 +897,9 @@ impl<'r> Walk<'_, 'r> {
     fn may_search_slow(&mut self) -> Result<bool> {
         if !self.settled && self.inode().acl.load(Ordering::Relaxed) & COVERED != 0 {
             let top = mounts::cover(self.task, self.spot(), DirentId::NONE, self.which as usize);
+            if top != self.spot() {
+                self.cross()?;
+            }
             self.stand(top);
             if may_everyone_search(self.inode()) {
                 return Ok(true);
@@ -753,7 +907,8 @@ impl<'r> Walk<'_, 'r> {
         }
         let here = self.inode();
         let is_dir = here.mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR;
-        let allowed = if is_dir { permission::check(self.task, here, EXEC) } else { Err(Errno::ENOTDIR) };
+        let allowed =
+            if is_dir { permission::check(self.task, here, EXEC) } else { Err(self.missed(Errno::ENOTDIR)) };
         match allowed {
             Ok(()) if below::is_pending(here) => {
                 below::take(self.task, self.here.id, Need::All).map(|()| false)
@@ -790,6 +945,9 @@ impl<'r> Walk<'_, 'r> {
         if last == LastType::DotDot {
             match self.up()? {
                 Up::Parent => {}
+                Up::Here if self.limits.has(RESOLVE_BENEATH) => {
+                    return Err(self.missed(Errno::EXDEV));
+                }
                 Up::Here if self.text != self.end => return Ok(Turn::On),
                 Up::Here => return Ok(Turn::At(last, self.directory()?)),
                 Up::Host => return self.leave(after),
@@ -809,7 +967,15 @@ impl<'r> Walk<'_, 'r> {
                 return Err(Errno::ENOENT);
             }
             if mounts::is_covered(self.task, self.here.id) {
-                self.stand(mounts::cover(self.task, self.spot(), DirentId::NONE, self.which as usize));
+                let top = mounts::cover(self.task, self.spot(), DirentId::NONE, self.which as usize);
+                if top != self.spot() {
+                    self.cross()?;
+                }
+                self.stand(top);
+            }
+            // The kernel's handle_dots: a directory that moved may have led `..` past the top.
+            if self.limits.has(SCOPED) && self.limits.has_shifted(self.task) {
+                return Err(Errno::EAGAIN);
             }
         }
         if self.text != self.end {
@@ -823,19 +989,35 @@ impl<'r> Walk<'_, 'r> {
     /// # Errors
     /// `ENOENT` for a directory that has moved out of what its mount shows (the kernel's path_connected).
     fn up(&mut self) -> Result<Up> {
-        let task = self.task;
+        let (task, from) = (self.task, self.spot());
+        if self.is_top(from) {
+            return Ok(Up::Here);
+        }
         while task.region.mount(self.mount).root() == self.here {
             match mounts::above(task, self.mount, self.which as usize) {
+                AboveRoot::Point(spot, _) if self.is_top(spot) => {
+                    self.stand(from);
+                    return Ok(Up::Here);
+                }
                 AboveRoot::Point(spot, _) => self.stand(spot),
-                AboveRoot::Host => return Ok(Up::Host),
+                AboveRoot::Host => return self.cross().map(|()| Up::Host),
                 AboveRoot::Nothing => return Ok(Up::Here),
             }
+        }
+        if self.mount != from.mount {
+            self.cross()?;
         }
         let top = task.region.mount(self.mount).root();
         if mounts::is_gone(task, self.here) || mounts::is_root(task, top) {
             return Ok(Up::Parent);
         }
         if tree::is_above(task, top.id, self.here.id) { Ok(Up::Parent) } else { Err(Errno::ENOENT) }
+    }
+
+    /// Whether this is the directory that confines the walk.
+    #[inline(always)]
+    fn is_top(&self, spot: Spot) -> bool {
+        self.limits.has(SCOPED) && self.limits.top() == Top::Spot(spot)
     }
 
     /// `..` of a root: continues in the host directory that contains the mount.
@@ -856,16 +1038,56 @@ impl<'r> Walk<'_, 'r> {
         if self.links == MAX_SYMLINKS || mounts::has(self.task, self.mount, mount_flags::NOSYMFOLLOW) {
             return Err(Errno::ELOOP);
         }
+        if self.limits.has(RESOLVE_NO_SYMLINKS) {
+            return Err(Errno::ELOOP);
+        }
         self.links += 1;
         self.tree = ODD;
         let (task, inode) = (self.task, self.task.region.inode(link.id));
+        if past_slashes(after) == self.end {
+            protected::may_follow(task, self.inode(), inode)?;
+        }
+        if self.limits.has(RESOLVE_CACHED) && inodes::is_access_due(task, inode, self.mount) {
+            return Err(Errno::EAGAIN);
+        }
         let length = link_target::target_length(inode);
         self.check(link)?;
         self.prepend(after, length, |to| link_target::copy_target(task, inode, to))?;
         self.check(link)?;
         link_target::followed(task, Spot { inode: link, mount: self.mount });
         // SAFETY: the text is not empty, because no target is.
-        if unsafe { *self.text } == b'/' { self.absolute() } else { Ok(Turn::On) }
+        if unsafe { *self.text } == b'/' { self.jump() } else { Ok(Turn::On) }
+    }
+
+    /// Continues with the text, an absolute target, from the root that the walk has: the kernel's
+    /// nd_jump_root.
+    fn jump(&mut self) -> Result<Turn> {
+        if self.limits.has(RESOLVE_BENEATH) {
+            return Err(Errno::EXDEV);
+        }
+        if !self.limits.has(RESOLVE_IN_ROOT) {
+            self.cross()?; // The process's root is the host's.
+            return self.absolute();
+        }
+        let limits = self.limits;
+        match limits.top() {
+            Top::Base => {}
+            Top::Spot(top) => {
+                if top.mount != self.mount {
+                    self.cross()?;
+                }
+                self.stand(top);
+            }
+            Top::Host(above) => {
+                self.cross()?;
+                self.prepend(self.text, above.len(), |to| {
+                    to.copy_from_slice(above);
+                    Ok(())
+                })?;
+                return self.absolute();
+            }
+        }
+        Ok(Turn::On)
     }
 
     /// Finds where the text, an absolute path, leads.

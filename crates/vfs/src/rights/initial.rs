@@ -11,7 +11,8 @@ use crate::inodes::make::NewInode;
 use crate::rights::{acl, credentials};
 
 /// Creates an inode in the directory `parent`. `mode` is its type and the requested permissions; the umask,
-/// the directory's set-group-ID bit and its default ACL are applied here. The inode has one link, a directory
+/// the directory's set-group-ID bit and its default ACL are applied here. Whether the file may have that bit
+/// depends on the mode before the umask (the kernel's vfs_prepare_mode). The inode has one link, a directory
 /// two, and no name yet. The lane names it until the caller has linked it in.
 ///
 /// # Errors
@@ -20,7 +21,7 @@ pub fn create<'t, 'r>(task: &'t Task<'r>, parent: &Inode, mode: u32, rdev: u32) 
     let process = task.process;
     // Relaxed throughout: one word each, with momentary values.
     let kind = mode & S_IFMT;
-    let mut mode = mode;
+    let (asked, mut mode) = (mode, mode);
     if kind != S_IFLNK && parent.default_acl.load(Relaxed) == 0 {
         mode &= !(process.umask.load(Relaxed) & 0o777);
     }
@@ -30,7 +31,7 @@ pub fn create<'t, 'r>(task: &'t Task<'r>, parent: &Inode, mode: u32, rdev: u32) 
         gid = parent.gid.load(Relaxed);
         if kind == S_IFDIR {
             mode |= S_ISGID;
-        } else if mode & (S_ISGID | S_IXGRP) == S_ISGID | S_IXGRP && !credentials::may_keep_setgid(task, gid)
+        } else if asked & (S_ISGID | S_IXGRP) == S_ISGID | S_IXGRP && !credentials::may_keep_setgid(task, gid)
         {
             mode &= !S_ISGID;
         }

@@ -9,3 +9,4 @@ pub(crate) mod credentials;
 pub(crate) mod initial;
 pub mod permission;
 pub(crate) mod privileges;
+pub(crate) mod protected;

@@ -5,7 +5,7 @@ use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
 use lp_region::sync::Ordering;
 use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::Follow;
-use lp_vfs::{chdir, getcwd, walk};
+use lp_vfs::{chdir, getcwd, target, walk};
 
 use crate::high::fd::descriptor;
 use crate::high::frame::at::{At, Last, path_in};
@@ -63,6 +63,9 @@ handlers! {
 fn chdir_at(task: &Task, at: At) -> Result<Place<()>> {
     if at.dirfd == Fd::CWD {
         return chdir::chdir(task, at.path);
+    }
+    if target::is_itself(at.path) {
+        return chdir::fchdir(task, at.dirfd).map(Place::Inside);
     }
     let found = match walk::inode(task, at.dirfd, at.path, Follow::Link)? {
         Place::Inside(found) => found,

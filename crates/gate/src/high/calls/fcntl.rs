@@ -10,6 +10,7 @@ use lp_vfs::task::Task;
 use lp_vfs::{fcntl, flock, record_lock};
 
 use crate::high::calls::dup::{dup_other, duplicate};
+use crate::high::calls::signal_owner;
 use crate::high::fd::descriptor::file_or_return;
 use crate::high::fd::{descriptor, device};
 use crate::high::frame::handler::{given, handlers, interruptible, kernel, ret};
@@ -53,11 +54,8 @@ fn fcntl_file(task: &Task, fd: Fd, command: u32, argument: usize) -> isize {
         _ if record_lock::is_command(command) => {
             interruptible(ret(record_lock::fcntl(task, fd, command, given(argument))))
         }
-        // A file of ours has no events, so nobody is ever signalled.
-        F_GETOWN | F_SETOWN | F_GETSIG | F_SETSIG | F_SETOWN_EX => 0,
-        F_GETOWN_EX => {
-            // SAFETY: the copy routine handles bad pointers.
-            ret(unsafe { ucopy::put(argument as *mut [u32; 2], &[F_OWNER_TID, 0]) })
+        F_GETOWN | F_SETOWN | F_GETSIG | F_SETSIG | F_SETOWN_EX | F_GETOWN_EX => {
+            ret(signal_owner::fcntl(task, fd, command, argument))
         }
         F_GETLEASE => F_UNLCK as isize,
         F_SETLEASE => Errno::EAGAIN.to_ret(),

@@ -7,11 +7,12 @@ use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
 use lp_region::sync::Ordering;
 use lp_region::{InodeRef, ucopy};
 use lp_vfs::file;
-use lp_vfs::open::{self, Opened};
+use lp_vfs::open::{self, Opened, Top};
 use lp_vfs::table::{self, entry};
 use lp_vfs::task::{Outside, Place, Task};
 use lp_vfs::watch::{self, Touched};
 
+use crate::high::calls::openat2;
 use crate::high::fd::{device, directory, placeholder};
 use crate::high::frame::at::{At, Last, Route, Which};
 use crate::high::frame::handler::{handlers, ret};
@@ -41,12 +42,16 @@ handlers! {
 
     /// openat2(2).
     fn openat2(task, dirfd: Fd, path: UserPtr, how: UserSlice) {
-        open_at(task, At { dirfd, path }, &How::extended(how))
+        let at = At { dirfd, path };
+        match open::read_how(how) {
+            Ok(limits) if limits.resolve & openat2::WALKS != 0 => openat2::open(task, at, &limits, how),
+            _ => open_at(task, at, &How::extended(how)),
+        }
     }
 }
 
 /// Arguments of an open.
-struct How {
+pub(super) struct How {
     flags: u32,
     mode: u32,
     /// The `open_how` of openat2(2).
@@ -55,13 +60,13 @@ struct How {
 
 impl How {
     #[inline(always)]
-    fn plain(flags: u32, mode: u32) -> How {
+    pub(super) fn plain(flags: u32, mode: u32) -> How {
         How { flags, mode, given: None }
     }
 
     /// openat2's argument. The callee that makes the call validates it.
     #[cold]
-    fn extended(given: UserSlice) -> How {
+    pub(super) fn extended(given: UserSlice) -> How {
         let flags = if given.len() < size_of::<open_how>() {
             0
         } else {
@@ -76,13 +81,20 @@ impl How {
     fn open(&self, task: &Task, at: At) -> Result<Place<Opened>> {
         match self.given {
             None => open::openat(task, at.dirfd, at.path, self.flags, self.mode),
-            Some(given) => open::openat2(task, at.dirfd, at.path, given),
+            Some(given) => open_extended(task, at, given),
         }
     }
 
-    fn last(&self) -> Last {
+    pub(super) fn last(&self) -> Last {
         if self.flags & O_NOFOLLOW != 0 { Last::Link } else { Last::Follow }
     }
+}
+
+/// openat2(2) in the file system, from the directory of the path.
+#[cold]
+#[inline(never)]
+fn open_extended(task: &Task, at: At, given: UserSlice) -> Result<Place<Opened>> {
+    open::openat2(task, at.dirfd, at.path, &open::read_how(given)?, Top::Base)
 }
 
 #[inline]
@@ -101,7 +113,7 @@ fn open_at(task: &'static Task<'static>, at: At, how: &How) -> isize {
 /// Installs what `open` opens in the file system. If the path leads to the host after all, `leave` returns
 /// the result.
 #[inline(always)]
-fn open_ours(
+pub(super) fn open_ours(
     task: &'static Task<'static>,
     how: &How,
     open: impl FnOnce() -> Result<Place<Opened>>,
@@ -180,6 +192,18 @@ fn open_outside(task: &'static Task<'static>, at: At, outside: Outside, how: &Ho
 /// here.
 #[inline(never)]
 fn open_host(task: &'static Task<'static>, at: At, how: &How) -> isize {
+    let done = open_by_kernel(task, at, how);
+    if !may_be_link(done) {
+        return done;
+    }
+    match hostlink::into_mount(Which::First, at, how.last()) {
+        Some(inside) => open_inside(task, inside, how, done),
+        None => done,
+    }
+}
+
+/// Opens what the kernel finds.
+pub(super) fn open_by_kernel(task: &'static Task<'static>, at: At, how: &How) -> isize {
     placeholder::flush(task);
     let (nr, third, fourth) = match how.given {
         None => (__NR_openat, how.flags as usize, how.mode as usize),
@@ -194,13 +218,7 @@ fn open_host(task: &'static Task<'static>, at: At, how: &How) -> isize {
     if done >= 0 {
         note(task, Fd::new(done as i32), at, how.flags);
     }
-    if !may_be_link(done) {
-        return done;
-    }
-    match hostlink::into_mount(Which::First, at, how.last()) {
-        Some(inside) => open_inside(task, inside, how, done),
-        None => done,
-    }
+    done
 }
 
 /// Opens what a link followed into a mount leads to. `beyond` is the result if that leads out again.

@@ -21,8 +21,6 @@ use crate::low::dispatch::NOT_OURS;
 
 /// `BPF_OBJ_PIN` and `BPF_OBJ_GET` of linux/bpf.h.
 const BPF_WITH_PATH: [u32; 2] = [6, 7];
-/// `KCMP_FILE` of linux/kcmp.h.
-const KCMP_FILE: u32 = 0;
 /// `LANDLOCK_RULE_PATH_BENEATH` of linux/landlock.h.
 const LANDLOCK_PATH_BENEATH: u32 = 1;
 /// `fsconfig_command` values of linux/mount.h whose value is a string or a path.
@@ -69,8 +67,6 @@ refuse_files! {
     not_ruleset: EBADFD;
     /// finit_module(2).
     no_module: ENOEXEC;
-    /// open_by_handle_at(2): no file of ours has issued a handle.
-    no_handle: ESTALE;
 }
 
 handlers! {
@@ -176,29 +172,6 @@ handlers! {
             }
         }
         on_file(task, ruleset, Errno::EBADFD).unwrap_or(NOT_OURS)
-    }
-
-    /// kcmp(2): to the kernel, placeholders of different files are the same file.
-    fn kcmp(task, first: i32, second: i32, kind: u32, a: usize, b: usize) {
-        let (a, b) = (Fd::new(a as i32), Fd::new(b as i32));
-        if kind != KCMP_FILE || !descriptor::is_file(task, a) && !descriptor::is_file(task, b) {
-            return NOT_OURS;
-        }
-        let own = kernel!(__NR_getpid);
-        if first as isize != own || second as isize != own {
-            return Errno::EPERM.to_ret();
-        }
-        let open = |fd| crate::high::calls::fcntl::is_open(task, fd);
-        if !open(a) || !open(b) {
-            return Errno::EBADF.to_ret();
-        }
-        // The low half of the word identifies the open file; the host's have none.
-        let file = |fd| if descriptor::is_file(task, fd) { descriptor::word(task, fd) as u32 } else { 0 };
-        match file(a).cmp(&file(b)) {
-            core::cmp::Ordering::Equal => 0,
-            core::cmp::Ordering::Less => 1,
-            core::cmp::Ordering::Greater => 2,
-        }
     }
 
     /// pidfd_getfd(2) must not fetch a placeholder or an io_uring instance. The region and its life file are

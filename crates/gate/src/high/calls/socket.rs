@@ -1,5 +1,5 @@
 //! Calls on host sockets that name a path of ours or carry descriptors of ours: bind(2), connect(2),
-//! accept(2), getsockname(2), getpeername(2), sendto(2), recvfrom(2), sendmsg(2), sendmmsg(2), recvmsg(2).
+//! accept(2), getsockname(2), getpeername(2), sendto(2), recvfrom(2), sendmsg(2), sendmmsg(2), recvmsg(2), recvmmsg(2).
 
 use lp_abi::linux::*;
 use lp_abi::{Errno, Fd, Result};
@@ -150,8 +150,88 @@ handlers! {
         }
         receive(task, fd, message, &given, flags, translates)
     }
+
+    /// recvmmsg(2): receives one by one if a message may bring descriptors or an address of ours.
+    fn recvmmsg(task, fd: Fd, vector: usize, count: u32, flags: usize, timeout: *mut [i64; 2]) {
+        not_socket_returns!(task, fd);
+        placeholder::flush(task);
+        let translates = node::any(task);
+        let concerns = |message: Message| message.control != 0 || translates && message.name != 0;
+        if !messages(vector, count).any(concerns) {
+            return NOT_OURS;
+        }
+        receive_each(fd, vector, count, flags, timeout)
+    }
 }
 
+/// Receives messages one by one. Like the kernel's do_recvmmsg, looks at the timeout between messages only.
+#[cold]
+fn receive_each(fd: Fd, vector: usize, count: u32, flags: usize, timeout: *mut [i64; 2]) -> isize {
+    let end = match deadline(timeout) {
+        Ok(end) => end,
+        Err(errno) => return errno.to_ret(),
+    };
+    let mut received = 0;
+    let mut how = flags & !(WAIT_FOR_ONE);
+    while received < count.min(MOST) as usize {
+        let at = vector.wrapping_add(received * STRIDE);
+        // SAFETY: the calling thread has a task, and the arguments are the program's.
+        let done = match unsafe { recvmsg(fd.word(), at, how, 0, 0, 0) } {
+            NOT_OURS => blocking(__NR_recvmsg, [fd.word(), at, how, 0, 0, 0]),
+            done => done,
+        };
+        if done < 0 {
+            return if received == 0 { done } else { received as isize };
+        }
+        // SAFETY: the copy routine handles bad pointers.
+        if unsafe { ucopy::put((at + SENT) as *mut u32, &(done as u32)) }.is_err() {
+            return if received == 0 { Errno::EFAULT.to_ret() } else { received as isize };
+        }
+        received += 1;
+        if flags & WAIT_FOR_ONE != 0 {
+            how |= DONT_WAIT;
+        }
+        let Some(end) = end else { continue };
+        let left = (end - now()).max(0);
+        // SAFETY: as above.
+        let told = unsafe { ucopy::put(timeout, &[left / SECOND, left % SECOND]) };
+        if told.is_err() || left == 0 {
+            break;
+        }
+    }
+    received as isize
+}
+
+/// `MSG_WAITFORONE` and `MSG_DONTWAIT`.
+const WAIT_FOR_ONE: usize = 0x10000;
+const DONT_WAIT: usize = 0x40;
+/// Nanoseconds in a second.
+const SECOND: i64 = 1_000_000_000;
+
+/// When a timeout ends, in nanoseconds of [`now`]; `None` if there is none.
+///
+/// # Errors
+/// `EFAULT`; `EINVAL` if it is not a time.
+fn deadline(timeout: *mut [i64; 2]) -> Result<Option<i64>> {
+    if timeout.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the copy routine handles bad pointers.
+    let [seconds, rest] = unsafe { ucopy::get(timeout.cast_const()) }?;
+    if seconds < 0 || !(0..SECOND).contains(&rest) {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Some(now().saturating_add(seconds.saturating_mul(SECOND).saturating_add(rest))))
+}
+
+/// `CLOCK_MONOTONIC` in nanoseconds.
+fn now() -> i64 {
+    let mut time = [0i64; 2];
+    kernel!(__NR_clock_gettime, CLOCK_MONOTONIC, &raw mut time);
+    time[0] * SECOND + time[1]
+}
+
+/// Where the length of a message stands in its `struct mmsghdr`.
 const SENT: usize = size_of::<Message>();
 
 /// Whether a message goes to a path of ours, or carries descriptors of ours or of the gate.

@@ -1,7 +1,7 @@
 //! utimensat(2), utime(2), utimes(2), futimesat(2).
 
 use lp_abi::linux::{
-    __NR_futimesat, __NR_utime, __NR_utimensat, __NR_utimes, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW,
+    __NR_futimesat, __NR_utime, __NR_utimensat, __NR_utimes, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, UTIME_OMIT,
 };
 use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::ucopy;
@@ -21,6 +21,10 @@ type Times = Option<[i64; 4]>;
 handlers! {
     /// utimensat(2). Without a path it is futimens.
     fn utimensat(task, dirfd: Fd, path: UserPtr, times: *const [i64; 4], flags: u32) {
+        // Nothing is to be set: the kernel looks at nothing else.
+        if read_times(times).is_ok_and(keeps) {
+            return 0;
+        }
         if path.is_null() {
             if dirfd == Fd::CWD || !descriptor::is_listed(task, dirfd) {
                 return descriptor::other(task, dirfd);
@@ -69,6 +73,10 @@ handlers! {
 fn set(task: &Task, at: At, times: Result<Times>, flags: u32, host: impl Fn(At) -> isize) -> isize {
     let ours = |at: At| utimens::utimensat(task, at.dirfd, at.path, times?, flags);
     one(task, at, last_of(flags), ours, host)
+}
+
+fn keeps(times: Times) -> bool {
+    times.is_some_and(|[_, access, _, modification]| [access, modification] == [i64::from(UTIME_OMIT); 2])
 }
 
 fn read_times(times: *const [i64; 4]) -> Result<Times> {

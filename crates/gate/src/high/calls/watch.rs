@@ -1,5 +1,4 @@
-//! Calls that Lightpath does not support on files of ours: fanotify(7), file handles, swap, accounting, mount
-//! trees. They fail as on a file system without these features; docs/differences.md lists them.
+//! Calls that Lightpath does not support on files of ours: fanotify(7), swap, accounting, mount trees. They fail as on a file system without these features; docs/differences.md lists them.
 
 use lp_abi::linux::*;
 use lp_abi::{Errno, Fd, UserPtr};
@@ -21,13 +20,6 @@ handlers! {
         }
         let host = |at: At| kernel!(__NR_fanotify_mark, fd, flags, mask, at.dirfd, at.path);
         at_path(task, At { dirfd, path }, 0, Errno::ENODEV, host)
-    }
-
-    /// name_to_handle_at(2).
-    fn name_to_handle_at(task, dirfd: Fd, path: UserPtr, handle: usize, mount: usize, flags: u32) {
-        let links = if flags & AT_SYMLINK_FOLLOW != 0 { 0 } else { AT_SYMLINK_NOFOLLOW };
-        let host = |at: At| kernel!(__NR_name_to_handle_at, at.dirfd, at.path, handle, mount, flags);
-        at_path(task, At { dirfd, path }, flags & AT_EMPTY_PATH | links, Errno::EOPNOTSUPP, host)
     }
 
     /// swapon(2).

@@ -2,8 +2,8 @@
 //! a host directory.
 
 use lp_abi::linux::{
-    __NR_getcwd, __NR_openat2, __NR_readlink, __NR_stat, O_CLOEXEC, O_NOFOLLOW, O_PATH, RESOLVE_NO_SYMLINKS,
-    S_IFDIR, S_IFMT, open_how, stat,
+    __NR_getcwd, __NR_openat2, __NR_readlink, __NR_stat, O_CLOEXEC, O_NOFOLLOW, O_PATH, RESOLVE_BENEATH,
+    RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, S_IFDIR, S_IFMT, open_how, stat,
 };
 use lp_abi::{Errno, Fd, MAX_SYMLINKS, PATH_MAX};
 use lp_region::ucopy;
@@ -92,12 +92,14 @@ pub fn into_mount(which: Which, at: At, last: Last) -> Option<At> {
 
 /// Whether the kernel meets a symbolic link on the way. It rarely does, so this one call is usually all.
 fn meets_link(at: At, last: Last) -> bool {
+    meets(at, last, RESOLVE_NO_SYMLINKS)
+}
+
+/// Whether the kernel meets a link on the way that `resolve` excludes.
+fn meets(at: At, last: Last, resolve: u32) -> bool {
     let nofollow = if last == Last::Link { O_NOFOLLOW } else { 0 };
-    let how = open_how {
-        flags: u64::from(O_PATH | O_CLOEXEC | nofollow),
-        mode: 0,
-        resolve: u64::from(RESOLVE_NO_SYMLINKS),
-    };
+    let how =
+        open_how { flags: u64::from(O_PATH | O_CLOEXEC | nofollow), mode: 0, resolve: u64::from(resolve) };
     // SAFETY: the kernel reads `how` and the path; a descriptor that it makes is closed below.
     match unsafe { lp_abi::syscall!(__NR_openat2, at.dirfd, at.path, &raw const how, size_of::<open_how>()) }
     {
@@ -116,7 +118,46 @@ struct Walk {
     length: usize,
     rest: &'static mut [u8; PATH_MAX],
     start: usize,
+    /// The `RESOLVE_*` flags. Where one of them ends the walk, nothing is found: the kernel, which walks the
+    /// same way, returns the error.
+    resolve: u32,
+    /// Length of the directory in `done` that confines the walk.
+    top: usize,
 }
+
+/// Where a host path that openat2(2) limits enters a mount.
+pub struct Entered {
+    /// The path from there, absolute.
+    pub at: At,
+    /// Length of the directory that confines the walk, at the start of that path.
+    pub top: usize,
+}
+
+/// [`into_mount`] within the limits of openat2(2), for a path that the kernel need not have refused.
+#[cold]
+pub fn into_mount_limited(which: Which, at: At, last: Last, resolve: u32) -> Option<Entered> {
+    let mut walk = Walk::start(which, at)?;
+    walk.resolve = resolve;
+    walk.top = if resolve & SCOPED != 0 { walk.length } else { 0 };
+    let top = walk.top;
+    walk.run(last).map(|at| Entered { at, top })
+}
+
+/// The same for a path that has left a mount: `text` begins with the `top` bytes of the directory that
+/// confines the walk.
+#[cold]
+pub fn into_mount_again(which: Which, text: &[u8], top: usize, last: Last, resolve: u32) -> Option<Entered> {
+    let (above, below) = text.split_at_checked(top)?;
+    let mut walk = Walk::start(which, At::text(b"/\0"))?;
+    walk.start = PATH_MAX.checked_sub(below.len())?;
+    walk.rest[walk.start..].copy_from_slice(below);
+    walk.done.get_mut(..top)?.copy_from_slice(above);
+    (walk.length, walk.resolve, walk.top) = (top, resolve, top);
+    walk.run(last).map(|at| Entered { at, top })
+}
+
+/// The flags that confine a walk to a directory.
+const SCOPED: u32 = RESOLVE_BENEATH | RESOLVE_IN_ROOT;
 
 impl Walk {
     fn start(which: Which, at: At) -> Option<Walk> {
@@ -126,8 +167,11 @@ impl Walk {
         let start = PATH_MAX - length;
         rest.copy_within(..length, start);
         let done = buffer(which);
-        let base = if rest.get(start) == Some(&b'/') { 0 } else { directory(at.dirfd, done)? };
-        Some(Walk { done, length: base, rest, start })
+        let mut length = if rest.get(start) == Some(&b'/') { 0 } else { directory(at.dirfd, done)? };
+        if done[..length] == *b"/" {
+            length = 0;
+        }
+        Some(Walk { done, length, rest, start, resolve: 0, top: 0 })
     }
 
     /// Walks until the path is in a mount, or known not to be.
@@ -173,6 +217,9 @@ impl Walk {
                 if self.length != 0 && !self.is_directory() {
                     return None;
                 }
+                if self.resolve & SCOPED != 0 && self.length == self.top {
+                    return (self.resolve & RESOLVE_BENEATH == 0).then_some(false);
+                }
                 let parent = self.done[..self.length].iter().rposition(|byte| *byte == b'/');
                 self.length = parent.unwrap_or(0);
                 return Some(false);
@@ -211,16 +258,32 @@ impl Walk {
             unsafe { lp_abi::syscall!(__NR_readlink, self.done.as_ptr(), self.rest.as_mut_ptr(), room) };
         match got {
             Ok(length) if length < room => {
+                if self.resolve != 0 && self.is_excluded() {
+                    return None;
+                }
                 let to = self.start - length;
                 self.rest.copy_within(..length, to);
                 self.start = to;
-                self.length = if self.rest[to] == b'/' { 0 } else { parent };
+                let absolute = self.rest[to] == b'/';
+                if absolute && self.resolve & RESOLVE_BENEATH != 0 {
+                    return None;
+                }
+                self.length = if absolute { self.top } else { parent };
                 Some(true)
             }
             Err(Errno::EINVAL) => Some(false),
             Err(Errno::ENOENT) if mounts().are_below(&self.done[..self.length]) => Some(false),
             _ => None,
         }
+    }
+
+    /// Whether the limits exclude the link that has just been walked. A magic link leads out of any scope.
+    fn is_excluded(&self) -> bool {
+        if self.resolve & RESOLVE_NO_SYMLINKS != 0 {
+            return true;
+        }
+        self.resolve & (RESOLVE_NO_MAGICLINKS | SCOPED) != 0
+            && meets(At::text(&self.done[..]), Last::Follow, RESOLVE_NO_MAGICLINKS)
     }
 
     /// Writes out the whole path, which starts with a mount's.

@@ -9,6 +9,7 @@ use lp_abi::{Errno, Fd, MAX_SYMLINKS, PATH_MAX, Result};
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
 use lp_vfs::link::Two;
+use lp_vfs::target;
 use lp_vfs::task::{Outside, Place, Task};
 
 use crate::high::fd::descriptor;
@@ -191,9 +192,14 @@ fn one_slow(task: &Task, at: At, last: Last, ours: Ours<'_>, host: &dyn Fn(At) -
         },
         Route::Host => one_host(at, last, &|at| flat(ours(at)), host),
         Route::Elsewhere(at) => host(at),
-        Route::Nameless(_) => Errno::ENOENT.to_ret(),
+        Route::Nameless(fd) => one_nameless(fd, ours),
         Route::Bad(errno) => errno.to_ret(),
     }
+}
+
+/// Makes the call on the file of a descriptor, which has no name.
+fn one_nameless(fd: Fd, ours: Ours<'_>) -> isize {
+    flat(ours(At { dirfd: fd, path: target::ITSELF })).unwrap_or(Errno::ENOENT.to_ret())
 }
 
 /// The file system's answer as `rax`; `None` if the path turned out to lie outside.
@@ -248,7 +254,7 @@ fn one_outside(
                 Err(errno) => return errno.to_ret(),
             },
             Route::Elsewhere(at) => return host(at),
-            Route::Nameless(_) => return Errno::ENOENT.to_ret(),
+            Route::Nameless(fd) => return one_nameless(fd, ours),
             Route::Bad(errno) => return errno.to_ret(),
         }
     }
@@ -275,7 +281,7 @@ pub fn may_be_link(done: isize) -> bool {
 }
 
 /// Makes a call with two paths. The file system reports if both are the host's; one of each fails with
-/// `EXDEV`.
+/// `EXDEV`, and the caller finds what precedes that.
 pub fn two(
     task: &Task,
     mut pair: [At; 2],
@@ -297,6 +303,8 @@ pub fn two(
                 is_host[index] = true;
             }
             Route::Nameless(_) => return Errno::ENOENT.to_ret(),
+            // The first path's errors come first.
+            Route::Bad(Errno::EFAULT) if index == 1 => return Errno::EXDEV.to_ret(),
             Route::Bad(errno) => return errno.to_ret(),
         }
     }
@@ -323,8 +331,19 @@ pub fn two(
             let old = outside(0, old, task.scratch.path.get().cast());
             host(old, outside(1, new, task.scratch.other.get().cast()))
         }
+        Err(errno) if errno != Errno::EINVAL && is_host != [false; 2] => Errno::EXDEV.to_ret(),
         Err(errno) => errno.to_ret(),
     }
+}
+
+/// Whether a path from the host may lead into a mount without the kernel failing, or must be walked to know.
+#[cold]
+pub fn may_enter(at: At) -> bool {
+    let text = buffer(Which::First);
+    // SAFETY: the gate's fault handler is installed.
+    let Ok(length) = (unsafe { ucopy::string(text, at.path.as_ptr()) }) else { return false };
+    let (text, mounts) = (&text[..length], mounts());
+    mounts.holds(text) || mounts.cover_any() || mounts.names(text) || is_crooked(text)
 }
 
 /// Whether a path must not go to the kernel unexamined, because it may be one of ours.

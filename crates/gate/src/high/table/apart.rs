@@ -11,9 +11,10 @@ use lp_abi::linux::*;
 use lp_abi::{Errno, Fd};
 use lp_region::ucopy;
 
+use crate::high::calls::openat2;
 use crate::high::fd::directory;
 use crate::high::frame::at::{At, Last, Route, Which};
-use crate::high::frame::handler::{kernel, ret};
+use crate::high::frame::handler::{given, kernel, ret};
 use crate::high::frame::message::Message;
 use crate::high::route::hostlink;
 use crate::high::route::path::{may_be_link, route_apart};
@@ -96,7 +97,7 @@ macro_rules! open_handlers {
 }
 
 open_handlers! {
-    open __NR_open creat __NR_creat openat __NR_openat openat2 __NR_openat2
+    open __NR_open creat __NR_creat openat __NR_openat
 }
 
 path_handlers! {
@@ -125,6 +126,20 @@ handlers! {
         }
         let [dirfd, path, to, flags, ..] = words;
         by_path(words, const { paths(__NR_newfstatat) }, || kernel!(__NR_newfstatat, dirfd, path, to, flags))
+    }
+
+    /// openat2(2). `RESOLVE_IN_ROOT` makes absolute paths start from the directory.
+    fn openat2(words) {
+        let at = At { dirfd: Fd::new(words[0] as i32), path: given(words[1]) };
+        let how = openat2::resolve(words[2], words[3]);
+        if openat2::start(at, how).is_ok_and(|(at, _)| concerns_mount(at)) {
+            return join();
+        }
+        by_path(words, const { paths(__NR_openat2) }, || {
+            // SAFETY: the program's own call with its own arguments.
+            let done = ret(unsafe { deferred::blocking_syscall(__NR_openat2, words) });
+            if done == Errno::EINTR.to_ret() { RESTART } else { done }
+        })
     }
 
     /// Calls on the descriptor in their first argument.
@@ -249,6 +264,15 @@ handlers! {
         match unsafe { ucopy::get(words[1] as *const Message) } {
             Ok(message) if message.control != 0 => join(),
             _ => gives_address(),
+        }
+    }
+
+    /// recvmmsg(2).
+    fn recvmmsg(words) {
+        let [_, vector, count, ..] = words;
+        match crate::high::frame::message::messages(vector, count as u32).any(|message| message.control != 0) {
+            true => join(),
+            false => gives_address(),
         }
     }
 

@@ -5,9 +5,9 @@
 //! site images reads. `tests/call_table.rs` compares the two.
 
 use crate::high::calls::{
-    access, allocate, chdir, chmod, close, credentials, dup, exec, fcntl, filter, fsync, getdents, inotify,
-    ioctl, link, lseek, madvise, mkdir, mlock, mmap, mount, open, poll, read, refused, rename, sendfile,
-    shmop, socket, stat, statfs, truncate, utimensat, watch, write, xattr,
+    access, allocate, chdir, chmod, close, credentials, dup, exec, fcntl, filter, fsync, getdents, handle,
+    inotify, ioctl, kcmp, link, lseek, madvise, mkdir, mlock, mmap, mount, open, poll, read, refused, rename,
+    sendfile, shmop, socket, stat, statfs, truncate, utimensat, watch, write, xattr,
 };
 use crate::high::table::apart;
 use crate::low::arrive::sigaction;
@@ -384,12 +384,12 @@ calls! {
     __NR_pwritev: Handled(write::pwritev, apart::first);
     __NR_rt_tgsigqueueinfo: Neither;
     __NR_perf_event_open: Handled(allocate::makes_descriptor);
-    __NR_recvmmsg: Handled(allocate::makes_descriptor);
+    __NR_recvmmsg: Handled(socket::recvmmsg, apart::recvmmsg);
     __NR_fanotify_init: Handled(allocate::makes_descriptor);
     __NR_fanotify_mark: Handled(watch::fanotify_mark, apart::fanotify_mark);
     __NR_prlimit64: Handled(credentials::prlimit64, apart::prlimit64);
-    __NR_name_to_handle_at: Handled(watch::name_to_handle_at, apart::name_to_handle_at);
-    __NR_open_by_handle_at: Handled(refused::no_handle);
+    __NR_name_to_handle_at: Handled(handle::name_to_handle_at, apart::name_to_handle_at);
+    __NR_open_by_handle_at: Handled(handle::open_by_handle_at);
     __NR_clock_adjtime: Neither;
     __NR_syncfs: Handled(fsync::syncfs, apart::first);
     __NR_sendmmsg: Handled(socket::sendmmsg, apart::sendmmsg);
@@ -397,7 +397,7 @@ calls! {
     __NR_getcpu: Neither;
     __NR_process_vm_readv: Neither;
     __NR_process_vm_writev: Neither;
-    __NR_kcmp: Handled(refused::kcmp);
+    __NR_kcmp: Handled(kcmp::kcmp);
     __NR_finit_module: Handled(refused::no_module);
     __NR_sched_setattr: Neither;
     __NR_sched_getattr: Neither;

@@ -1,0 +1,59 @@
+//! kcmp(2): to the kernel, all placeholders are one file.
+
+use core::cmp::Ordering::{Equal, Greater, Less};
+
+use lp_abi::linux::{__NR_getpid, __NR_kcmp};
+use lp_abi::{Errno, Fd};
+use lp_region::life::State;
+use lp_region::sync::Ordering;
+use lp_region::{FileId, ProcessId};
+use lp_vfs::table::{self, entry};
+use lp_vfs::task::Task;
+
+use crate::high::calls::fcntl::is_open;
+use crate::high::frame::handler::{handlers, kernel};
+
+/// `KCMP_FILE` of linux/kcmp.h.
+const KCMP_FILE: u32 = 0;
+
+handlers! {
+    /// kcmp(2). The kernel decides who may compare, and compares what is not ours.
+    fn kcmp(task, first: i32, second: i32, kind: u32, a: usize, b: usize) {
+        let done = kernel!(__NR_kcmp, first, second, kind, a, b);
+        if kind != KCMP_FILE || done < 0 {
+            return done;
+        }
+        let own = kernel!(__NR_getpid);
+        let place = |pid: i32, fd: usize| {
+            let (pid, fd) = (pid as isize, Fd::new(fd as i32));
+            if pid == own && !is_open(task, fd) { Err(Errno::EBADF) } else { Ok(file_of(task, pid == own, pid as u32, fd)) }
+        };
+        match (place(first, a), place(second, b)) {
+            (Err(errno), _) | (_, Err(errno)) => errno.to_ret(),
+            (Ok(Some(a)), Ok(Some(b))) => match a.0.cmp(&b.0) {
+                Equal => 0,
+                Less => 1,
+                Greater => 2,
+            },
+            // A placeholder and a file of the host's.
+            _ => done,
+        }
+    }
+}
+
+/// The open file of ours that a descriptor of a process of the run names.
+fn file_of(task: &Task, own: bool, pid: u32, fd: Fd) -> Option<FileId> {
+    let process = if own { task.process_id } else { process_of(task, pid)? };
+    // Relaxed: one word; the process may change it any time.
+    let word = table::covered_of(task.region, process, fd)?.load(Ordering::Relaxed);
+    let ours = word & (entry::OPEN | entry::HOST) == entry::OPEN;
+    ours.then_some(FileId(word as u32))
+}
+
+fn process_of(task: &Task, pid: u32) -> Option<ProcessId> {
+    task.region.processes().find(|id| {
+        let process = task.region.process(*id);
+        // Relaxed: constant while the process lives.
+        process.pid.load(Ordering::Relaxed) == pid && process.life.get().state() == State::Live
+    })
+}
