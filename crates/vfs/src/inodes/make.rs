@@ -7,8 +7,9 @@ use lp_region::sync::Ordering::{Relaxed, Release};
 use lp_region::{InodeId, InodeRef};
 
 use crate::caller::task::Task;
+use crate::content::allowance::{self, What};
 use crate::content::map;
-use crate::inodes::blob::{self, Which};
+use crate::inodes::blob;
 use crate::inodes::inode;
 
 /// Creates the directory for root number `root`. The lane names it until the caller has linked it in and
@@ -86,6 +87,10 @@ fn make(task: &Task, root: u32, mode: u32, rdev: u32, owner: (u32, u32)) -> Resu
     }
     let inode = region.inode(id);
     fill(inode, mode, rdev, root, owner);
+    if allowance::charge(task, root, What::Inodes, 1) == 0 {
+        discard(task, id);
+        return Err(Errno::ENOSPC);
+    }
     let now = task.now();
     for stamp in [&inode.atime, &inode.mtime, &inode.ctime] {
         inode::set_time(stamp, now);
@@ -144,7 +149,7 @@ pub(crate) fn clear(task: &Task, id: InodeId) {
     let inode = task.region.inode(id);
     inode.data_seq.begin();
     map::clear(task, id, inode, 0, map::END);
-    for which in [Which::Xattr, Which::Acl, Which::DefaultAcl] {
+    for which in [blob::Which::Xattr, blob::Which::Acl, blob::Which::DefaultAcl] {
         blob::drop_of_freed(task, which.word(inode));
     }
     inode.data_seq.end();
