@@ -37,8 +37,8 @@ pub struct Mount {
     pub superblock: AtomicU32,
     /// [`Groups`], and the turn in which they were changed ([`crate::mount_change`]). Atomic.
     pub groups: AtomicU64,
-    /// Grows with each mount of the region. Of several mounts in one place the first is above the others, which
-    /// came there by propagation.
+    /// Grows with each mount of the region. Of several mounts in one place the first is above the others,
+    /// which came there by propagation.
     pub serial: AtomicU32,
     /// The lane ([`crate::ids::LaneId`]) that has claimed the record while it is free, to fill it in; 0 none.
     /// That of a dead lane counts for nothing. Atomic.
@@ -128,7 +128,8 @@ pub struct Superblock {
     /// The lane ([`crate::ids::LaneId`]) that makes or destroys it; 0 none. That of a dead lane counts for
     /// nothing. Atomic.
     pub maker: AtomicU64,
-    /// Pages that may be taken before somebody counts again, if there is a limit. Atomic.
+    /// Pages charged so far and, in the high half, the number at which somebody counts again, if there is a
+    /// limit. Atomic.
     pub page_allowance: AtomicU64,
     /// Inodes, likewise.
     pub inode_allowance: AtomicU64,

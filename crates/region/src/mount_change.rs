@@ -10,8 +10,8 @@
 //! loads the state, checks that the turn is still the plan's, and only then exchanges it: if the plan was
 //! carried out meanwhile the count has moved and the exchange fails, so a helper that was stopped for any
 //! time does nothing late. Where a mount stands does not change in its record: a move writes the new place
-//! into a free record and swaps its number into the state. The word of a mount's peer groups names the turn in
-//! which it was last exchanged, for the same purpose.
+//! into a free record and swaps its number into the state. The word of a mount's peer groups names the turn
+//! in which it was last exchanged, for the same purpose.
 //!
 //! Model: `crates/models/tests/mount_change.rs`. Linearisation: the exchange of the turn. ABA: 2^32 turns
 //! while a lane looks; 2^22 exchanges of one state while a helper is stopped between two of its instructions.
@@ -157,7 +157,8 @@ pub trait Mounts {
     fn plan(&self, lane: LaneId) -> &[AtomicU64];
     /// The state of a mount.
     fn state(&self, mount: MountId) -> &AtomicU32;
-    /// The peer groups of a mount: 16 bits, and above them the turn in which a plan last changed them, plus 1.
+    /// The peer groups of a mount: 16 bits, and above them the turn in which a plan last changed them, plus
+    /// 1.
     fn groups(&self, mount: MountId) -> &AtomicU64;
 }
 

@@ -51,8 +51,8 @@ pub(crate) fn uppermost(task: &Task<'_>, found: &Found) -> Found {
     if top == found.spot() { *found } else { Found { inode: top.inode, mount: top.mount, ..*found } }
 }
 
-/// Where something is to be mounted. The entry distinguishes what is covered from the file's other names; the root of
-/// a mount has none.
+/// Where something is to be mounted. The entry distinguishes what is covered from the file's other names; the
+/// root of a mount has none.
 pub(crate) fn point(task: &Task<'_>, at: &Found) -> Point {
     let dirent = if is_mount(task, at) { lp_region::DirentId::NONE } else { at.dirent };
     Point { spot: at.spot(), dirent }

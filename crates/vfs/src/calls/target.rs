@@ -59,7 +59,8 @@ pub fn at<T>(
     Err(Errno::ESTALE)
 }
 
-/// What a path names, or with `AT_EMPTY_PATH` in `flags` a descriptor, for calls on mounts. `which` is the buffer.
+/// What a path names, or with `AT_EMPTY_PATH` in `flags` a descriptor, for calls on mounts. `which` is the
+/// buffer.
 ///
 /// # Errors
 /// Those of path_resolution(7); `EBADF`.

@@ -1,11 +1,14 @@
-//! Limits of a file system that mount(2) made (`size=`, `nr_inodes=`): pages and inodes that may be taken before
-//! somebody counts again.
+//! Limits of a file system that mount(2) made (`size=`, `nr_inodes=`): pages and inodes that may be taken
+//! before somebody counts again.
 //!
-//! What is in use is found, not counted: freeing gives nothing back, and what a killed process took is lost to the
-//! allowance until the next count. Whoever finds too little left counts what has an owner, and the allowance becomes
-//! the rest. A page has its owner before it is charged, so a count that misses it sees the allowance change: the sum
-//! of what was charged meanwhile comes off the result. A page may be counted and charged, never neither, so a limit is
-//! never exceeded; with nobody else at work the result is exact.
+//! What is in use is found, not counted: freeing gives nothing back, and what a killed process took is lost
+//! to the allowance until the next count. A word has the number that was ever charged and the ceiling that it
+//! may reach. Whoever finds too little left remembers the number, counts what has an owner, and sets the
+//! ceiling to the number plus the rest. A page has its owner before it is charged, so what the count misses
+//! was charged after the number was read, and counts against the ceiling. What is in use may be counted and
+//! charged, never neither: with nobody else at work the result is exact, and the limit is not exceeded
+//! beside others. A further name of a file is the exception, because it is charged before it exists: one that
+//! comes beside a count may go beyond `nr_inodes`.
 
 use lp_abi::linux::{S_IFDIR, S_IFMT};
 use lp_region::layout::{CHUNK_PAGES, COMMAND_ROOTS};
@@ -32,7 +35,7 @@ pub(crate) enum What {
 }
 
 impl What {
-    /// The limit, 0 for none, and what may still be taken.
+    /// The limit, 0 for none, and the allowance.
     fn of(self, record: &Superblock) -> (u64, &AtomicU64) {
         // Relaxed: a limit of a moment.
         match self {
@@ -49,7 +52,8 @@ impl What {
     }
 }
 
-/// Charges a file system for `want` that the caller has taken, as far as its limit allows. Returns for how many.
+/// Charges a file system for `want` that the caller has taken, as far as its limit allows. Returns for how
+/// many.
 #[inline]
 pub(crate) fn charge(task: &Task, root: u32, what: What, want: u64) -> u64 {
     if (root as usize) < COMMAND_ROOTS { want } else { charge_slow(task, root, what, want, want) }
@@ -72,12 +76,9 @@ pub(crate) fn has_room(task: &Task, root: u32, what: What, want: u64) -> bool {
     if (root as usize) < COMMAND_ROOTS {
         return true;
     }
-    let (limit, left) = what.of(task.region.superblock(root));
-    if limit == 0 || left.load(Relaxed) >= want {
-        return true;
-    }
     charge_slow(task, root, what, 0, want);
-    left.load(Relaxed) >= want
+    let (limit, word) = what.of(task.region.superblock(root));
+    limit == 0 || left(word.load(Relaxed)) >= want
 }
 
 /// Charges for something that is about to be taken: whether the limit allows it.
@@ -86,8 +87,8 @@ pub(crate) fn reserve(task: &Task, root: u32, what: What) -> bool {
         return false;
     }
     if root as usize >= COMMAND_ROOTS {
-        let (_, left) = what.of(task.region.superblock(root));
-        let _ = left.fetch_update(AcqRel, Acquire, |now| now.checked_sub(1));
+        let (limit, word) = what.of(task.region.superblock(root));
+        return limit == 0 || grant(word, 1) == 1;
     }
     true
 }
@@ -101,25 +102,62 @@ fn is_limited(inode: &Inode) -> bool {
 /// Charges for `taken`, which have an owner, and counts if less than `needed` is left.
 #[cold]
 fn charge_slow(task: &Task, root: u32, what: What, taken: u64, needed: u64) -> u64 {
-    let (limit, left) = what.of(task.region.superblock(root));
-    if limit == 0 {
-        return taken;
+    let record = task.region.superblock(root);
+    loop {
+        let (limit, word) = what.of(record);
+        if limit == 0 {
+            return taken;
+        }
+        // PAIRS: the exchange in `grant`: who sees a charge sees the owners of what was charged.
+        let seen = word.load(Acquire);
+        if left(seen) < needed {
+            let used = what.count(task.region, root).saturating_sub(taken);
+            let rest = limit.saturating_sub(used).min(MOST);
+            let ceiling = charged(seen).wrapping_add(rest as u32);
+            let _ = word.fetch_update(AcqRel, Acquire, |now| Some(pack(charged(now), ceiling)));
+        }
+        // A remount may have changed the limit that was counted for.
+        if what.of(record).0 == limit {
+            return grant(word, taken);
+        }
     }
-    // PAIRS: the exchange below.
-    let before = left.load(Acquire);
-    if before < needed {
-        let used = what.count(task.region, root).saturating_sub(taken);
-        let rest = limit.saturating_sub(used);
-        let recount = |now: u64| Some(rest.saturating_sub(before.saturating_sub(now)));
-        let _ = left.fetch_update(AcqRel, Acquire, recount);
-    }
+}
+
+/// Charges as much of `want` as the ceiling allows.
+fn grant(word: &AtomicU64, want: u64) -> u64 {
     let mut granted = 0;
-    // PAIRS: the load above: who sees the charge sees the owners of what was charged.
-    let _ = left.fetch_update(AcqRel, Acquire, |now| {
-        granted = taken.min(now);
-        Some(now - granted)
+    let _ = word.fetch_update(AcqRel, Acquire, |now| {
+        granted = want.min(left(now));
+        Some(pack(charged(now).wrapping_add(granted as u32), ceiling(now)))
     });
     granted
+}
+
+/// Has the next one count, because limits have changed.
+pub(crate) fn recount(record: &Superblock) {
+    for word in [&record.page_allowance, &record.inode_allowance] {
+        let _ = word.fetch_update(AcqRel, Acquire, |now| Some(pack(charged(now), charged(now))));
+    }
+}
+
+/// The largest rest that a count leaves.
+const MOST: u64 = 1 << 30;
+
+fn pack(charged: u32, ceiling: u32) -> u64 {
+    u64::from(charged) | u64::from(ceiling) << 32
+}
+
+fn charged(word: u64) -> u32 {
+    word as u32
+}
+
+fn ceiling(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+/// What may still be charged.
+fn left(word: u64) -> u64 {
+    (ceiling(word).wrapping_sub(charged(word)) as i32).max(0) as u64
 }
 
 /// Pages that belong to files of a file system.

@@ -345,9 +345,9 @@ pub(crate) fn set_times(inode: &Inode, atime: Time, mtime: Time, ctime: Time) {
     inode.seq.end();
 }
 
-/// Records a read of `bytes`: sets the access time if relatime requires it, or [`strict`]. Otherwise costs two loads and a
-/// store to the lane. `mount` is the mount that the read used. The access time of an inode that may be
-/// watched is always due.
+/// Records a read of `bytes`: sets the access time if relatime requires it, or [`strict`]. Otherwise costs
+/// two loads and a store to the lane. `mount` is the mount that the read used. The access time of an inode
+/// that may be watched is always due.
 #[inline(always)]
 pub(crate) fn accessed(task: &Task, inode: &Inode, bytes: usize, mount: impl FnOnce() -> MountId) {
     let marks = &task.lane.pages;

@@ -1,9 +1,9 @@
 //! `strictatime`: each read changes the access time.
 //!
-//! A read compares `Inode::atime_due` with the clock and does nothing before. In a file system with a strict mount
-//! that word stays 0, so reads through any of its mounts look closer, and no other read pays. Whoever makes a mount
-//! strict clears the words that relatime has set. A reader that sets one looks at the mounts again afterwards; if it
-//! is killed in between, that file stays relatime until it changes.
+//! A read compares `Inode::atime_due` with the clock and does nothing before. In a file system with a strict
+//! mount that word stays 0, so reads through any of its mounts look closer, and no other read pays. Whoever
+//! makes a mount strict clears the words that relatime has set. A reader that sets one looks at the mounts
+//! again afterwards; if it is killed in between, that file stays relatime until it changes.
 
 use lp_region::InodeId;
 use lp_region::MountId;
@@ -31,8 +31,8 @@ fn is_any(task: &Task, inode: &Inode) -> bool {
     })
 }
 
-/// Says when a read is to look at the access time again, unless each one has to. The caller must hold the inode's
-/// lock.
+/// Says when a read is to look at the access time again, unless each one has to. The caller must hold the
+/// inode's lock.
 pub(super) fn set_due(task: &Task, inode: &Inode, due: u32) {
     if is_any(task, inode) {
         return;

@@ -101,7 +101,8 @@ impl Tree<'_, '_> {
         }
     }
 
-    /// Whether a mount is one of the command line of a run that lives: the run's record names it, in the tree or not.
+    /// Whether a mount is one of the command line of a run that lives: the run's record names it, in the tree
+    /// or not.
     fn is_base(&self, id: MountId) -> bool {
         let record = self.record(id);
         let run = RunId(record.run.load(Ordering::Relaxed)); // Relaxed: immutable while in use.

@@ -78,8 +78,8 @@ impl<'r> Tree<'_, 'r> {
         Ok(list)
     }
 
-    /// Says that `copy`, of what is at a position in `of`, stands below the copy of its parent. The copies begin at
-    /// `start` in `copies`.
+    /// Says that `copy`, of what is at a position in `of`, stands below the copy of its parent. The copies
+    /// begin at `start` in `copies`.
     fn place_as(&self, of: &List, copies: &List, start: usize, (index, copy): (usize, MountId)) {
         let from = self.standing(of.at(index));
         if let Some(parent) = of.position(from.parent).filter(|_| index != 0) {
@@ -87,8 +87,8 @@ impl<'r> Tree<'_, 'r> {
         }
     }
 
-    /// Proposes to link a tree of mounts that was made in on top of what is at `point`, and copies of it wherever
-    /// that propagates to.
+    /// Proposes to link a tree of mounts that was made in on top of what is at `point`, and copies of it
+    /// wherever that propagates to.
     ///
     /// # Errors
     /// `ENOENT` when what is there has been removed; `ENOSPC`.
@@ -102,8 +102,8 @@ impl<'r> Tree<'_, 'r> {
         Ok(draft)
     }
 
-    /// Proposes to move a mount, with those of `list` below it, on top of what is at `point`, and to link copies in
-    /// wherever that propagates to.
+    /// Proposes to move a mount, with those of `list` below it, on top of what is at `point`, and to link
+    /// copies in wherever that propagates to.
     ///
     /// # Errors
     /// As [`Tree::graft`].
@@ -135,8 +135,8 @@ impl<'r> Tree<'_, 'r> {
         Ok(())
     }
 
-    /// Makes the copies for one mount that receives. They are peers of those in the mount's peers, and else slaves
-    /// of those in the nearest group above that has some.
+    /// Makes the copies for one mount that receives. They are peers of those in the mount's peers, and else
+    /// slaves of those in the nearest group above that has some.
     fn copy_into(&self, peers: &mut Peers, copies: &mut Copies<'_>, receiver: MountId) -> Result<()> {
         let groups = peers.get(receiver);
         let start = copies.made.len();

@@ -1,6 +1,6 @@
-//! Peer groups of mounts (mount_namespaces(7)), like the kernel's `pnode.c`: who receives a mount or an unmount,
-//! and what the groups become. All of it is worked out on a copy, which a [`Draft`](super::mount_tree::Draft)
-//! makes part of its change.
+//! Peer groups of mounts (mount_namespaces(7)), like the kernel's `pnode.c`: who receives a mount or an
+//! unmount, and what the groups become. All of it is worked out on a copy, which a
+//! [`Draft`](super::mount_tree::Draft) makes part of its change.
 
 use lp_abi::{Errno, Result};
 use lp_region::MountId;

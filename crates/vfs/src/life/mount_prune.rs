@@ -1,5 +1,5 @@
-//! Mounts that leave the tree: what was mounted in a shared mount leaves its peers and slaves too (the kernel's
-//! propagate_umount).
+//! Mounts that leave the tree: what was mounted in a shared mount leaves its peers and slaves too (the
+//! kernel's propagate_umount).
 
 use lp_abi::Result;
 use lp_region::MountId;
@@ -12,8 +12,9 @@ use crate::life::mount_tree::{Draft, Point, Tree};
 use crate::names::mounts;
 
 impl<'r> Tree<'_, 'r> {
-    /// Proposes that mounts leave the tree, and with them what propagated to elsewhere with them, unless something
-    /// is mounted in it. What is mounted on the root of a mount that goes stands in that one's place afterwards.
+    /// Proposes that mounts leave the tree, and with them what propagated to elsewhere with them, unless
+    /// something is mounted in it. What is mounted on the root of a mount that goes stands in that one's
+    /// place afterwards.
     ///
     /// # Errors
     /// `ENOSPC`.
@@ -84,8 +85,8 @@ impl<'r> Tree<'_, 'r> {
     }
 }
 
-/// The mount that the parent of `id` shows where `id` stands: `id`'s parent, unless others stand in the same place
-/// below it.
+/// The mount that the parent of `id` shows where `id` stands: `id`'s parent, unless others stand in the same
+/// place below it.
 pub(crate) fn shown_parent(task: &crate::caller::task::Task<'_>, id: MountId) -> MountId {
     let region = task.region;
     let at = region.standing(id, region.mount(id).state());

@@ -238,8 +238,7 @@ pub(crate) fn create<'t, 'r>(task: &'t Task<'r>, options: &Options) -> Result<Ne
     record.inodes.store(0, Ordering::Relaxed);
     options.store(record);
     // Whoever takes the first page or inode counts.
-    record.page_allowance.store(0, Ordering::Relaxed);
-    record.inode_allowance.store(0, Ordering::Relaxed);
+    allowance::recount(record);
     let credentials = task.credentials.get();
     let owner = (
         options.uid.unwrap_or(credentials.fsuid.load(Ordering::Relaxed)),
@@ -275,9 +274,7 @@ pub(crate) fn reconfigure(task: &Task<'_>, root: u32, options: &Options) {
     if let Some(record) = record(task, root) {
         // The root directory's attributes cannot be changed afterwards.
         Options { mode: None, uid: None, gid: None, ..*options }.store(record);
-        // Whoever takes something next counts.
-        record.page_allowance.store(0, Ordering::Release);
-        record.inode_allowance.store(0, Ordering::Release);
+        allowance::recount(record);
     }
 }
 

@@ -136,7 +136,8 @@ fn enter_crooked(task: &Task<'_>, path: &[u8], walk: usize) -> Crossing {
     Crossing::Outside
 }
 
-/// The root of a mount of the command line, or of what is mounted on it; `None` if it is no longer at its path.
+/// The root of a mount of the command line, or of what is mounted on it; `None` if it is no longer at its
+/// path.
 #[inline]
 fn root(task: &Task<'_>, index: usize, walk: usize) -> Option<Spot> {
     let base = base(task, index);
@@ -146,13 +147,14 @@ fn root(task: &Task<'_>, index: usize, walk: usize) -> Option<Spot> {
     Some(if is_covered(task, base.inode.id) { cover(task, base, DirentId::NONE, walk) } else { base })
 }
 
-/// The inode number that stat shows at the path of a mount of the command line; `None` if that is no longer there.
+/// The inode number that stat shows at the path of a mount of the command line; `None` if that is no longer
+/// there.
 pub fn listed(task: &Task<'_>, index: usize) -> Option<u64> {
     root(task, index, ASIDE).map(|root| root.inode.id.0.into())
 }
 
-/// Whether a mount of the command line is at the path of that: it has been neither moved nor unmounted. Its record
-/// is not used for another while its run lives.
+/// Whether a mount of the command line is at the path of that: it has been neither moved nor unmounted. Its
+/// record is not used for another while its run lives.
 #[inline]
 fn is_in_place(task: &Task<'_>, base: MountId) -> bool {
     let state = task.region.mount(base).state();

@@ -1,7 +1,7 @@
 //! Host directories in which a mount appears: their listings get its name.
 //!
-//! The first records that the kernel returns from the start of such a directory are followed by those of the mounts.
-//! Each has the position of the kernel's last record: a program that seeks there goes on behind it.
+//! The first records that the kernel returns from the start of such a directory are followed by those of the
+//! mounts. Each has the position of the kernel's last record: a program that seeks there goes on behind it.
 
 use core::mem::MaybeUninit;
 
@@ -18,8 +18,8 @@ use crate::high::frame::at::At;
 use crate::high::frame::handler::kernel;
 use crate::high::run::mounts::mounts;
 
-/// Descriptors below 64 that may be open on such a directory. One that is closed stays set until its number is
-/// opened again.
+/// Descriptors below 64 that may be open on such a directory. One that is closed stays set until its number
+/// is opened again.
 static OPEN: AtomicU64 = AtomicU64::new(0);
 
 /// Offset of the name in `struct linux_dirent64`.

@@ -144,7 +144,8 @@ handlers! {
         by_descriptor(&[words[0], words[2]])
     }
 
-    /// getdents(2) of a directory of descriptors must hide the gate's own, and one in which a mount appears lists it.
+    /// getdents(2) of a directory of descriptors must hide the gate's own, and one in which a mount appears
+    /// lists it.
     fn getdents(words) {
         let fd = Fd::new(words[0] as i32);
         if directory::is_one(fd) || parent::is_one(fd) { join() } else { by_descriptor(&words[..1]) }
