@@ -191,3 +191,24 @@ fn the_environment_shows_the_mount_and_nothing_else() {
         ["HOME=/nowhere", "LD_PRELOAD=libm.so.6", "LIGHTPATH=/light", "PATH=/usr/bin:/bin"]
     );
 }
+
+#[test]
+fn the_directory_above_lists_a_mount() {
+    let script = "ls -1 / | grep -x one; ls -1 / | grep -c -x two; ls -di /one /two >/tmp/$$; \
+                  ls -ai1 / | grep -E ' (one|two)$' | tr -s ' ' | sed 's/^ //;s/ / \\//' | diff - /tmp/$$ && echo same; rm /tmp/$$";
+    assert_eq!(sh(&["--at", "/one", "--at", "/two"], script), said("one\n1\nsame\n"));
+}
+
+#[test]
+fn a_mount_of_the_command_line_moves_and_ends_like_others() {
+    // SAFETY: geteuid has no effect.
+    if unsafe { libc::geteuid() } != 0 {
+        return;
+    }
+    let script = "set -e; mkdir /two/x; echo text > /one/f; mount --move /one /two/x; cat /two/x/f; test ! -e /one; \
+                  grep -c ' /two/x ' /proc/self/mountinfo; ! umount /two 2>/dev/null; umount /two/x; \
+                  cd /two; ! umount /two 2>/dev/null; umount -l /two; test -e x; test ! -e /two; cd /; \
+                  ! grep -E ' /(one|two)' /proc/self/mountinfo; ! ls / | grep -E -x 'one|two'; echo end";
+    let output = run(&["--at", "/one", "--at", "/two"], &["unshare", "-m", "sh", "-c", script]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "text\n1\nend\n", "{output:?}");
+}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lp_models::ids::{LaneId, MountId};
-use lp_models::mount_change::{Mounts, PLAN_WORDS, Plan, PlanWords, Turn, make, settle, stands};
+use lp_models::mount_change::{Mounts, Plan, SETS, Turn, make, settle, stands};
 use lp_models::mount_state::{ATTACHED, DETACHED, PLACE, State};
 use lp_models::sync::{AtomicU32, AtomicU64, Ordering, Weaken, check_up_to, weakened};
 
@@ -13,8 +13,9 @@ const SECOND: MountId = MountId(2);
 /// The turn, two lanes' plans, and three mounts.
 struct Tree {
     turn: AtomicU64,
-    plans: [PlanWords; 2],
+    plans: [[AtomicU64; SETS + 2]; 2],
     states: [AtomicU32; 3],
+    groups: [AtomicU64; 3],
     /// What a lane writes into a free record before it joins.
     contents: [AtomicU32; 3],
 }
@@ -24,12 +25,16 @@ impl Mounts for Tree {
         &self.turn
     }
 
-    fn plan(&self, lane: LaneId) -> &PlanWords {
+    fn plan(&self, lane: LaneId) -> &[AtomicU64] {
         &self.plans[lane.0 as usize - 1]
     }
 
     fn state(&self, mount: MountId) -> &AtomicU32 {
         &self.states[mount.0 as usize - 1]
+    }
+
+    fn groups(&self, mount: MountId) -> &AtomicU64 {
+        &self.groups[mount.0 as usize - 1]
     }
 }
 
@@ -37,8 +42,9 @@ impl Tree {
     fn new() -> Arc<Tree> {
         Arc::new(Tree {
             turn: AtomicU64::new(0),
-            plans: std::array::from_fn(|_| std::array::from_fn::<_, PLAN_WORDS, _>(|_| AtomicU64::new(0))),
+            plans: std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))),
             states: std::array::from_fn(|_| AtomicU32::new(0)),
+            groups: std::array::from_fn(|_| AtomicU64::new(0)),
             contents: std::array::from_fn(|_| AtomicU32::new(0)),
         })
     }
@@ -61,7 +67,8 @@ impl Tree {
 
     /// Has some mounts join in this turn.
     fn join(&self, lane: u32, turn: Turn, mounts: &[MountId]) -> bool {
-        let mut plan = Plan { top: mounts[0], ..Plan::default() };
+        let mut plan = Plan::default();
+        plan.top = mounts[0];
         for mount in mounts {
             self.fill(*mount);
             plan.joining.add(*mount);
@@ -72,7 +79,7 @@ impl Tree {
     /// Has a mount leave in this turn.
     fn leave(&self, lane: u32, turn: Turn, mount: MountId) -> bool {
         let mut plan = Plan::default();
-        plan.leaving.add(mount);
+        plan.change(mount).leaves = true;
         make(self, LaneId(lane), turn, &plan)
     }
 }
@@ -137,7 +144,8 @@ fn a_look_at_a_move() {
     let thread = loom::thread::spawn(move || {
         let turn = settle(&*other);
         other.fill(SECOND);
-        let plan = Plan { top: FIRST, place: SECOND, ..Plan::default() };
+        let mut plan = Plan::default();
+        plan.change(FIRST).place = SECOND;
         assert!(make(&*other, LaneId(2), turn, &plan));
     });
     let state = tree.seen(FIRST);
@@ -149,9 +157,29 @@ fn a_look_at_a_move() {
     assert_eq!(tree.seen(FIRST).at(), SECOND);
 }
 
+/// Two mounts change their groups: who looks sees both changes or neither.
+fn a_look_at_groups() {
+    let tree = Tree::new();
+    let other = Arc::clone(&tree);
+    let thread = loom::thread::spawn(move || {
+        let mut plan = Plan::default();
+        plan.change(FIRST).groups = Some(5);
+        plan.change(SECOND).groups = Some(5);
+        let turn = settle(&*other);
+        assert!(make(&*other, LaneId(2), turn, &plan));
+    });
+    let turn = settle(&*tree);
+    let groups = [FIRST, SECOND].map(|mount| tree.groups(mount).load(Ordering::Acquire) as u16);
+    if stands(&*tree, turn) {
+        assert_eq!(groups[0], groups[1], "half a change");
+    }
+    thread.join().expect("no panic");
+    assert_eq!(tree.groups(SECOND).load(Ordering::Acquire) as u16, 5, "the change was not made");
+}
+
 #[test]
 fn every_change_is_one_event() {
-    for model in [two_changes, a_look_at_a_change, a_late_helper, a_look_at_a_move] {
+    for model in [two_changes, a_look_at_a_change, a_late_helper, a_look_at_a_move, a_look_at_groups] {
         check_up_to(2, model);
     }
 }

@@ -12,7 +12,7 @@
 use lp_abi::linux::{__NR_fallocate, __NR_madvise, FALLOC_FL_KEEP_SIZE, MADV_POPULATE_WRITE};
 use lp_abi::{Errno, PAGE_SIZE, Result};
 
-use crate::ids::ProcessId;
+use crate::ids::{LaneId, ProcessId};
 use crate::layout as at;
 use crate::records::*;
 use crate::region::Region;
@@ -122,6 +122,14 @@ impl Region<'_> {
         let limit = self.slots_backed();
         let bytes = |count: u32| count as usize * at::LANE_SIZE;
         if index < limit { Ok(()) } else { self.back_growth(at::LANES_AT, bytes(limit), bytes(index + 1)) }
+    }
+
+    /// Reserves space for the change of mounts that a lane is about to make.
+    ///
+    /// # Errors
+    /// As [`Region::back`].
+    pub fn back_plan(self, id: LaneId) -> Result<()> {
+        self.back(at::PLANS_AT + (id.index() & (at::LANES - 1)) * at::PLAN_SIZE, at::PLAN_SIZE)
     }
 
     /// Lanes, and therefore processes, whose records have been in use; at least 1.

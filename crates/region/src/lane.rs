@@ -8,7 +8,6 @@ use lp_abi::linux::{
 
 use crate::layout::LANE_BITS;
 use crate::lock::OwnerLock;
-use crate::mount_change::PlanWords;
 use crate::ring::WaitingFor;
 use crate::signed::Note;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -110,8 +109,6 @@ pub struct Lane {
     /// Mounts inside others ([`crate::ids::MountId`]) that the last walks of the lane went through: their
     /// records are not used again meanwhile. They stay until the next walk.
     pub walked: [AtomicU32; 3],
-    /// The change of mounts that the lane is making ([`crate::mount_change`]).
-    pub mounting: PlanWords,
 }
 
 impl Lane {

@@ -9,7 +9,7 @@ use lp_abi::PAGE_SIZE;
 /// First eight bytes of a region.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LIGHTPTH");
 /// Layout version; a region of another version is refused.
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 15;
 
 /// Runs that can use one region at once.
 pub const RUNS: usize = 64;
@@ -89,8 +89,12 @@ pub const PROCESS_SIZE: usize = 1024;
 /// Offset of the process records. Each is at the end of the lane with its number, which is usually that of
 /// its first thread, so a new image faults in both at once.
 pub const PROCESSES_AT: usize = LANES_AT + LANE_SIZE - PROCESS_SIZE;
+/// Offset of the lanes' changes of mounts ([`crate::mount_change`]): only a lane that mounts touches its own.
+pub const PLANS_AT: usize = after(LANES_AT, LANES, LANE_SIZE);
+/// Bytes from one of them to the next.
+pub const PLAN_SIZE: usize = PAGE_SIZE;
 /// Offset of the open file descriptions.
-pub const FILES_AT: usize = after(LANES_AT, LANES, LANE_SIZE);
+pub const FILES_AT: usize = after(PLANS_AT, LANES, PLAN_SIZE);
 /// Offset of the inodes.
 pub const INODES_AT: usize = after(FILES_AT, FILES, 64);
 /// Offset of the directory entries.

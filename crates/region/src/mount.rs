@@ -35,9 +35,10 @@ pub struct Mount {
     pub point_dirent: AtomicU32,
     /// Number of the root of the file system that it shows a part of.
     pub superblock: AtomicU32,
-    /// [`Groups`]. Atomic.
+    /// [`Groups`], and the turn in which they were changed ([`crate::mount_change`]). Atomic.
     pub groups: AtomicU64,
-    /// Grows with each mount of the region: later ones are above earlier ones.
+    /// Grows with each mount of the region. Of several mounts in one place the first is above the others,
+    /// which came there by propagation.
     pub serial: AtomicU32,
     /// The lane ([`crate::ids::LaneId`]) that has claimed the record while it is free, to fill it in; 0 none.
     /// That of a dead lane counts for nothing. Atomic.
@@ -46,24 +47,33 @@ pub struct Mount {
     pub source: [AtomicU8; SOURCE],
 }
 
-/// Value of [`Mount::groups`]: peer groups; 0 none.
+/// Value of [`Mount::groups`]: peer groups, numbered from 1 to 254; 0 none. Where the last member of a group
+/// leaves, its slaves get its own master in the same event, so a master's group always has members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Groups {
     /// That it sends to and receives from.
-    pub peers: u32,
+    pub peers: u8,
     /// That it receives from.
-    pub master: u32,
+    pub master: u8,
 }
 
 impl Groups {
+    /// Of a mount that must not be bound elsewhere (`MNT_UNBINDABLE`). No group is its own master.
+    pub const UNBINDABLE: Groups = Groups { peers: u8::MAX, master: u8::MAX };
+
+    /// Whether it sends to others.
+    pub fn is_shared(self) -> bool {
+        self.peers != 0 && self != Groups::UNBINDABLE
+    }
+
     /// As one word.
-    pub const fn to_word(self) -> u64 {
-        self.peers as u64 | (self.master as u64) << 32
+    pub const fn to_word(self) -> u16 {
+        self.peers as u16 | (self.master as u16) << 8
     }
 
     /// The reverse of [`Groups::to_word`].
-    pub const fn from_word(word: u64) -> Groups {
-        Groups { peers: word as u32, master: (word >> 32) as u32 }
+    pub const fn from_word(word: u16) -> Groups {
+        Groups { peers: word as u8, master: (word >> 8) as u8 }
     }
 }
 
@@ -91,8 +101,6 @@ pub mod mount_flags {
     pub const SB_READ_ONLY: u32 = 256;
     /// It is about to become read-only: a writer waits, or calls it off.
     pub const SHUTTING: u32 = 512;
-    /// `MNT_UNBINDABLE`.
-    pub const UNBINDABLE: u32 = 1024;
     /// Asked to go by `MNT_EXPIRE`, and not used since.
     pub const EXPIRING: u32 = 2048;
     /// The region is being copied: a writer waits, or calls it off.
@@ -124,8 +132,11 @@ pub struct Superblock {
     /// The lane ([`crate::ids::LaneId`]) that makes or destroys it; 0 none. That of a dead lane counts for
     /// nothing. Atomic.
     pub maker: AtomicU64,
-    /// Spare.
-    pub spare: [AtomicU64; 2],
+    /// Pages charged so far and, in the high half, the number at which somebody counts again, if there is a
+    /// limit. Atomic.
+    pub page_allowance: AtomicU64,
+    /// Inodes, likewise.
+    pub inode_allowance: AtomicU64,
 }
 
 /// Bits of [`Superblock::flags`].
@@ -176,7 +187,8 @@ impl Mount {
 
     /// Its peer groups.
     pub fn groups(&self) -> Groups {
-        Groups::from_word(self.groups.load(Ordering::Relaxed)) // Relaxed: one word, as seen.
+        // PAIRS: the exchange in `mount_change`.
+        Groups::from_word(self.groups.load(Ordering::Acquire) as u16)
     }
 }
 
@@ -209,12 +221,16 @@ impl crate::mount_change::Mounts for Region<'_> {
         &self.header().mount_turn
     }
 
-    fn plan(&self, lane: crate::ids::LaneId) -> &crate::mount_change::PlanWords {
-        &self.lane(lane).mounting
+    fn plan(&self, lane: crate::ids::LaneId) -> &[AtomicU64] {
+        self.mount_plan(lane)
     }
 
     fn state(&self, mount: MountId) -> &AtomicU32 {
         &self.mount(mount).state
+    }
+
+    fn groups(&self, mount: MountId) -> &AtomicU64 {
+        &self.mount(mount).groups
     }
 }
 

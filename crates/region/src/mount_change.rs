@@ -11,7 +11,8 @@
 //! loads the state, checks that the turn is still the plan's, and only then exchanges it: if the plan was
 //! carried out meanwhile the count has moved and the exchange fails, so a helper that was stopped for any
 //! time does nothing late. Where a mount stands does not change in its record: a move writes the new place
-//! into a free record and swaps its number into the state.
+//! into a free record and swaps its number into the state. The word of a mount's peer groups names the turn
+//! in which it was last exchanged, for the same purpose.
 //!
 //! Model: `crates/models/tests/mount_change.rs`. Linearisation: the exchange of the turn. ABA: 2^32 turns
 //! while a lane looks; 2^22 exchanges of one state while a helper is stopped between two of its instructions.
@@ -33,6 +34,11 @@ impl Set {
         self.0[mount.index() / 64 % (MOUNTS / 64)] |= 1 << (mount.0 % 64);
     }
 
+    /// Takes a mount out.
+    pub fn remove(&mut self, mount: MountId) {
+        self.0[mount.index() / 64 % (MOUNTS / 64)] &= !(1 << (mount.0 % 64));
+    }
+
     /// Whether a mount is in it.
     pub fn has(&self, mount: MountId) -> bool {
         self.0[mount.index() / 64 % (MOUNTS / 64)] & 1 << (mount.0 % 64) != 0
@@ -45,45 +51,102 @@ impl Set {
 }
 
 /// What is to become of which records.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
     /// Free records, filled in by the lane, that become part of the tree.
     pub joining: Set,
-    /// Mounts that leave the tree.
-    pub leaving: Set,
-    /// The last of those that join, below which the others are; or the mount that moves.
+    /// The last of those that join, below which the others are.
     pub top: MountId,
-    /// The record with the new place of the mount that moves; none if nothing moves.
-    pub place: MountId,
+    /// Mounts of the tree that change.
+    changing: Set,
+    changes: [Change; MOUNTS],
 }
 
-/// Words of a plan.
-pub const PLAN_WORDS: usize = 2 * (MOUNTS / 64) + 1;
+/// What changes of a mount of the tree.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Change {
+    /// The record with its new place; none if it does not move.
+    pub place: MountId,
+    /// Its new peer groups, as a word of 16 bits.
+    pub groups: Option<u16>,
+    /// It leaves the tree.
+    pub leaves: bool,
+}
 
-/// A plan where others read it: part of a lane.
+impl Change {
+    fn to_word(self) -> u64 {
+        let groups = self.groups.map_or(0, |groups| u64::from(groups) | 1 << 16);
+        groups | u64::from(self.leaves) << 17 | u64::from(self.place.0) << 32
+    }
+
+    fn from_word(word: u64) -> Self {
+        let place = MountId((word >> 32) as u32 & (MOUNTS as u32 - 1));
+        let groups = (word & 1 << 16 != 0).then_some(word as u16);
+        Change { place, groups, leaves: word & 1 << 17 != 0 }
+    }
+}
+
+/// Words of a plan before those of single mounts.
+pub const SETS: usize = 2 * (MOUNTS / 64) + 1;
+
+/// Words of a plan.
+pub const PLAN_WORDS: usize = SETS + MOUNTS;
+
+/// A plan where others read it: its sets, then a word for each mount that changes.
 pub type PlanWords = [AtomicU64; PLAN_WORDS];
 
+impl Default for Plan {
+    fn default() -> Self {
+        let none = Set::default();
+        let changes = [Change::default(); MOUNTS];
+        Plan { joining: none, top: MountId::NONE, changing: none, changes }
+    }
+}
+
 impl Plan {
-    fn store(&self, to: &PlanWords) {
+    /// What is to change of a mount of the tree.
+    pub fn change(&mut self, mount: MountId) -> &mut Change {
+        self.changing.add(mount);
+        &mut self.changes[mount.index() % MOUNTS]
+    }
+
+    /// The mounts that change, and what of them.
+    pub fn changes(&self) -> impl Iterator<Item = (MountId, Change)> + '_ {
+        self.changing.iter().map(|mount| (mount, self.changes[mount.index() % MOUNTS]))
+    }
+
+    /// The mounts that move.
+    pub fn moves(&self) -> impl Iterator<Item = (MountId, MountId)> + '_ {
+        self.changes()
+            .filter(|(_, change)| change.place.is_some())
+            .map(|(mount, change)| (mount, change.place))
+    }
+
+    /// The mounts that leave.
+    pub fn leaving(&self) -> impl Iterator<Item = MountId> + '_ {
+        self.changes().filter(|(_, change)| change.leaves).map(|(mount, _)| mount)
+    }
+
+    fn store(&self, to: &[AtomicU64]) {
         // PAIRS: the acquire fence in `settle`. Whoever reads one of these words sees the former turn over.
         release_fence();
-        let last = u64::from(self.top.0) | u64::from(self.place.0) << 32;
-        let words = self.joining.0.iter().chain(&self.leaving.0).chain(core::iter::once(&last));
-        for (to, word) in to.iter().zip(words) {
-            to.store(*word, Ordering::Relaxed); // Relaxed: published by the exchange of the turn.
+        let sets = [self.joining, self.changing];
+        let words = sets.iter().flat_map(|set| set.0).chain(core::iter::once(u64::from(self.top.0)));
+        for (to, word) in to.iter().zip(words.chain(self.changes().map(|(_, change)| change.to_word()))) {
+            to.store(word, Ordering::Relaxed); // Relaxed: published by the exchange of the turn.
         }
     }
 
-    fn load(from: &PlanWords) -> Plan {
-        let word = |index: usize| from[index].load(Ordering::Relaxed); // Relaxed: checked by the turn.
-        let half = MOUNTS / 64;
-        let last = word(2 * half);
-        Plan {
-            joining: Set(core::array::from_fn(word)),
-            leaving: Set(core::array::from_fn(|index| word(half + index))),
-            top: MountId(last as u32 & (MOUNTS as u32 - 1)),
-            place: MountId((last >> 32) as u32 & (MOUNTS as u32 - 1)),
+    fn load(from: &[AtomicU64]) -> Plan {
+        // Relaxed: checked by the turn.
+        let word = |index: usize| from.get(index).map_or(0, |word| word.load(Ordering::Relaxed));
+        let set = |index: usize| Set(core::array::from_fn(|at| word(index * (MOUNTS / 64) + at)));
+        let top = MountId(word(SETS - 1) as u32 & (MOUNTS as u32 - 1));
+        let mut plan = Plan { joining: set(0), changing: set(1), top, ..Plan::default() };
+        for (index, mount) in plan.changing.iter().enumerate() {
+            plan.changes[mount.index() % MOUNTS] = Change::from_word(word(SETS + index));
         }
+        plan
     }
 }
 
@@ -92,9 +155,12 @@ pub trait Mounts {
     /// The turn in the high half; in the low half the lane whose plan is being carried out, 0 if none is.
     fn turn(&self) -> &AtomicU64;
     /// The plan of a lane.
-    fn plan(&self, lane: LaneId) -> &PlanWords;
+    fn plan(&self, lane: LaneId) -> &[AtomicU64];
     /// The state of a mount.
     fn state(&self, mount: MountId) -> &AtomicU32;
+    /// The peer groups of a mount: 16 bits, and above them the turn in which a plan last changed them, plus
+    /// 1.
+    fn groups(&self, mount: MountId) -> &AtomicU64;
 }
 
 /// A turn in which no change was under way.
@@ -159,17 +225,40 @@ fn carry_out(mounts: &impl Mounts, plan: &Plan, turn: u64) {
     if plan.joining.has(plan.top) {
         step(mounts, plan.top, turn, join);
     }
-    if plan.place.is_some() {
+    for (mount, place) in plan.moves() {
         let hold =
             |is: State| (is.kind() == mount_state::FREE).then(|| is.next(mount_state::PLACE, MountId::NONE));
-        step(mounts, plan.place, turn, hold);
-        let go = |is: State| (is.at() != plan.place).then(|| is.next(is.kind(), plan.place));
-        step(mounts, plan.top, turn, go);
+        step(mounts, place, turn, hold);
+        let go = |is: State| (is.at() != place).then(|| is.next(is.kind(), place));
+        step(mounts, mount, turn, go);
     }
-    for mount in plan.leaving.iter() {
+    for (mount, change) in plan.changes() {
+        if let Some(groups) = change.groups {
+            regroup(mounts, mount, turn, groups);
+        }
+    }
+    for mount in plan.leaving() {
         let leave =
             |is: State| (is.kind() == mount_state::ATTACHED).then(|| is.next(mount_state::DETACHED, is.at()));
         step(mounts, mount, turn, leave);
+    }
+}
+
+/// Exchanges the peer groups of one mount, unless that is done.
+fn regroup(mounts: &impl Mounts, mount: MountId, turn: u64, groups: u16) {
+    let word = mounts.groups(mount);
+    let new = u64::from(groups) | ((turn >> 32) + 1) << 16;
+    loop {
+        // PAIRS: the exchange below. Acquire: it is loaded before the turn.
+        let was = word.load(Ordering::Acquire);
+        // Relaxed: as in `step`.
+        if was == new || mounts.turn().load(Ordering::Relaxed) != turn {
+            return;
+        }
+        // PAIRS: the acquire loads of those who look at mounts.
+        if word.compare_exchange(was, new, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            return;
+        }
     }
 }
 

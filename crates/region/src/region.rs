@@ -14,6 +14,7 @@ use crate::lane::Lane;
 use crate::layout as at;
 use crate::lock::OwnerLock;
 use crate::mount::{Mount, Superblock};
+use crate::mount_change::PlanWords;
 use crate::process::{Process, Run};
 use crate::records::*;
 use crate::slab::Slot;
@@ -355,6 +356,11 @@ impl<'r> Region<'r> {
     #[inline]
     pub fn lane(self, id: LaneId) -> &'r Lane {
         self.at(at::LANES_AT + (id.index() & (at::LANES - 1)) * at::LANE_SIZE)
+    }
+
+    /// The change of mounts that a lane is making.
+    pub fn mount_plan(self, id: LaneId) -> &'r PlanWords {
+        self.at(at::PLANS_AT + (id.index() & (at::LANES - 1)) * at::PLAN_SIZE)
     }
 
     /// Offset in the region of a record or a part of one.

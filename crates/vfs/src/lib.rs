@@ -53,8 +53,8 @@ pub use caller::task::{Outside, Place, Task, Time};
 pub use caller::{clock, task};
 pub use calls::{
     access, chdir, chmod, chown, close, copy, dup, fallocate, fcntl, fsync, getcwd, getdents, handle, ioctl,
-    link, lseek, mkdir, mknod, mount, mount_show, open, readlink, rename, stat, statfs, symlink, target,
-    truncate, umount, unlink, utimens, write,
+    link, lseek, mkdir, mknod, mount, mount_setattr, mount_show, move_mount, open, readlink, rename, stat,
+    statfs, symlink, target, truncate, umount, unlink, utimens, write,
 };
 pub use content::{bulk, chunk, map, owner, page};
 pub use descriptors::{busy, flight};
@@ -79,7 +79,7 @@ pub mod inode {
 
 pub mod mounts {
     pub use crate::caller::mount_prefix::MountPrefix as Prefix;
-    pub use crate::names::mounts::{has, path, shown_id};
+    pub use crate::names::mounts::{has, listed, path, shown_id};
 }
 
 pub mod read {

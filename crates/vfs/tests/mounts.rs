@@ -43,7 +43,7 @@ fn reopen(task: &Task, what: RemountTarget) {
 
 /// What can be made read-only: the mount, and the file system.
 fn both(task: &Task) -> [RemountTarget; 2] {
-    [RemountTarget::Mount(boot::root_spot(task, 0).unwrap().mount), RemountTarget::Superblock(0)]
+    [RemountTarget::mount(boot::root_spot(task, 0).unwrap().mount), RemountTarget::Superblock(0)]
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_launcher_finishes_a_change_that_is_under_way() {
     let record = region.mount(lp_region::MountId(joining));
     record.run.store(task.process.run.load(Ordering::Relaxed), Ordering::SeqCst);
     record.maker.store(stopped.lane_id.0, Ordering::SeqCst);
-    stopped.lane.mounting[0].store(1 << joining, Ordering::SeqCst);
+    region.mount_plan(stopped.lane_id)[0].store(1 << joining, Ordering::SeqCst);
     let turn = header.mount_turn.load(Ordering::SeqCst);
     header.mount_turn.store(turn | u64::from(stopped.lane_id.0), Ordering::SeqCst);
 

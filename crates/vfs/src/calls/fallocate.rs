@@ -12,7 +12,7 @@ use lp_region::{InodeId, InodeRef};
 use crate::caller::event::Touched;
 use crate::caller::task::Task;
 use crate::calls::truncate;
-use crate::content::{cut, map, page};
+use crate::content::{allowance, cut, map, page};
 use crate::inodes::inode::{self, Touch};
 use crate::inodes::watched;
 use crate::lane::writer;
@@ -159,7 +159,10 @@ fn allocate(task: &Task, id: InodeId, inode: &Inode, offset: u64, end: u64, size
     }
     let (first, last) = (offset / PAGE_SIZE as u64, end.div_ceil(PAGE_SIZE as u64));
     // Refuse an impossible request before taking a page.
-    if last - first - map::held(task.region, inode, first, last) > page::free_count(task.region) {
+    let missing = last - first - map::held(task.region, inode, first, last);
+    // Relaxed: immutable.
+    let is_allowed = allowance::has_room(task, inode.root.load(Relaxed), allowance::What::Pages, missing);
+    if missing > page::free_count(task.region) || !is_allowed {
         return Err(Errno::ENOSPC);
     }
     privileges::drop_privileges(task, id, inode);

@@ -14,7 +14,7 @@ use lp_region::{DirentId, FileId, InodeId, InodeRef, MountId, Spot, ucopy};
 use crate::caller::task::{Place, Task};
 use crate::calls::open::{self, Opened};
 use crate::calls::target;
-use crate::descriptors::table;
+use crate::descriptors::table::FdTable;
 use crate::lane::pin::{self, Pin};
 use crate::names::walk::Found;
 use crate::names::{dir, mounts};
@@ -130,7 +130,7 @@ fn anchor(task: &Task, fd: Fd) -> Result<Spot> {
     if fd == Fd::CWD {
         return Ok(Spot::from_word(task.process.cwd.load(Ordering::Relaxed))); // Relaxed: only its own process writes it.
     }
-    let held = table::fget_any(task, fd)?;
+    let held = task.fget_any(fd)?;
     // Relaxed: immutable.
     if held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0 {
         return Err(Errno::EBADF);
@@ -179,7 +179,7 @@ fn hold_open<'r>(task: &Task<'r>, inode: InodeRef) -> Option<Pin<'r>> {
     };
     let is_open = task.region.processes().any(|process| {
         let mut hit = false;
-        let _ = table::look_through(task.region, process, |id| hit |= names(id));
+        let _ = FdTable::of(task.region, process).look_through(|id| hit |= names(id));
         hit && !task.region.process_is_dead(process, task.process_id)
     });
     // The new reference is a copy of that one: a scan under way may miss both. PAIRS: the loads around the

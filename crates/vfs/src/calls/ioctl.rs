@@ -86,7 +86,7 @@ fn put<T: Copy>(argument: UserPtr, value: &T) -> Result<()> {
 }
 
 /// `struct fsuuid2`: 16, and the UUID of the file system, made of the region's random number and the root's.
-fn uuid(task: &Task, held: &Held) -> [u8; 17] {
+fn uuid(task: &Task, held: &HeldFile) -> [u8; 17] {
     // Relaxed, both: immutable.
     let region = task.region.header().identity.load(Relaxed).to_be_bytes();
     let root = held.inode.root.load(Relaxed).to_be_bytes();

@@ -8,6 +8,7 @@ use lp_region::sync::Ordering;
 
 use crate::caller::event;
 use crate::caller::task::{Outside, Place, Task};
+use crate::content::allowance::{self, What};
 use crate::inodes::{inode, watched};
 use crate::lane::writer;
 use crate::names::change::{self, Change, Links};
@@ -141,6 +142,11 @@ pub(crate) fn link_at(task: &Task<'_>, target: Spot, parent: &Parent) -> Result<
         return Err(Errno::ENOENT);
     }
     let nlink = nlink.checked_add(1).ok_or(Errno::EMLINK)?;
+    // As on tmpfs, each further name counts as an inode. Relaxed: immutable.
+    let root = file.root.load(Ordering::Relaxed);
+    if nlink > 1 && !allowance::reserve(task, root, What::Inodes) {
+        return Err(Errno::ENOSPC);
+    }
     dir::reserve(task, parent.dir.id)?;
     let entry = dirent::take(task.region, task.lane, &place, target)?;
     let mut change = Change::at(task.now());

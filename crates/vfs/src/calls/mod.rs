@@ -1,4 +1,4 @@
-//! The calls, one file for each man page. `create` and `target` hold what several calls share.
+//! The calls, one file for each man page. `create`, `mount_at` and `target` hold what several calls share.
 //!
 //! Doors call these. Lock order: an open file's position; directories, then what their entries name; other
 //! inodes, the lower index first; the table. [`rename`] waits for a lock only while it holds none. No call
@@ -25,7 +25,10 @@ pub mod lseek;
 pub mod mkdir;
 pub mod mknod;
 pub mod mount;
+pub(crate) mod mount_at;
+pub mod mount_setattr;
 pub mod mount_show;
+pub mod move_mount;
 pub mod open;
 pub(crate) mod read;
 pub mod readlink;

@@ -1,13 +1,13 @@
 //! What /proc and other calls show of mounts.
 
 use lp_abi::{PAGE_SIZE, Result};
-use lp_region::mount::{SOURCE, mount_flags, superblock_flags};
+use lp_region::mount::{Groups, SOURCE, mount_flags, superblock_flags};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{MountId, Spot};
 
 use crate::caller::task::Task;
 use crate::calls::{getcwd, stat};
-use crate::life::superblock;
+use crate::life::{mount_prune, superblock};
 use crate::names::mounts;
 
 /// A mount as shown.
@@ -63,8 +63,10 @@ impl Shown {
         for (to, from) in source.iter_mut().zip(&record.source) {
             *to = from.load(Relaxed);
         }
-        let parent = task.region.standing(id, record.state()).parent;
+        let parent = mount_prune::shown_parent(task, id);
         let groups = record.groups();
+        let is_unbindable = groups == Groups::UNBINDABLE;
+        let shown = |group: u8| if is_unbindable || group == 0 { 0 } else { mounts::shown_group(group) };
         let made = superblock::record(task, root);
         let given = made.map_or(0, |made| made.flags.load(Relaxed));
         let pages = match made {
@@ -81,9 +83,9 @@ impl Shown {
             device: stat::split_device(task.device(root)),
             is_read_only: flags & mount_flags::READ_ONLY != 0,
             is_superblock_read_only: superblock::is_read_only(task, root),
-            is_unbindable: flags & mount_flags::UNBINDABLE != 0,
-            peers: groups.peers,
-            master: groups.master,
+            is_unbindable,
+            peers: shown(groups.peers),
+            master: shown(groups.master),
             kilobytes: (pages != 0).then_some(pages * (PAGE_SIZE as u64 / 1024)),
             inodes: (inodes != 0).then_some(inodes),
             mode: option(superblock_flags::MODE, |made| made.mode.load(Relaxed)),

@@ -5,6 +5,7 @@
 
 use lp_abi::{Errno, Result};
 use lp_region::mount::{mount_flags, mount_state};
+use lp_region::mount_change::Set;
 use lp_region::records::{OpenFile, file_mode};
 use lp_region::sync::{Ordering, futex_wait};
 use lp_region::{FileId, InodeRef, MountId, marks, order};
@@ -22,24 +23,31 @@ const ATTEMPTS: u32 = 5;
 /// The target of a remount.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum RemountTarget {
-    /// One mount.
-    Mount(MountId),
+    /// Some mounts.
+    Mounts(Set),
     /// A file system, in all its mounts.
     Superblock(u32),
 }
 
 impl RemountTarget {
+    /// One mount.
+    pub fn mount(id: MountId) -> RemountTarget {
+        let mut set = Set::default();
+        set.add(id);
+        RemountTarget::Mounts(set)
+    }
+
     /// The bit of a mount that says so.
     pub fn bit(self) -> u32 {
         match self {
-            RemountTarget::Mount(_) => mount_flags::READ_ONLY,
+            RemountTarget::Mounts(_) => mount_flags::READ_ONLY,
             RemountTarget::Superblock(_) => mount_flags::SB_READ_ONLY,
         }
     }
 
     fn holds(self, task: &Task, mount: MountId) -> bool {
         match self {
-            RemountTarget::Mount(only) => mount == only,
+            RemountTarget::Mounts(set) => set.has(mount),
             RemountTarget::Superblock(root) => {
                 let record = task.region.mount(mount);
                 // Relaxed: immutable while in use.

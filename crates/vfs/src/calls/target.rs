@@ -4,12 +4,12 @@ use lp_abi::linux::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW};
 use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::records::Inode;
 use lp_region::sync::Ordering::Relaxed;
-use lp_region::{InodeId, MountId, Spot, ucopy};
+use lp_region::{DirentId, InodeId, MountId, Spot, ucopy};
 
 use crate::caller::task::{Outside, Place, Task};
 use crate::descriptors::table;
 use crate::lane::pin;
-use crate::names::walk::{self, Follow};
+use crate::names::walk::{self, Follow, Found};
 
 /// Maximum number of times that a path is resolved again because its target was removed; each means that
 /// another process made progress.
@@ -70,6 +70,44 @@ pub fn at<T>(
         }
     }
     Err(Errno::ESTALE)
+}
+
+/// What a path names, or with `AT_EMPTY_PATH` in `flags` a descriptor, for calls on mounts. `which` is the
+/// buffer.
+///
+/// # Errors
+/// Those of path_resolution(7); `EBADF`.
+pub(crate) fn found(
+    task: &Task,
+    at: (Fd, UserPtr),
+    flags: u32,
+    which: walk::PathBuffer,
+) -> Result<Place<Found>> {
+    let (fd, path) = at;
+    if flags & AT_EMPTY_PATH == 0 || !is_empty(path)? {
+        return match which {
+            walk::PathBuffer::Path => walk::inode(task, fd, path, follow(flags)),
+            walk::PathBuffer::Other => walk::second_inode(task, fd, path, follow(flags)),
+        };
+    }
+    if fd != Fd::CWD && task.table.whose(fd) == table::Whose::NotOurs {
+        return Ok(Place::Outside(Outside::AsGiven));
+    }
+    if fd == Fd::CWD {
+        let cwd = Spot::from_word(task.process.cwd.load(Relaxed)); // Relaxed: changes only in its own process.
+        let parent = cwd.inode.id;
+        return Ok(match cwd.inode.id.is_some() {
+            true => {
+                Place::Inside(Found { inode: cwd.inode, dirent: DirentId::NONE, parent, mount: cwd.mount })
+            }
+            false => Place::Outside(Outside::AsGiven),
+        });
+    }
+    let held = task.fget_any(fd)?;
+    // Relaxed, both: immutable while open.
+    let dirent = DirentId(held.file.dirent.load(Relaxed));
+    let parent = InodeId(held.file.parent.load(Relaxed));
+    Ok(Place::Inside(Found { inode: held.inode_ref(), dirent, parent, mount: held.mount() }))
 }
 
 /// Calls `work` on the inode of a descriptor or of `Fd::CWD`.

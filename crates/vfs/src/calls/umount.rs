@@ -7,7 +7,7 @@ use lp_region::mount_change::Set;
 use lp_region::sync::Ordering;
 
 use crate::caller::task::{Place, Task};
-use crate::calls::mount::{in_one_shape, is_mount, may_mount};
+use crate::calls::mount_at::{in_one_shape, is_mount, may_mount};
 use crate::life::mount_tree::{self, Draft, Tree};
 use crate::life::{mount_end, reap};
 use crate::names::walk::{self, Follow, Found};
@@ -15,7 +15,7 @@ use crate::names::walk::{self, Follow, Found};
 /// Removes the mount that a path names from the tree.
 ///
 /// # Errors
-/// Those of path_resolution(7) and umount2(2); `EBUSY` for a mount of the command line.
+/// Those of path_resolution(7) and umount2(2).
 pub fn umount2(task: &Task<'_>, dirfd: Fd, path: UserPtr, flags: u32) -> Result<Place<()>> {
     if flags & !(MNT_FORCE | MNT_DETACH | MNT_EXPIRE | UMOUNT_NOFOLLOW) != 0 {
         return Err(Errno::EINVAL);
@@ -52,14 +52,11 @@ fn leave<'r>(task: &Task<'r>, tree: &Tree<'_, 'r>, found: &Found, flags: u32) ->
     if flags & MNT_EXPIRE != 0 && flags & (MNT_FORCE | MNT_DETACH) != 0 {
         return Err(Errno::EINVAL);
     }
-    if tree.standing(id).parent.is_none() {
-        return Err(Errno::EBUSY);
-    }
     if flags & MNT_DETACH != 0 {
-        return Ok(Draft::of_leaving(tree.subtree(id)));
+        return tree.prune(tree.subtree(id));
     }
     // Relaxed, both: a mark of its own.
-    if tree.children(id).next().is_some() || tree.is_used(id) {
+    if tree.is_busy(id) {
         record.flags.fetch_and(!mount_flags::EXPIRING, Ordering::Relaxed);
         return Err(Errno::EBUSY);
     }
@@ -69,5 +66,5 @@ fn leave<'r>(task: &Task<'r>, tree: &Tree<'_, 'r>, found: &Found, flags: u32) ->
     }
     let mut alone = Set::default();
     alone.add(id);
-    Ok(Draft::of_leaving(alone))
+    tree.prune(alone)
 }

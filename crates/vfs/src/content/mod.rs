@@ -7,8 +7,9 @@
 //! `chunk`, `owner` and `page` share the type of a run of pages; a repair in `page` asks `map` whether a page
 //! is linked in.
 //!
-//! Cycle: `chunk`, `map`, `owner`, `page`.
+//! Cycle: `allowance`, `chunk`, `map`, `owner`, `page`.
 
+pub(crate) mod allowance;
 pub(crate) mod buffer;
 pub mod bulk;
 pub mod chunk;

@@ -25,6 +25,7 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, LaneId, PageId, Region};
 
 use crate::caller::task::Task;
+use crate::content::allowance;
 use crate::content::chunk::{self, ChunkPick, usable};
 use crate::content::{map, owner};
 
@@ -116,7 +117,19 @@ fn take_at(task: &Task, home: PageHome, height: u32, want: u32) -> Result<Fresh>
         None => take_slow(task, want)?,
     };
     owner::set(task.region, home, height, fresh.run);
-    Ok(fresh)
+    if height != 0 {
+        return Ok(fresh);
+    }
+    // What the file system's own limit does not allow goes back.
+    match allowance::charge_pages(task, home.inode, fresh.run.len) {
+        0 => give(task),
+        len if len < fresh.run.len => {
+            keep(task, len);
+            return Ok(Fresh { run: PageRun { len, ..fresh.run }, ..fresh });
+        }
+        _ => return Ok(fresh),
+    }
+    Err(Errno::ENOSPC)
 }
 
 /// Zeroes `len` bytes of a page from `offset`.

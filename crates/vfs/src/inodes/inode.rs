@@ -16,7 +16,7 @@ use lp_region::{InodeId, LaneId, MountId};
 
 use crate::caller::task::{Task, Time};
 use crate::content::{cut, map};
-use crate::inodes::{limit, watched};
+use crate::inodes::{limit, strict, watched};
 use crate::lane::writer;
 
 /// How far an access time may lag behind under relatime, in seconds.
@@ -345,9 +345,9 @@ pub(crate) fn set_times(inode: &Inode, atime: Time, mtime: Time, ctime: Time) {
     inode.seq.end();
 }
 
-/// Records a read of `bytes`: sets the access time if relatime requires it. Otherwise costs two loads and a
-/// store to the lane. `mount` is the mount that the read used. The access time of an inode that may be
-/// watched is always due.
+/// Records a read of `bytes`: sets the access time if relatime requires it, or [`strict`]. Otherwise costs
+/// two loads and a store to the lane. `mount` is the mount that the read used. The access time of an inode
+/// that may be watched is always due.
 #[inline(always)]
 pub(crate) fn accessed(task: &Task, inode: &Inode, bytes: usize, mount: impl FnOnce() -> MountId) {
     let marks = &task.lane.pages;
@@ -404,7 +404,7 @@ fn stamp_access(task: &Task, inode: &Inode, mount: MountId) {
     let _held = Locked { inode, hold: Hold::Owned, mark: &task.lane.holding };
     let seen = copy_attributes(inode);
     let mut atime = seen.atime;
-    if is_stale(&seen, now) {
+    if strict::is_one(flags) || is_stale(&seen, now) {
         inode.seq.begin();
         set_time(&inode.atime, now);
         inode.seq.end();
@@ -414,6 +414,6 @@ fn stamp_access(task: &Task, inode: &Inode, mount: MountId) {
     // "not later than".
     if atime > seen.mtime && atime > seen.ctime && !watched::has_shadow(inode) {
         let due = atime.sec.max(0) as u64 + RELATIME;
-        inode.atime_due.store(due.try_into().unwrap_or(u32::MAX), Relaxed);
+        strict::set_due(task, inode, due.try_into().unwrap_or(u32::MAX));
     }
 }

@@ -7,6 +7,7 @@ use lp_region::sync::Ordering::{Relaxed, Release};
 use lp_region::{InodeId, InodeRef};
 
 use crate::caller::task::Task;
+use crate::content::allowance::{self, What};
 use crate::content::map;
 use crate::inodes::blob::{self, BlobKind};
 use crate::inodes::inode;
@@ -86,6 +87,10 @@ fn make(task: &Task, root: u32, mode: u32, rdev: u32, owner: (u32, u32)) -> Resu
     }
     let inode = region.inode(id);
     fill(inode, mode, rdev, root, owner);
+    if allowance::charge(task, root, What::Inodes, 1) == 0 {
+        discard(task, id);
+        return Err(Errno::ENOSPC);
+    }
     let now = task.now();
     for stamp in [&inode.atime, &inode.mtime, &inode.ctime] {
         inode::set_time(stamp, now);

@@ -15,5 +15,6 @@ pub mod limit;
 pub(crate) mod make;
 pub(crate) mod ownership;
 pub(crate) mod stamps;
+pub(crate) mod strict;
 pub(crate) mod watched;
 pub(crate) mod xattrs;

@@ -4,7 +4,7 @@ use lp_region::layout::{self as at, COMMAND_ROOTS, SUPERBLOCKS};
 use lp_region::mount::{mount_state, superblock_flags};
 use lp_region::records::OpenFile;
 use lp_region::sync::{Ordering, heavy_barrier};
-use lp_region::{LaneId, MappingId, MountId, Spot, marks};
+use lp_region::{LaneId, MappingId, MountId, RunId, Spot, marks};
 
 use crate::caller::task::Task;
 use crate::descriptors::flight;
@@ -89,7 +89,7 @@ impl Tree<'_, '_> {
         let task = self.task;
         for id in all(task) {
             let (record, state) = (self.record(id), self.record(id).state());
-            if state.kind() != mount_state::DETACHED || self.is_used(id) {
+            if state.kind() != mount_state::DETACHED || self.is_base(id) || self.is_used(id) {
                 continue;
             }
             let root = record.root();
@@ -101,6 +101,16 @@ impl Tree<'_, '_> {
                 reclaim::let_go_slow(task, root);
             }
         }
+    }
+
+    /// Whether a mount is one of the command line of a run that lives: the run's record names it, in the tree
+    /// or not.
+    fn is_base(&self, id: MountId) -> bool {
+        let record = self.record(id);
+        let run = RunId(record.run.load(Ordering::Relaxed)); // Relaxed: immutable while in use.
+        // The mount's own place, whether or not it has moved since.
+        record.parent.load(Ordering::Relaxed) == 0
+            && (run.0 == self.run() || self.task.region.run_is_held(run))
     }
 
     /// Gives back the places that mounts have left.

@@ -15,6 +15,8 @@ use lp_region::{DirentId, InodeRef, LaneId, MountId, Spot, order};
 
 use crate::caller::task::Task;
 use crate::inodes::inode::{self, Locked};
+use crate::life::mount_list::List;
+use crate::life::mount_peers::Peers;
 use crate::life::superblock;
 use crate::names::mounts::{self, all};
 use crate::names::{dir, dirent, tree};
@@ -31,10 +33,19 @@ pub struct Making<'a> {
     pub root: InodeRef,
     /// Its file system.
     pub superblock: u32,
-    /// [`mount_flags::OWN`] and [`mount_flags::UNBINDABLE`].
+    /// [`mount_flags::OWN`].
     pub flags: u32,
     /// Its source, as given to mount(2).
     pub source: &'a [u8],
+}
+
+/// A place to mount on.
+#[derive(Clone, Copy)]
+pub(crate) struct Point {
+    /// What is covered, and the mount through which it was reached.
+    pub spot: Spot,
+    /// The entry that names it; none for the root of a mount.
+    pub dirent: DirentId,
 }
 
 /// A proposed change.
@@ -49,6 +60,19 @@ pub struct Draft<'r> {
 }
 
 impl Draft<'_> {
+    /// Records that were made join the tree; the first of the first list is above all others.
+    pub(super) fn join(&mut self, list: &List) {
+        list.iter().for_each(|id| self.plan.joining.add(id));
+        if self.plan.top.is_none() {
+            self.plan.top = list.at(0);
+        }
+    }
+
+    /// The groups of mounts become others. What joins has been named.
+    pub(crate) fn regroup(&mut self, task: &Task<'_>, peers: &Peers) {
+        peers.plan(task, &mut self.plan);
+    }
+
     /// Nothing changes, but what others have proposed is proposed again.
     pub fn nothing() -> Self {
         Draft::default()
@@ -56,7 +80,9 @@ impl Draft<'_> {
 
     /// Mounts leave the tree.
     pub fn of_leaving(leaving: Set) -> Self {
-        Draft { plan: Plan { leaving, ..Plan::default() }, ..Draft::default() }
+        let mut draft = Draft::default();
+        leaving.iter().for_each(|id| draft.plan.change(id).leaves = true);
+        draft
     }
 
     /// A mount of the command line joins: nothing of the region's is above it.
@@ -75,6 +101,7 @@ pub fn change<'t, 'r>(
     task: &'t Task<'r>,
     mut propose: impl FnMut(&Tree<'t, 'r>) -> Result<Draft<'r>>,
 ) -> Result<()> {
+    task.region.back_plan(task.lane_id)?;
     loop {
         let tree = Tree::look(task);
         let made = propose(&tree).map(|draft| tree.make_so(draft));
@@ -104,7 +131,7 @@ impl<'t, 'r> Tree<'t, 'r> {
         self.task.region.mount(id)
     }
 
-    fn run(&self) -> u32 {
+    pub(super) fn run(&self) -> u32 {
         self.task.process.run.load(Ordering::Relaxed) // Relaxed: immutable.
     }
 
@@ -113,7 +140,13 @@ impl<'t, 'r> Tree<'t, 'r> {
         self.task.region.standing(id, self.record(id).state())
     }
 
-    /// The next unused number for a mount or a peer group.
+    /// The record that has the place of a mount.
+    fn place_of(&self, id: MountId) -> MountId {
+        let at = self.record(id).state().at();
+        if at.is_some() { at } else { id }
+    }
+
+    /// The next unused number for a mount.
     pub fn serial(&self) -> u32 {
         self.task.region.header().mount_serial.fetch_add(1, Ordering::Relaxed) + 1 // Relaxed: a count.
     }
@@ -198,7 +231,7 @@ impl<'t, 'r> Tree<'t, 'r> {
         record.run.store(self.run(), Ordering::Relaxed);
         record.root.store(making.root.to_word(), Ordering::Relaxed);
         record.superblock.store(making.superblock, Ordering::Relaxed);
-        record.groups.store(Groups::default().to_word(), Ordering::Relaxed);
+        record.groups.store(Groups::default().to_word().into(), Ordering::Relaxed);
         self.place(id, MountId::NONE, InodeRef::NONE, DirentId::NONE);
         let source = making.source.iter().take(SOURCE - 1).chain(core::iter::repeat(&0));
         for (to, from) in record.source.iter().zip(source) {
@@ -208,7 +241,7 @@ impl<'t, 'r> Tree<'t, 'r> {
     }
 
     /// Says where a claimed record stands.
-    fn place(&self, id: MountId, parent: MountId, point: InodeRef, dirent: DirentId) {
+    pub(super) fn place(&self, id: MountId, parent: MountId, point: InodeRef, dirent: DirentId) {
         let record = self.record(id);
         // Relaxed throughout: published by the change.
         record.parent.store(parent.0, Ordering::Relaxed);
@@ -235,34 +268,25 @@ impl<'t, 'r> Tree<'t, 'r> {
         })
     }
 
-    /// Proposes to link `id`, which was made, in on top of what is at `spot`.
+    /// A proposal that will mount something on top of what is at a place.
     ///
     /// # Errors
     /// `ENOENT` when what is there has been removed.
-    pub fn attach(&self, id: MountId, spot: Spot, dirent: DirentId) -> Result<Draft<'r>> {
-        let locked = self.cover(spot.inode, dirent)?;
-        self.place(id, spot.mount, spot.inode, dirent);
-        let draft = Draft { locked: Some(locked), point: Some((spot.inode, dirent)), ..Draft::default() };
-        Ok(draft.with_base(id))
+    pub(super) fn on(&self, point: Point) -> Result<Draft<'r>> {
+        let locked = self.cover(point.spot.inode, point.dirent)?;
+        let point = Some((point.spot.inode, point.dirent));
+        Ok(Draft { locked: Some(locked), point, ..Draft::default() })
     }
 
-    /// Adds to a proposal a record that was made like `like`, which stands below another that joins.
-    pub(crate) fn attach_below(&self, draft: &mut Draft<'r>, id: MountId, parent: MountId, like: MountId) {
-        let from = self.standing(like);
-        self.place(id, parent, from.point, from.dirent);
-        draft.plan.joining.add(id);
-    }
-
-    /// Proposes to move a mount on top of what is at `spot`.
+    /// Adds to a proposal that a mount moves to a place.
     ///
     /// # Errors
-    /// As [`Tree::attach`]; `ENOSPC`.
-    pub fn move_to(&self, id: MountId, spot: Spot, dirent: DirentId) -> Result<Draft<'r>> {
+    /// `ENOSPC`.
+    pub(super) fn put(&self, draft: &mut Draft<'r>, id: MountId, to: Point) -> Result<()> {
         let place = self.claim()?;
-        let locked = self.cover(spot.inode, dirent)?;
-        self.place(place, spot.mount, spot.inode, dirent);
-        let plan = Plan { top: id, place, ..Plan::default() };
-        Ok(Draft { plan, locked: Some(locked), point: Some((spot.inode, dirent)) })
+        self.place(place, to.spot.mount, to.spot.inode, to.dirent);
+        draft.plan.change(id).place = place;
+        Ok(())
     }
 
     /// Says of an inode, and of the entry that names it, that something may be mounted there; locks it.
@@ -287,15 +311,21 @@ impl<'t, 'r> Tree<'t, 'r> {
     /// Makes a proposed change, unless another came before.
     fn make_so(&self, draft: Draft<'r>) -> bool {
         let (task, plan) = (self.task, draft.plan);
-        let old = self.standing(plan.top);
+        let mut left = List::default();
+        plan.moves().for_each(|(id, _)| left.push(self.place_of(id)));
         let shift = tree::shift(task);
         let made = mount_change::make(&task.region, task.lane_id, self.turn, &plan);
         drop(shift);
         drop(draft.locked);
         if made {
+            // A place that was left and is somebody else's by now is looked at in vain.
             // Mounts of runs that have ended leave too; the caller has not mounted there.
-            let left = plan.leaving.iter().filter(|id| self.is_own(*id)).map(|id| self.standing(id));
-            left.chain(plan.place.is_some().then_some(old)).for_each(|at| self.uncover(at.point, at.dirent));
+            let leaving = plan.leaving().filter(|id| self.is_own(*id)).map(|id| self.place_of(id));
+            for at in leaving.chain(left.iter()) {
+                let at = self.record(at);
+                let point = InodeRef::from_word(at.point.load(Ordering::Relaxed));
+                self.uncover(point, DirentId(at.point_dirent.load(Ordering::Relaxed)));
+            }
         } else if let Some((point, dirent)) = draft.point {
             self.uncover(point, dirent);
         }

@@ -10,7 +10,7 @@ use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, LaneId};
 
 use crate::caller::task::Task;
-use crate::content::map;
+use crate::content::{allowance, map};
 use crate::inodes::{inode, make};
 use crate::lane::kept;
 use crate::life::reclaim;
@@ -164,26 +164,12 @@ pub(crate) fn limited(
     if limits == (0, 0) {
         return (pages, inodes);
     }
-    let used = used(task, root);
+    let used = allowance::used(task.region, root);
     let within = |limit: u64, (all, free): (u64, u64), used: u64| match limit {
         0 => (all, free),
         limit => (limit, limit.saturating_sub(used).min(free)),
     };
     (within(limits.0, pages, used.0), within(limits.1, inodes, used.1))
-}
-
-/// Pages and inodes in use by a file system.
-fn used(task: &Task<'_>, root: u32) -> (u64, u64) {
-    let last = task.region.header().slabs[<Inode as lp_region::slab::Slot>::SLAB].last();
-    let mut used = (0, 0);
-    for id in 1..=last {
-        let record = task.region.inode(InodeId(id));
-        // Relaxed: momentary counts.
-        if record.nlink.load(Ordering::Relaxed) != 0 && record.root.load(Ordering::Relaxed) == root {
-            used = (used.0 + record.pages.load(Ordering::Relaxed), used.1 + 1);
-        }
-    }
-    used
 }
 
 /// A file system that is being made: it goes with this, unless it is [kept](New::keep).
@@ -251,6 +237,8 @@ pub(crate) fn create<'t, 'r>(task: &'t Task<'r>, options: &Options) -> Result<Ne
     record.pages.store(task.region.header().data_pages.load(Ordering::Relaxed) / 2, Ordering::Relaxed);
     record.inodes.store(0, Ordering::Relaxed);
     options.store(record);
+    // Whoever takes the first page or inode counts.
+    allowance::recount(record);
     let credentials = task.credentials.get();
     let owner = (
         options.uid.unwrap_or(credentials.fsuid.load(Ordering::Relaxed)),
@@ -264,11 +252,29 @@ pub(crate) fn create<'t, 'r>(task: &'t Task<'r>, options: &Options) -> Result<Ne
     Ok(new)
 }
 
+/// Checks new limits of a file system (the kernel's shmem_reconfigure).
+///
+/// # Errors
+/// `EINVAL` if it uses more, or has no limit yet.
+pub(crate) fn may_reconfigure(task: &Task<'_>, root: u32, options: &Options) -> Result<()> {
+    let Some(record) = record(task, root) else { return Ok(()) };
+    if options.pages.is_none() && options.inodes.is_none() {
+        return Ok(());
+    }
+    let used = allowance::used(task.region, root);
+    let limits = [(&record.pages, options.pages, used.0), (&record.inodes, options.inodes, used.1)];
+    let is_bad = limits.into_iter().any(|(now, to, used)| {
+        to.is_some_and(|to| to != 0 && (now.load(Ordering::Relaxed) == 0 || used > to)) // Relaxed: a limit of a moment.
+    });
+    if is_bad { Err(Errno::EINVAL) } else { Ok(()) }
+}
+
 /// Changes limits.
 pub(crate) fn reconfigure(task: &Task<'_>, root: u32, options: &Options) {
     if let Some(record) = record(task, root) {
         // The root directory's attributes cannot be changed afterwards.
         Options { mode: None, uid: None, gid: None, ..*options }.store(record);
+        allowance::recount(record);
     }
 }
 

@@ -7,8 +7,8 @@ use lp_abi::Result;
 use lp_region::sync::Ordering;
 
 use crate::caller::task::Task;
-use crate::descriptors::table::Held;
-use crate::locks::file_lock::{self, Lock, LockType, Range, Wait, family};
+use crate::descriptors::fget::HeldFile;
+use crate::locks::file_lock::{self, ByteRange, Lock, LockType, LockWait, family};
 
 /// The signal and its target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -24,10 +24,11 @@ pub struct Target {
 /// Signals per kind of target.
 const SIGNALS: u64 = 128;
 /// The bytes that stand for all values.
-const BYTES: Range = Range { start: Range::FLOCK.end + 1, end: Range::FLOCK.end + 4 * SIGNALS };
+const BYTES: ByteRange =
+    ByteRange { start: ByteRange::FLOCK.end + 1, end: ByteRange::FLOCK.end + 4 * SIGNALS };
 
 /// The target of an open file.
-pub fn get(task: &Task, held: &Held) -> Target {
+pub fn get(task: &Task, held: &HeldFile) -> Target {
     // PAIRS: the release store in `set`.
     if held.file.locked.load(Ordering::Acquire) == 0 {
         return Target::default();
@@ -44,12 +45,12 @@ pub fn get(task: &Task, held: &Held) -> Target {
 ///
 /// # Errors
 /// `ENOLCK` without records.
-pub fn set(task: &Task, held: &Held, target: Target) -> Result<()> {
+pub fn set(task: &Task, held: &HeldFile, target: Target) -> Result<()> {
     let owner = file_lock::file_owner(task, held.id, family::SIGNAL);
     let id = held.inode_id();
     file_lock::release(task, id, owner, BYTES)?;
     held.file.locked.store(1, Ordering::Release);
     let byte = BYTES.start + u64::from(target.kind & 3) * SIGNALS + u64::from(target.signal) % SIGNALS;
-    let range = Range { start: byte, end: byte };
-    file_lock::acquire(task, id, &Lock { owner, range, kind: LockType::Shared, pid: target.id }, Wait::No)
+    let range = ByteRange { start: byte, end: byte };
+    file_lock::acquire(task, id, &Lock { owner, range, kind: LockType::Shared, pid: target.id }, LockWait::No)
 }

@@ -9,7 +9,7 @@ use lp_region::sync::Ordering;
 use lp_region::{InodeId, InodeRef, Spot};
 
 use crate::caller::task::{Place, Task};
-use crate::names::mounts::{self, Above};
+use crate::names::mounts::{self, AboveRoot};
 use crate::names::walk::{self, End, Follow, Found};
 use crate::names::{dir, tree};
 
@@ -140,7 +140,7 @@ impl Limits for Limited<'_> {
 fn is_under(task: &Task<'_>, top: Spot, mut spot: Spot) -> bool {
     while spot.mount != top.mount {
         match mounts::above(task, spot.mount, mounts::ASIDE) {
-            Above::Point(point, entry) if task.region.mount(point.mount).root() != point.inode => {
+            AboveRoot::Point(point, entry) if task.region.mount(point.mount).root() != point.inode => {
                 let parent = task.region.dirent(entry).parent.load(Ordering::Relaxed);
                 spot = point;
                 // A file mount covers a file: go on from the directory that has it.
@@ -148,8 +148,8 @@ fn is_under(task: &Task<'_>, top: Spot, mut spot: Spot) -> bool {
                     spot.inode = InodeRef { id: InodeId(parent), generation: 0 };
                 }
             }
-            Above::Point(point, _) => spot = point,
-            Above::Host | Above::Nothing => return false,
+            AboveRoot::Point(point, _) => spot = point,
+            AboveRoot::Host | AboveRoot::Nothing => return false,
         }
     }
     spot.inode.id == top.inode.id || tree::is_above(task, top.inode.id, spot.inode.id)

@@ -9,6 +9,7 @@ use core::slice;
 
 use lp_abi::text::within;
 use lp_region::mount::{State, mount_state};
+use lp_region::mount_change;
 use lp_region::records::{COVERED, inode_flags};
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, MountId, RunId, Spot};
@@ -50,7 +51,7 @@ pub(crate) unsafe fn enter(task: &Task<'_>, path: *const u8, length: usize, walk
     // SAFETY: the caller guarantees a NUL and SLACK bytes behind the text.
     let word = unsafe { path.cast::<u64>().read_unaligned() };
     if task.prefix.starts(word) {
-        return Crossing::Inside { root: root(task, 0, walk), walked: task.prefix.length() };
+        return crossing(task, 0, task.prefix.length(), walk);
     }
     // SAFETY: the caller guarantees `length` bytes of text, which do not change.
     enter_slow(task, unsafe { slice::from_raw_parts(path, length) }, walk)
@@ -59,20 +60,30 @@ pub(crate) unsafe fn enter(task: &Task<'_>, path: *const u8, length: usize, walk
 #[inline(never)]
 fn enter_slow(task: &Task<'_>, path: &[u8], walk: usize) -> Crossing {
     match longest(task, path) {
-        Some((mount, walked)) => Crossing::Inside { root: root(task, mount, walk), walked },
+        Some((mount, walked)) => crossing(task, mount, walked, walk),
         None if is_plain(path) => Crossing::Outside,
         None => enter_crooked(task, path, walk),
     }
 }
 
-/// The mount whose path is the longest prefix of `path`.
+/// Into a mount of the command line, or what is mounted on its root, unless it is no longer at its path.
+#[inline]
+fn crossing(task: &Task<'_>, index: usize, walked: usize, walk: usize) -> Crossing {
+    match root(task, index, walk) {
+        Some(root) => Crossing::Inside { root, walked },
+        None => Crossing::Outside,
+    }
+}
+
+/// The mount whose path is the longest prefix of `path`, of those that are at theirs.
 fn longest(task: &Task<'_>, path: &[u8]) -> Option<(usize, usize)> {
     let mut best = None;
     // Relaxed: immutable while the run lives.
     let count = task.run.mount_count.load(Ordering::Relaxed) as usize;
     for (mount, at) in task.run.mounts.iter().take(count).enumerate() {
         let at = at.get();
-        if within(path, at).is_some() && best.is_none_or(|(_, length)| length < at.len()) {
+        let is_longer = within(path, at).is_some() && best.is_none_or(|(_, length)| length < at.len());
+        if is_longer && is_in_place(task, base(task, mount).mount) {
             best = Some((mount, at.len()));
         }
     }
@@ -119,17 +130,35 @@ fn enter_crooked(task: &Task<'_>, path: &[u8], walk: usize) -> Crossing {
         if let Some((mount, all)) = longest(task, &normal[..length])
             && all == length
         {
-            return Crossing::Inside { root: root(task, mount, walk), walked };
+            return crossing(task, mount, walked, walk);
         }
     }
     Crossing::Outside
 }
 
-/// The root of a mount of the command line, or of what is mounted on it.
+/// The root of a mount of the command line, or of what is mounted on it; `None` if it is no longer at its
+/// path.
 #[inline]
-pub(crate) fn root(task: &Task<'_>, index: usize, walk: usize) -> Spot {
+fn root(task: &Task<'_>, index: usize, walk: usize) -> Option<Spot> {
     let base = base(task, index);
-    if is_covered(task, base.inode.id) { cover(task, base, DirentId::NONE, walk) } else { base }
+    if !is_in_place(task, base.mount) {
+        return None;
+    }
+    Some(if is_covered(task, base.inode.id) { cover(task, base, DirentId::NONE, walk) } else { base })
+}
+
+/// The inode number that stat shows at the path of a mount of the command line; `None` if that is no longer
+/// there.
+pub fn listed(task: &Task<'_>, index: usize) -> Option<u64> {
+    root(task, index, ASIDE).map(|root| root.inode.id.0.into())
+}
+
+/// Whether a mount of the command line is at the path of that: it has been neither moved nor unmounted. Its
+/// record is not used for another while its run lives.
+#[inline]
+fn is_in_place(task: &Task<'_>, base: MountId) -> bool {
+    let state = task.region.mount(base).state();
+    state.kind() == mount_state::ATTACHED && state.at().is_none()
 }
 
 /// The root of a mount of the command line itself.
@@ -169,11 +198,11 @@ pub(crate) fn cover(task: &Task<'_>, spot: Spot, dirent: DirentId, walk: usize) 
     let tree = &task.region.header().tree;
     let (mut here, mut dirent) = (spot, dirent);
     for _ in 0..TRIES {
-        let before = tree.read();
+        let (before, turn) = (tree.read(), mount_change::settle(&task.region));
         let found = over(task, here, dirent);
         let is_kept =
             found.is_none_or(|(root, state)| walked::keep(task, walk, root.mount, root.mount, state));
-        if tree.has_changed(before) || !is_kept {
+        if tree.has_changed(before) || !is_kept || !mount_change::stands(&task.region, turn) {
             continue;
         }
         match found {
@@ -187,14 +216,17 @@ pub(crate) fn cover(task: &Task<'_>, spot: Spot, dirent: DirentId, walk: usize) 
     here
 }
 
-/// The root of the mount whose point is this, and the mount's state.
+/// The root of the mount whose point is this, and the mount's state; the first of several, which is above the
+/// others.
 fn over(task: &Task<'_>, spot: Spot, dirent: DirentId) -> Option<(Spot, State)> {
-    all(task).find_map(|mount| {
-        let state = task.region.mount(mount).state();
+    let here = all(task).filter_map(|mount| {
+        let (record, state) = (task.region.mount(mount), task.region.mount(mount).state());
         let is_on = is_on(task, mount, state, spot.inode, dirent)
             && task.region.standing(mount, state).parent == spot.mount;
-        is_on.then(|| (Spot { inode: task.region.mount(mount).root(), mount }, state))
-    })
+        // Relaxed: immutable while in use.
+        is_on.then(|| (record.serial.load(Ordering::Relaxed), Spot { inode: record.root(), mount }, state))
+    });
+    here.min_by_key(|(serial, ..)| *serial).map(|(_, root, state)| (root, state))
 }
 
 /// Whether a mount in this state covers an inode, reached by `dirent` if it is no directory.
@@ -237,7 +269,7 @@ pub(crate) fn above(task: &Task<'_>, mount: MountId, walk: usize) -> AboveRoot {
     let (record, tree) = (task.region.mount(mount), &task.region.header().tree);
     let mut seen = AboveRoot::Nothing;
     for _ in 0..TRIES {
-        let before = tree.read();
+        let (before, turn) = (tree.read(), mount_change::settle(&task.region));
         let state = record.state();
         let at = task.region.standing(mount, state);
         seen = match state.kind() {
@@ -246,7 +278,7 @@ pub(crate) fn above(task: &Task<'_>, mount: MountId, walk: usize) -> AboveRoot {
             _ => AboveRoot::Nothing,
         };
         let is_kept = at.parent.is_none() || walked::keep(task, walk, at.parent, mount, state);
-        if is_kept && !tree.has_changed(before) {
+        if is_kept && !tree.has_changed(before) && mount_change::stands(&task.region, turn) {
             break;
         }
     }
@@ -292,6 +324,11 @@ const SHOWN: u32 = 1_000_000_000;
 /// A mount's id as programs see it: in statx(2) and /proc.
 pub fn shown_id(mount: MountId) -> u32 {
     SHOWN + mount.0
+}
+
+/// A peer group as programs see it in /proc, apart from the host's.
+pub(crate) fn shown_group(group: u8) -> u32 {
+    SHOWN + u32::from(group)
 }
 
 /// Whether a mount has one of [`lp_region::mount::mount_flags`].

@@ -556,7 +556,7 @@ pub(crate) fn limited_inode(
     follow: Follow,
     limits: Limited<'_>,
 ) -> Result<Place<Found>> {
-    let text = copy_path(task, Which::Path, path)?;
+    let text = copy_path(task, PathBuffer::Path, path)?;
     limited_again(task, dirfd, text, Existing(follow), limits)
 }
 
@@ -571,14 +571,14 @@ pub(crate) fn limited_end(
     follow: Follow,
     limits: Limited<'_>,
 ) -> Result<Place<End>> {
-    let text = copy_path(task, Which::Path, path)?;
+    let text = copy_path(task, PathBuffer::Path, path)?;
     limited_again(task, dirfd, text, Making(follow), limits)
 }
 
 fn limited_again<G: Goal>(
     task: &Task<'_>,
     dirfd: Fd,
-    text: Text,
+    text: PathText,
     goal: G,
     limits: Limited<'_>,
 ) -> Result<Place<G::End>> {
@@ -596,7 +596,7 @@ fn limited_again<G: Goal>(
 fn walk_limited<G: Goal>(
     task: &Task<'_>,
     dirfd: Fd,
-    given: Text,
+    given: PathText,
     goal: G,
     mut limits: Limited<'_>,
 ) -> Result<Place<G::End>> {

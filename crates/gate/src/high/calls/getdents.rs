@@ -6,7 +6,7 @@ use lp_vfs::getdents;
 use lp_vfs::task::Task;
 
 use crate::high::fd::descriptor::file_or_return;
-use crate::high::fd::{descriptor, directory};
+use crate::high::fd::{descriptor, directory, parent};
 use crate::high::frame::handler::{given_slice, handlers, ret};
 
 handlers! {
@@ -15,6 +15,9 @@ handlers! {
         let to = given_slice(to.addr(), size as usize);
         if !descriptor::is_file(task, fd) && directory::is_one(fd) {
             return directory::getdents64(task, fd, to);
+        }
+        if !descriptor::is_file(task, fd) && parent::is_one(fd) {
+            return parent::getdents64(task, fd, to);
         }
         file_or_return!(task, fd);
         ret(getdents::getdents64(task, fd, to))

@@ -4,10 +4,10 @@ use core::cmp::Ordering::{Equal, Greater, Less};
 
 use lp_abi::linux::{__NR_getpid, __NR_kcmp};
 use lp_abi::{Errno, Fd};
-use lp_region::life::State;
+use lp_region::life::SlotState;
 use lp_region::sync::Ordering;
 use lp_region::{FileId, ProcessId};
-use lp_vfs::table::{self, entry};
+use lp_vfs::table::{FdTable, entry};
 use lp_vfs::task::Task;
 
 use crate::high::calls::fcntl::is_open;
@@ -45,7 +45,7 @@ handlers! {
 fn file_of(task: &Task, own: bool, pid: u32, fd: Fd) -> Option<FileId> {
     let process = if own { task.process_id } else { process_of(task, pid)? };
     // Relaxed: one word; the process may change it any time.
-    let word = table::covered_of(task.region, process, fd)?.load(Ordering::Relaxed);
+    let word = FdTable::of(task.region, process).entry(fd)?.load(Ordering::Relaxed);
     let ours = word & (entry::OPEN | entry::HOST) == entry::OPEN;
     ours.then_some(FileId(word as u32))
 }
@@ -54,6 +54,6 @@ fn process_of(task: &Task, pid: u32) -> Option<ProcessId> {
     task.region.processes().find(|id| {
         let process = task.region.process(*id);
         // Relaxed: constant while the process lives.
-        process.pid.load(Ordering::Relaxed) == pid && process.life.get().state() == State::Live
+        process.pid.load(Ordering::Relaxed) == pid && process.life.get().state() == SlotState::Live
     })
 }

@@ -88,12 +88,6 @@ handlers! {
         at_path(task, At { dirfd, path }, flags, Errno::EOPNOTSUPP, host)
     }
 
-    /// mount_setattr(2).
-    fn mount_setattr(task, dirfd: Fd, path: UserPtr, flags: u32, attributes: usize, size: usize) {
-        let host = |at: At| kernel!(__NR_mount_setattr, at.dirfd, at.path, flags, attributes, size);
-        at_path(task, At { dirfd, path }, flags, Errno::EINVAL, host)
-    }
-
     /// open_tree_attr(2).
     fn open_tree_attr(task, dirfd: Fd, path: UserPtr, flags: u32, attributes: usize, size: usize) {
         placeholder::flush(task);
@@ -108,12 +102,6 @@ handlers! {
         // FSPICK_EMPTY_PATH has a value of its own.
         let empty = if flags & 8 != 0 { AT_EMPTY_PATH } else { 0 };
         at_path(task, At { dirfd, path }, empty, Errno::EINVAL, host)
-    }
-
-    /// move_mount(2).
-    fn move_mount(task, from_fd: Fd, from: UserPtr, to_fd: Fd, to: UserPtr, flags: u32) {
-        let (from, to) = (At { dirfd: from_fd, path: from }, At { dirfd: to_fd, path: to });
-        if concerns(task, from) || concerns(task, to) { Errno::EINVAL.to_ret() } else { NOT_OURS }
     }
 
     /// pivot_root(2).

@@ -7,7 +7,6 @@ use lp_abi::linux::{
 use lp_abi::{Errno, Fd, Result};
 use lp_region::ucopy;
 use lp_vfs::signal_target::{self, Target};
-use lp_vfs::table;
 use lp_vfs::task::Task;
 
 use crate::high::frame::handler::{failed_with, kernel};
@@ -21,7 +20,7 @@ const MOST: usize = 64;
 /// `EBADF`, `EFAULT`; `EINVAL` for an unknown signal or kind of owner; `ESRCH` for an owner that does not
 /// exist; `ENOLCK`.
 pub fn fcntl(task: &Task, fd: Fd, command: u32, argument: usize) -> Result<usize> {
-    let held = table::fget_any(task, fd)?;
+    let held = task.fget_any(fd)?;
     let target = signal_target::get(task, &held);
     let own = |kind, id| signal_target::set(task, &held, Target { kind, id, ..target }).map(|()| 0);
     match command {

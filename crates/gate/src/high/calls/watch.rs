@@ -1,4 +1,5 @@
-//! Calls that Lightpath does not support on files of ours: fanotify(7), swap, accounting, mount trees. They fail as on a file system without these features; docs/differences.md lists them.
+//! Calls that Lightpath does not support on files of ours: fanotify(7), swap, accounting. They fail as on a file
+//! system without these features; docs/differences.md lists them.
 
 use lp_abi::linux::*;
 use lp_abi::{Errno, Fd, UserPtr};
@@ -33,12 +34,5 @@ handlers! {
             return NOT_OURS;
         }
         at_path(task, At::cwd(path), 0, Errno::EACCES, |at| kernel!(__NR_acct, at.path))
-    }
-
-    /// open_tree(2).
-    fn open_tree(task, dirfd: Fd, path: UserPtr, flags: u32) {
-        crate::high::fd::placeholder::flush(task);
-        let host = |at: At| kernel!(__NR_open_tree, at.dirfd, at.path, flags);
-        at_path(task, At { dirfd, path }, flags, Errno::EPERM, host)
     }
 }

@@ -1,10 +1,11 @@
 //! Descriptors: whether a number is ours ([`descriptor`]), placeholders and their lock ([`placeholder`]), the
 //! gate's own descriptors ([`own_descriptor`]), devices answered here ([`device`]), /proc/self/fd
-//! ([`directory`]), and descriptors in messages ([`rights`]).
+//! ([`directory`]), host directories that list mounts ([`parent`]), and descriptors in messages ([`rights`]).
 
 pub mod descriptor;
 pub mod device;
 pub mod directory;
 pub mod own_descriptor;
+pub mod parent;
 pub mod placeholder;
 pub mod rights;

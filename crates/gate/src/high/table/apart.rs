@@ -12,7 +12,7 @@ use lp_abi::{Errno, Fd};
 use lp_region::ucopy;
 
 use crate::high::calls::openat2;
-use crate::high::fd::directory;
+use crate::high::fd::{directory, parent};
 use crate::high::frame::at::{At, Last, Route, Which};
 use crate::high::frame::handler::{given, kernel, ret};
 use crate::high::frame::message::Message;
@@ -90,6 +90,9 @@ macro_rules! open_handlers {
             by_path(words, const { paths($nr) }, || {
                 // SAFETY: the program's own call with its own arguments.
                 let done = ret(unsafe { deferred::blocking_syscall($nr, words) });
+                if done >= 0 {
+                    parent::opened(Fd::new(done as i32), const { paths($nr) }[0].of(&words));
+                }
                 if done == Errno::EINTR.to_ret() { RESTART } else { done }
             })
         }
@@ -157,9 +160,11 @@ handlers! {
         by_descriptor(&[words[0], words[2]])
     }
 
-    /// getdents(2) of a directory of descriptors must hide the gate's own.
+    /// getdents(2) of a directory of descriptors must hide the gate's own, and one in which a mount appears
+    /// lists it.
     fn getdents(words) {
-        if directory::is_one(Fd::new(words[0] as i32)) { join() } else { by_descriptor(&words[..1]) }
+        let fd = Fd::new(words[0] as i32);
+        if directory::is_one(fd) || parent::is_one(fd) { join() } else { by_descriptor(&words[..1]) }
     }
 
     /// close_range(2).
@@ -204,7 +209,7 @@ handlers! {
     }
 
     /// mlockall(2): with MCL_FUTURE the kernel would fill the region when it is mapped.
-    fn locks_memory(words) {
+    fn locks_memory(_words) {
         join()
     }
 

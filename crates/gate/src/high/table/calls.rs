@@ -425,8 +425,8 @@ calls! {
     __NR_io_uring_setup: Handled(refused::absent, refused::absent);
     __NR_io_uring_enter: Handled(refused::absent, refused::absent);
     __NR_io_uring_register: Handled(refused::absent, refused::absent);
-    __NR_open_tree: Handled(watch::open_tree, apart::open_tree);
-    __NR_move_mount: Handled(refused::move_mount, apart::at_once);
+    __NR_open_tree: Handled(open::open_tree, apart::open_tree);
+    __NR_move_mount: Handled(mount::move_mount, apart::at_once);
     __NR_fsopen: Handled(allocate::makes_descriptor);
     __NR_fsconfig: Handled(refused::fsconfig, apart::at_once);
     __NR_fsmount: Handled(refused::not_of_kind);
@@ -439,7 +439,7 @@ calls! {
     __NR_faccessat2: Handled(access::faccessat2, apart::faccessat2);
     __NR_process_madvise: Special;
     __NR_epoll_pwait2: Handled(poll::epoll_wait);
-    __NR_mount_setattr: Handled(refused::mount_setattr, apart::at_once);
+    __NR_mount_setattr: Handled(mount::mount_setattr, apart::at_once);
     __NR_quotactl_fd: Handled(refused::no_quota);
     __NR_landlock_create_ruleset: Handled(allocate::makes_descriptor);
     __NR_landlock_add_rule: Handled(refused::landlock_add_rule);

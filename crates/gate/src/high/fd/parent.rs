@@ -1,0 +1,172 @@
+//! Host directories in which a mount appears: their listings get its name.
+//!
+//! The first records that the kernel returns from the start of such a directory are followed by those of the
+//! mounts. Each has the position of the kernel's last record: a program that seeks there goes on behind it.
+
+use core::mem::MaybeUninit;
+
+use lp_abi::linux::{
+    __NR_fstat, __NR_getdents64, __NR_lseek, __NR_newfstatat, __NR_stat, AT_SYMLINK_NOFOLLOW, SEEK_CUR, stat,
+};
+use lp_abi::{Fd, PATH_MAX, Result, UserSlice};
+use lp_region::sync::{AtomicU64, Ordering};
+use lp_region::ucopy;
+use lp_vfs::mounts::listed;
+use lp_vfs::task::Task;
+
+use crate::high::frame::at::At;
+use crate::high::frame::handler::kernel;
+use crate::high::run::mounts::mounts;
+
+/// Descriptors below 64 that may be open on such a directory. One that is closed stays set until its number
+/// is opened again.
+static OPEN: AtomicU64 = AtomicU64::new(0);
+
+/// Offset of the name in `struct linux_dirent64`.
+const HEAD: usize = 19;
+/// `DT_DIR`.
+const DIRECTORY: u8 = 4;
+/// Bytes of the records of mounts in one directory.
+const ROOM: usize = 1024;
+/// Bytes that the kernel must have for a record of any length.
+const LEAST: usize = 280;
+
+/// The kernel has opened the path `at` as `fd`.
+pub fn opened(fd: Fd, at: At) {
+    let Some(bit) = bit(fd) else { return };
+    let mut text = [0u8; 256];
+    // SAFETY: the copy routine handles bad pointers.
+    let length = unsafe { ucopy::string(&mut text, at.path.as_ptr()) }.unwrap_or(0);
+    let name = last(&text[..length]);
+    let is_one = matches!(name, b"" | b"." | b"..")
+        || mounts().paths().iter().any(|path| last(parent(path).0) == name);
+    // Relaxed, all: a word of the process's own.
+    let before = OPEN.load(Ordering::Relaxed);
+    let now = if is_one && length != 0 && is_parent(fd) { before | bit } else { before & !bit };
+    if now != before {
+        OPEN.store(now, Ordering::Relaxed);
+    }
+}
+
+/// Whether `fd` may be open on such a directory.
+#[inline(always)]
+pub fn is_one(fd: Fd) -> bool {
+    bit(fd).is_some_and(|bit| OPEN.load(Ordering::Relaxed) & bit != 0)
+}
+
+#[inline(always)]
+fn bit(fd: Fd) -> Option<u64> {
+    1u64.checked_shl(fd.raw() as u32)
+}
+
+/// The last component of a path, trailing slashes ignored.
+fn last(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
+    path[..end].rsplit(|byte| *byte == b'/').next().unwrap_or_default()
+}
+
+/// The directory of a mount's path, without a trailing slash, and its name.
+fn parent(path: &[u8]) -> (&[u8], &[u8]) {
+    let slash = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+    (&path[..slash], path.get(slash + 1..).unwrap_or_default())
+}
+
+/// Device and inode number of the directory in which a mount appears.
+fn place(path: &[u8]) -> Option<(u64, u64)> {
+    let mut text = [0u8; PATH_MAX];
+    let above = parent(path).0;
+    let above = if above.is_empty() { b"/" } else { above };
+    text.get_mut(..above.len())?.copy_from_slice(above);
+    // SAFETY: the path is NUL-terminated, and the kernel writes within `found`.
+    identity(|found| unsafe { lp_abi::syscall!(__NR_stat, text.as_ptr(), found) })
+}
+
+fn place_of(fd: Fd) -> Option<(u64, u64)> {
+    // SAFETY: the kernel writes within `found`.
+    identity(|found| unsafe { lp_abi::syscall!(__NR_fstat, fd, found) })
+}
+
+/// Device and inode number of what a call finds.
+fn identity(call: impl FnOnce(*mut stat) -> Result<usize>) -> Option<(u64, u64)> {
+    // SAFETY: zeros are a valid `stat`.
+    let mut found: stat = unsafe { MaybeUninit::zeroed().assume_init() };
+    call(&raw mut found).ok()?;
+    Some((found.st_dev, found.st_ino))
+}
+
+fn is_parent(fd: Fd) -> bool {
+    let own = place_of(fd);
+    own.is_some() && mounts().paths().iter().any(|path| place(path) == own)
+}
+
+/// Whether the host has this name in a directory.
+fn has(fd: Fd, name: &[u8]) -> bool {
+    let mut text = [0u8; 256];
+    let Some(to) = text.get_mut(..name.len()).filter(|to| to.len() < 256) else { return true };
+    to.copy_from_slice(name);
+    // SAFETY: the name is NUL-terminated, and the kernel writes within `found`.
+    identity(|found| unsafe {
+        lp_abi::syscall!(__NR_newfstatat, fd, text.as_ptr(), found, AT_SYMLINK_NOFOLLOW)
+    })
+    .is_some()
+}
+
+/// The records of the mounts that appear in a directory and that the host does not list.
+fn records(task: &Task, fd: Fd, to: &mut [u8; ROOM]) -> usize {
+    let own = place_of(fd);
+    let mut length = 0;
+    for (index, path) in mounts().paths().iter().enumerate() {
+        let name = parent(path).1;
+        let size = (HEAD + name.len() + 1).next_multiple_of(8);
+        let Some(number) = listed(task, index) else { continue };
+        if place(path) != own || has(fd, name) || length + size > ROOM {
+            continue;
+        }
+        let record = &mut to[length..length + size];
+        record[..8].copy_from_slice(&number.to_ne_bytes());
+        record[16..18].copy_from_slice(&(size as u16).to_ne_bytes());
+        record[18] = DIRECTORY;
+        record[HEAD..HEAD + name.len()].copy_from_slice(name);
+        length += size;
+    }
+    length
+}
+
+/// getdents64(2) of such a directory.
+pub fn getdents64(task: &Task, fd: Fd, to: UserSlice) -> isize {
+    let mut own = [0u8; ROOM];
+    let is_start = kernel!(__NR_lseek, fd, 0, SEEK_CUR) == 0;
+    let length = if is_start { records(task, fd, &mut own) } else { 0 };
+    if length == 0 || to.len() < length + LEAST {
+        return kernel!(__NR_getdents64, fd, to.start(), to.len());
+    }
+    let got = kernel!(__NR_getdents64, fd, to.start(), to.len() - length);
+    if got <= 0 {
+        return got;
+    }
+    let Some(position) = position_after(to.first(got as usize)) else { return got };
+    let mut at = 0;
+    while at < length {
+        own[at + 8..at + 16].copy_from_slice(&position);
+        at += usize::from(u16::from_ne_bytes([own[at + 16], own[at + 17]]));
+    }
+    // SAFETY: the copy routine handles bad pointers.
+    match unsafe { ucopy::copy(to.skip(got as usize).start().as_ptr(), own.as_ptr(), length) } {
+        Ok(()) => got + length as isize,
+        Err(_) => got,
+    }
+}
+
+/// The position after the last of some records.
+fn position_after(records: UserSlice) -> Option<[u8; 8]> {
+    let (start, mut at, mut position) = (records.start().as_ptr(), 0, None);
+    while at + HEAD < records.len() {
+        let record = start.wrapping_add(at);
+        // SAFETY: the copy routine handles bad pointers.
+        let length = unsafe { ucopy::get(record.wrapping_add(16).cast::<u16>()) }.ok()?;
+        // SAFETY: as above.
+        position = Some(unsafe { ucopy::get(record.wrapping_add(8).cast::<[u8; 8]>()) }.ok()?);
+        at += usize::from(length).max(1);
+    }
+    position
+}

@@ -1,0 +1,188 @@
+//! mount_setattr(2): attributes of a mount, or of all mounts below it too.
+
+use lp_abi::linux::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW};
+use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserPtr, UserSlice};
+use lp_region::mount::mount_flags;
+use lp_region::mount_change::Set;
+use lp_region::sync::Ordering;
+use lp_region::ucopy;
+
+use crate::caller::task::{Place, Task};
+use crate::calls::mount_at::{in_one_shape, is_mount, may_mount, propagation};
+use crate::calls::remount::{self, RemountTarget};
+use crate::calls::target;
+use crate::inodes::strict;
+use crate::life::mount_list::List;
+use crate::life::mount_peers::Peers;
+use crate::life::mount_tree::{self, Draft, Tree};
+use crate::names::walk::{Found, PathBuffer};
+
+/// `AT_RECURSIVE`.
+const RECURSIVE: u32 = 0x8000;
+/// `AT_NO_AUTOMOUNT`.
+const NO_AUTOMOUNT: u32 = 0x800;
+/// `MOUNT_ATTR__ATIME`, and its values.
+const ATIME: u64 = 0x70;
+const ATIME_NOATIME: u64 = 0x10;
+const ATIME_STRICT: u64 = 0x20;
+/// `MOUNT_ATTR_*` with a bit of their own, and those of the mount.
+const NAMES: [(u64, u32); 6] = [
+    (1, mount_flags::READ_ONLY),
+    (2, mount_flags::NOSUID),
+    (4, mount_flags::NODEV),
+    (8, mount_flags::NOEXEC),
+    (0x80, mount_flags::NODIRATIME),
+    (0x20_0000, mount_flags::NOSYMFOLLOW),
+];
+
+/// `struct mount_attr`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Attributes {
+    set: u64,
+    clear: u64,
+    propagation: u64,
+    user_namespace: u64,
+}
+
+/// Changes attributes of the mount that a path names.
+///
+/// # Errors
+/// Those of path_resolution(7) and mount_setattr(2); `EINVAL` for `MOUNT_ATTR_IDMAP`.
+pub fn mount_setattr(
+    task: &Task<'_>,
+    at: (Fd, UserPtr),
+    flags: u32,
+    attributes: UserSlice,
+) -> Result<Place<()>> {
+    if flags & !(AT_EMPTY_PATH | RECURSIVE | AT_SYMLINK_NOFOLLOW | NO_AUTOMOUNT) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    in_one_shape(task, || {
+        let found = match target::found(task, at, flags, PathBuffer::Path) {
+            Ok(Place::Outside(outside)) => return Ok(Place::Outside(outside)),
+            found => found,
+        };
+        // As there, the path comes last.
+        let Some(attributes) = read(task, attributes)? else { return Ok(Place::Inside(())) };
+        let changes = attributes.flags()?;
+        let Place::Inside(found) = found? else { return Err(Errno::ESTALE) };
+        apply(task, &found, flags & RECURSIVE != 0, &attributes, changes).map(Place::Inside)
+    })
+}
+
+/// The program's attributes; `None` if they change nothing.
+fn read(task: &Task<'_>, from: UserSlice) -> Result<Option<Attributes>> {
+    if from.len() > PAGE_SIZE {
+        return Err(Errno::E2BIG);
+    }
+    if from.len() < size_of::<Attributes>() {
+        return Err(Errno::EINVAL);
+    }
+    may_mount(task)?;
+    let start = from.start().as_ptr();
+    for at in size_of::<Attributes>()..from.len() {
+        // SAFETY: the copy routine handles bad pointers.
+        if unsafe { ucopy::get(start.wrapping_add(at)) }? != 0 {
+            return Err(Errno::E2BIG);
+        }
+    }
+    // SAFETY: the copy routine handles bad pointers; every bit pattern is valid.
+    let read = unsafe { ucopy::get(start.cast::<Attributes>()) }?;
+    Ok((read.set | read.clear | read.propagation != 0).then_some(read))
+}
+
+impl Attributes {
+    /// Flags of the mount to clear and to set (the kernel's build_mount_kattr).
+    fn flags(&self) -> Result<(u32, u32)> {
+        let known = NAMES.iter().fold(ATIME, |all, (bit, _)| all | bit);
+        if (self.set | self.clear) & !known != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if self.propagation != 0 && propagation(self.propagation as u32).is_none() {
+            return Err(Errno::EINVAL);
+        }
+        let own =
+            |bits: u64| NAMES.iter().filter(|(bit, _)| bits & bit != 0).fold(0, |all, (_, own)| all | own);
+        let (mut clear, mut set) = (own(self.clear), own(self.set));
+        match (self.clear & ATIME, self.set & ATIME) {
+            (0, 0) => {}
+            (ATIME, how) => {
+                clear |= mount_flags::RELATIME | mount_flags::NOATIME;
+                set |= match how {
+                    0 => mount_flags::RELATIME,
+                    ATIME_NOATIME => mount_flags::NOATIME,
+                    ATIME_STRICT => 0,
+                    _ => return Err(Errno::EINVAL),
+                };
+            }
+            _ => return Err(Errno::EINVAL),
+        }
+        Ok((clear, set))
+    }
+}
+
+fn apply(
+    task: &Task<'_>,
+    at: &Found,
+    recursive: bool,
+    attributes: &Attributes,
+    changes: (u32, u32),
+) -> Result<()> {
+    let tree = Tree::look(task);
+    if !is_mount(task, at) || !tree.holds(at.mount) {
+        return Err(Errno::EINVAL);
+    }
+    set(task, &tree.branch(at.mount, |_| recursive), changes)?;
+    let Some(to) = propagation(attributes.propagation as u32) else { return Ok(()) };
+    mount_tree::change(task, |tree| {
+        let mut peers = Peers::of(task);
+        for id in tree.branch(at.mount, |_| recursive).iter() {
+            peers.change(id, to)?;
+        }
+        let mut draft = Draft::nothing();
+        draft.regroup(task, &peers);
+        Ok(draft)
+    })
+}
+
+/// Clears and sets flags of mounts, all at once in each; read-only only if nobody writes through any of them.
+///
+/// # Errors
+/// `EBUSY`.
+pub(crate) fn set(task: &Task<'_>, list: &List, (clear, set): (u32, u32)) -> Result<()> {
+    let becomes = |was: u32| was & !clear | set;
+    let word = |id| &task.region.mount(id).flags;
+    let mut shutting = Set::default();
+    // Relaxed, here and below: one word, as seen.
+    let has = |id, flag: u32| word(id).load(Ordering::Relaxed) & flag != 0;
+    for id in list.iter().filter(|id| set & mount_flags::READ_ONLY != 0 && !has(*id, mount_flags::READ_ONLY))
+    {
+        shutting.add(id);
+    }
+    if let Some(some) = shutting.iter().next() {
+        let was = word(some).load(Ordering::Relaxed);
+        remount::shut(task, RemountTarget::Mounts(shutting), becomes)?;
+        begin_strict(task, &shutting, was, becomes(was));
+    }
+    for id in list.iter().filter(|id| !shutting.has(*id)) {
+        let open = |was: u32| match set & mount_flags::READ_ONLY {
+            0 if clear & mount_flags::READ_ONLY != 0 => becomes(was) & !mount_flags::SHUTTING,
+            _ => becomes(was),
+        };
+        // Release: a writer that comes in sees what the remount did before.
+        let was =
+            word(id).fetch_update(Ordering::Release, Ordering::Relaxed, |was| Some(open(was))).unwrap_or(0);
+        let mut one = Set::default();
+        one.add(id);
+        begin_strict(task, &one, was, becomes(was));
+    }
+    Ok(())
+}
+
+/// RemountTarget follows if mounts have become `strictatime`.
+fn begin_strict(task: &Task<'_>, of: &Set, was: u32, is: u32) {
+    if strict::is_one(is) && !strict::is_one(was) {
+        of.iter().for_each(|id| strict::begin(task, id));
+    }
+}

@@ -1,0 +1,102 @@
+//! Mounts that leave the tree: what was mounted in a shared mount leaves its peers and slaves too (the
+//! kernel's propagate_umount).
+
+use lp_abi::Result;
+use lp_region::MountId;
+use lp_region::mount::Standing;
+use lp_region::mount_change::Set;
+use lp_region::sync::Ordering;
+
+use crate::life::mount_peers::Peers;
+use crate::life::mount_tree::{Draft, Point, Tree};
+use crate::names::mounts;
+
+impl<'r> Tree<'_, 'r> {
+    /// Proposes that mounts leave the tree, and with them what propagated to elsewhere with them, unless
+    /// something is mounted in it. What is mounted on the root of a mount that goes stands in that one's
+    /// place afterwards.
+    ///
+    /// # Errors
+    /// `ENOSPC`.
+    pub(crate) fn prune(&self, asked: Set) -> Result<Draft<'r>> {
+        let mut peers = Peers::of(self.task);
+        let mut leaving = asked;
+        for id in asked.iter() {
+            self.twins(&peers, id, |twin| leaving.add(twin));
+        }
+        while let Some(kept) = leaving.iter().find(|id| !asked.has(*id) && self.holds_others(*id, &leaving)) {
+            leaving.remove(kept);
+        }
+        let mut draft = Draft::of_leaving(leaving);
+        for id in leaving.iter() {
+            for above in self.children(id).filter(|child| !leaving.has(*child)) {
+                let at = self.place_left(id, &leaving);
+                let spot = lp_region::Spot { inode: at.point, mount: at.parent };
+                self.put(&mut draft, above, Point { spot, dirent: at.dirent })?;
+            }
+            peers.leave(id);
+        }
+        draft.regroup(self.task, &peers);
+        Ok(draft)
+    }
+
+    /// Whether an unmount of `id` would take out a mount that is in use elsewhere (the kernel's
+    /// propagate_mount_busy).
+    pub(crate) fn is_busy(&self, id: MountId) -> bool {
+        if self.children(id).next().is_some() || self.is_used(id) {
+            return true;
+        }
+        let (peers, mut busy) = (Peers::of(self.task), false);
+        let alone = Set::default();
+        self.twins(&peers, id, |twin| busy |= !self.holds_others(twin, &alone) && self.is_used(twin));
+        busy
+    }
+
+    /// The mounts that stand where `id` does in the mounts that receive what happens in its parent.
+    fn twins(&self, peers: &Peers, id: MountId, mut visit: impl FnMut(MountId)) {
+        let at = self.standing(id);
+        // Relaxed: immutable while in use.
+        let serial = |id: &MountId| self.record(*id).serial.load(Ordering::Relaxed);
+        for receiver in peers.receivers(at.parent).iter() {
+            let is_there = |child: &MountId| {
+                let there = self.standing(*child);
+                there.point == at.point && there.dirent == at.dirent
+            };
+            // The lowest one: what propagated there came below the others.
+            if let Some(twin) = self.children(receiver).filter(is_there).max_by_key(serial) {
+                visit(twin);
+            }
+        }
+    }
+
+    /// Whether something is mounted in a mount, other than those that leave and than on its root.
+    fn holds_others(&self, id: MountId, leaving: &Set) -> bool {
+        let root = self.record(id).root();
+        self.children(id).any(|child| !leaving.has(child) && self.standing(child).point != root)
+    }
+
+    /// The place that is left when mounts leave: of the lowest of those that stand on each other's roots.
+    fn place_left(&self, id: MountId, leaving: &Set) -> Standing {
+        let mut at = self.standing(id);
+        while leaving.has(at.parent) {
+            at = self.standing(at.parent);
+        }
+        at
+    }
+}
+
+/// The mount that the parent of `id` shows where `id` stands: `id`'s parent, unless others stand in the same
+/// place below it.
+pub(crate) fn shown_parent(task: &crate::caller::task::Task<'_>, id: MountId) -> MountId {
+    let region = task.region;
+    let at = region.standing(id, region.mount(id).state());
+    let serial = |id: MountId| region.mount(id).serial.load(Ordering::Relaxed); // Relaxed: immutable while in use.
+    let is_below = |other: &MountId| {
+        *other != id
+            && at.parent.is_some()
+            && serial(*other) > serial(id)
+            && region.standing(*other, region.mount(*other).state()) == at
+    };
+    let run = region.mount(id).run.load(Ordering::Relaxed);
+    mounts::of_run(task, run).filter(is_below).min_by_key(|id| serial(*id)).unwrap_or(at.parent)
+}

@@ -1,0 +1,197 @@
+/* mount_setattr(2), move_mount(2), open_tree(2); the listing of the directory that a mount is in. */
+#include "conform.h"
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/statvfs.h>
+
+/* Mounts made from here on are nobody else's. Whether the caller may mount at all. */
+static int apart(void)
+{
+    if (unshare(CLONE_NEWNS))
+        return say("no namespace: %s", strerrorname_np(errno)), 0;
+    make_dir("a");
+    make_dir("a/sub");
+    make("a/f", "a file");
+    make_dir("b");
+    return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
+}
+
+static int bind(const char *from, const char *to)
+{
+    return mount(from, to, NULL, MS_BIND, NULL);
+}
+
+static long attr(int fd, const char *path, int flags, long set, long clear, long type)
+{
+    struct { uint64_t set, clear, propagation, userns; } given = { set, clear, type, 0 };
+    return syscall(SYS_mount_setattr, fd, path, flags, &given, sizeof given);
+}
+
+static void say_flags(const char *path)
+{
+    struct statvfs st;
+    if (statvfs(path, &st))
+        say("  statvfs %s: %s", path, strerrorname_np(errno));
+    else
+        say("  %s: flags %lx", path,
+            st.f_flag & (ST_RDONLY | ST_NOSUID | ST_NODEV | ST_NOEXEC | ST_NOATIME | ST_NODIRATIME | ST_RELATIME));
+}
+
+enum { RDONLY = 1, NOSUID = 2, NODEV = 4, NOEXEC = 8, ATIME = 0x70, NOATIME = 0x10, STRICT = 0x20, NODIRATIME = 0x80 };
+enum { RECURSIVE = 0x8000 };
+
+GROUP(mounts, setattr)
+{
+    if (!apart())
+        return;
+    T(mount("none", "a", "tmpfs", 0, NULL));
+    make_dir("a/sub");
+    make("a/f", "text");
+    T(mount("none", "a/sub", "tmpfs", 0, NULL));
+    T(attr(AT_FDCWD, "a", 0, RDONLY | NOSUID, 0, 0));
+    say_flags("a");
+    say_flags("a/sub");
+    T(open("a/f", O_RDWR));
+    T(attr(AT_FDCWD, "a", RECURSIVE, NODEV | NOEXEC, RDONLY, 0));
+    say_flags("a");
+    say_flags("a/sub");
+    T(attr(AT_FDCWD, "a", 0, NOATIME, 0, 0));
+    T(attr(AT_FDCWD, "a", 0, NOATIME, NOATIME, 0));
+    T(attr(AT_FDCWD, "a", 0, NOATIME | STRICT, ATIME, 0));
+    T(attr(AT_FDCWD, "a", 0, NOATIME, ATIME, 0));
+    say_flags("a");
+    T(attr(AT_FDCWD, "a", 0, STRICT | NODIRATIME, ATIME, 0));
+    say_flags("a");
+    T(attr(AT_FDCWD, "a", 0, 0, ATIME | NOSUID, 0));
+    say_flags("a");
+    int fd = T(open("a/sub/w", O_WRONLY | O_CREAT, 0600));
+    T(attr(AT_FDCWD, "a", RECURSIVE, RDONLY, 0, 0));
+    say_flags("a");
+    T(mkdir("a/made", 0700));
+    T(close(fd));
+    T(attr(AT_FDCWD, "a", RECURSIVE, RDONLY, 0, 0));
+    T(mkdir("a/made2", 0700));
+    T(mkdir("a/sub/made", 0700));
+    T(attr(AT_FDCWD, "a", 0, 0, RDONLY, MS_SHARED));
+    T(bind("a", "b"));
+    T(mount("none", "a/made", "tmpfs", 0, NULL));
+    T(umount("b/made"));
+    T(attr(AT_FDCWD, "b", 0, 0, 0, MS_PRIVATE));
+    T(umount("b"));
+    fd = T(open("a", O_PATH));
+    T(attr(fd, "", 0, NOSUID, 0, 0));
+    T(attr(fd, "", AT_EMPTY_PATH, NOSUID, 0, 0));
+    T(attr(fd, "sub", 0, NOSUID, 0, 0));
+    say_flags("a");
+    say_flags("a/sub");
+    T(close(fd));
+    T(attr(AT_FDCWD, "missing", 0, RDONLY, 0, 0));
+    T(attr(AT_FDCWD, "missing", 0, 0, 0, 0));
+    T(attr(AT_FDCWD, "a/f", 0, RDONLY, 0, 0));
+    T(attr(AT_FDCWD, "a", 0x1, RDONLY, 0, 0));
+    T(attr(AT_FDCWD, "a", 0, 0x1000, 0, 0));
+    T(attr(AT_FDCWD, "a", 0, 0, 0, MS_SHARED | MS_SLAVE));
+    T(attr(AT_FDCWD, "a", 0, 0, 0, MS_NODEV));
+    T(syscall(SYS_mount_setattr, AT_FDCWD, "a", 0, &fd, 8));
+    T(syscall(SYS_mount_setattr, AT_FDCWD, "a", 0, &fd, 5000));
+    T(syscall(SYS_mount_setattr, AT_FDCWD, "a", 0, NULL, 32));
+    uint64_t longer[5] = { 0, 0, 0, 0, 1 };
+    T(syscall(SYS_mount_setattr, AT_FDCWD, "a", 0, longer, sizeof longer));
+    longer[4] = 0;
+    T(syscall(SYS_mount_setattr, AT_FDCWD, "a", 0, longer, sizeof longer));
+    CHILD {
+        become_nobody();
+        T(attr(AT_FDCWD, "a", 0, RDONLY, 0, 0));
+    }
+    T(umount2("a", MNT_DETACH));
+}
+
+enum { F_SYMLINKS = 1, F_EMPTY = 4, T_SYMLINKS = 0x10, T_EMPTY = 0x40, SET_GROUP = 0x100 };
+
+GROUP(mounts, move_mount)
+{
+    if (!apart())
+        return;
+    make_dir("c");
+    T(symlink("a", "to_a"));
+    T(mount("none", "a", "tmpfs", 0, NULL));
+    make("a/f", "moves");
+    make_dir("a/sub");
+    T(syscall(SYS_move_mount, AT_FDCWD, "a", AT_FDCWD, "b", 0));
+    contents("b/f");
+    contents("a/f");
+    T(syscall(SYS_move_mount, AT_FDCWD, "b", AT_FDCWD, "to_a", 0));
+    T(syscall(SYS_move_mount, AT_FDCWD, "b", AT_FDCWD, "to_a", T_SYMLINKS));
+    contents("a/f");
+    T(syscall(SYS_move_mount, AT_FDCWD, "to_a", AT_FDCWD, "b", 0));
+    T(syscall(SYS_move_mount, AT_FDCWD, "to_a", AT_FDCWD, "b", F_SYMLINKS));
+    int from = T(syscall(SYS_open_tree, AT_FDCWD, "b", 0));
+    int to = T(syscall(SYS_open_tree, AT_FDCWD, "c", O_CLOEXEC));
+    say("close on exec: %d %d", fcntl(from, F_GETFD), fcntl(to, F_GETFD));
+    T(read(from, &to, 1));
+    T(syscall(SYS_move_mount, from, "", to, "", 0));
+    T(syscall(SYS_move_mount, from, "", to, "", F_EMPTY | T_EMPTY));
+    contents("c/f");
+    T(faccessat(from, "f", F_OK, 0));
+    T(syscall(SYS_move_mount, AT_FDCWD, "c", AT_FDCWD, "c/sub", 0));
+    T(syscall(SYS_move_mount, AT_FDCWD, "c/sub", AT_FDCWD, "b", 0));
+    T(syscall(SYS_move_mount, AT_FDCWD, "c/f", AT_FDCWD, "b", 0));
+    T(syscall(SYS_move_mount, AT_FDCWD, "missing", AT_FDCWD, "b", 0));
+    T(syscall(SYS_move_mount, AT_FDCWD, "c", AT_FDCWD, "missing", 0));
+    T(syscall(SYS_move_mount, AT_FDCWD, "c", AT_FDCWD, "b", 0x1000));
+    T(close(from));
+    T(close(to));
+    T(syscall(SYS_open_tree, AT_FDCWD, "missing", 0));
+    T(syscall(SYS_open_tree, AT_FDCWD, "c", 0x10));
+    T(syscall(SYS_open_tree, AT_FDCWD, "c", RECURSIVE));
+    /* Joins a peer group. */
+    T(mount(NULL, "c", NULL, MS_SHARED, NULL));
+    T(bind("c", "b"));
+    T(mount(NULL, "b", NULL, MS_PRIVATE, NULL));
+    T(syscall(SYS_move_mount, AT_FDCWD, "b", AT_FDCWD, "c", SET_GROUP));
+    T(syscall(SYS_move_mount, AT_FDCWD, "c", AT_FDCWD, "b", SET_GROUP));
+    T(syscall(SYS_move_mount, AT_FDCWD, "c", AT_FDCWD, "b", SET_GROUP));
+    T(mount("none", "c/sub", "tmpfs", 0, NULL));
+    T(umount("b/sub"));
+    T(umount("c/sub"));
+    T(umount("b"));
+    T(umount("c"));
+}
+
+/* The directory that the file system of the test is mounted in. */
+GROUP(mounts, parent_directory)
+{
+    DIR *dir = opendir("../..");
+    struct dirent *entry;
+    struct stat st;
+    long after = -1;
+    int found = 0, others = 0;
+    while ((entry = readdir(dir))) {
+        if (strcmp(entry->d_name, "m")) {
+            others++;
+            continue;
+        }
+        found++;
+        after = telldir(dir);
+        T(fstatat(dirfd(dir), "m", &st, 0));
+        say("  a directory: %d, its number: %d", entry->d_type == DT_DIR, entry->d_ino == st.st_ino);
+    }
+    say("found %d times among more than one: %d", found, others > 1);
+    /* Behind it there is nothing twice. */
+    seekdir(dir, after);
+    while ((entry = readdir(dir)))
+        if (!strcmp(entry->d_name, "m"))
+            say("again");
+    rewinddir(dir);
+    found = 0;
+    while ((entry = readdir(dir)))
+        found += !strcmp(entry->d_name, "m");
+    say("found %d times", found);
+    T(closedir(dir));
+    struct dirent **names;
+    T(chdir("../.."));
+    int count = scandir(".", &names, NULL, alphasort);
+    for (int i = found = 0; i < count; i++)
+        found += !strcmp(names[i]->d_name, "m");
+    say("found %d times", found);
+}
