@@ -61,5 +61,5 @@ pub(crate) fn own(region: Region<'static>) -> Result<(), Failure> {
 /// The region's descriptor.
 fn fd(region: Region<'static>) -> std::os::fd::BorrowedFd<'static> {
     // SAFETY: it stays open for ever.
-    unsafe { std::os::fd::BorrowedFd::borrow_raw(region.fd()) }
+    unsafe { std::os::fd::BorrowedFd::borrow_raw(region.fd().raw()) }
 }

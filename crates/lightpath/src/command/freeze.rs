@@ -13,7 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use lp_abi::Errno;
+use lp_abi::{Errno, Fd};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{Region, life_file};
 use rustix::fs::{FlockOperation, flock};
@@ -80,7 +80,7 @@ fn session(what: &str) -> Result<Session, Failure> {
 /// Copies the region; for how long changes were held.
 fn copied(session: &Session, to: &File) -> io::Result<Duration> {
     // SAFETY: the region's descriptor stays open for ever, and is not closed here.
-    let from = ManuallyDrop::new(unsafe { File::from_raw_fd(session.region().fd()) });
+    let from = ManuallyDrop::new(unsafe { File::from_raw_fd(session.region().fd().raw()) });
     // No run begins or is checked meanwhile.
     flock(&*from, FlockOperation::LockExclusive)?;
     let done = copied_locked(session, &from, to);
@@ -119,7 +119,8 @@ fn mend(to: File, path: &Path) -> Result<(), Failure> {
     let name = path.display().to_string();
     let fail = |what: String| Failure::new(REGION, format!("{name}: {what}"));
     let synced = to.try_clone().map_err(|e| fail(reason(&e)))?;
-    let fd = life_file::beside(to.into_raw_fd()).map_err(|e| fail(format!("no life file: {e:?}")))?;
+    let fd =
+        life_file::beside(Fd::new(to.into_raw_fd())).map_err(|e| fail(format!("no life file: {e:?}")))?;
     let opened = Region::open(fd).map_err(|e| Failure::new(REGION, region::explain(&name, e)))?;
     opened.set_identity(region::identity()?);
     opened.set_in_file();
