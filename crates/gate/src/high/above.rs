@@ -21,13 +21,14 @@ use crate::high::fd::{device, placeholder};
 use crate::high::life::credentials;
 use crate::high::life::join;
 use crate::high::life::left;
-use crate::high::memory::areas;
+use crate::high::memory::{areas, holes};
 use crate::high::route::libraries;
 use crate::high::run::region;
 use crate::high::run::region::joined;
 use crate::high::run::{apart, mounts};
 use crate::high::table::calls::APART;
 use crate::high::table::count::COUNTED;
+use crate::high::table::holed::HOLED;
 use crate::high::table::limited::LIMITED;
 use crate::high::table::traced;
 use crate::high::watch::shadow_end;
@@ -302,10 +303,10 @@ impl Above for High {
         }
     }
 
-    fn fault(thread: &Thread, address: usize) -> bool {
+    fn fault(thread: &Thread, signal: usize, address: usize) -> bool {
         let Some(task) = task_of(thread) else { return false };
         let before = thread.unclear_fault.replace(0);
-        match areas::fault(task, address) {
+        match areas::fault(task, signal, address) {
             areas::Fault::Real => false,
             areas::Fault::Mended => true,
             areas::Fault::Unclear => {
@@ -334,6 +335,9 @@ fn calls_of(task: &Task) -> (&'static Table, Way) {
             return (&traced::TRACED, Way::Long);
         }
         _ => {}
+    }
+    if holes::exist() {
+        return (&HOLED, Way::Long);
     }
     let way = if placeholder::own_may_be_low(task) { Way::Long } else { Way::Short };
     (&CALLS, way)

@@ -189,7 +189,7 @@ handlers! {
     }
 
     /// mlockall(2): with MCL_FUTURE the kernel would fill the region when it is mapped.
-    fn locks_memory(words) {
+    fn locks_memory(_words) {
         join()
     }
 
