@@ -15,7 +15,7 @@ use lp_region::{InodeRef, MappingId, MountId, ProcessId, Spot};
 use crate::caller::below::{self, Need};
 use crate::caller::task::Task;
 use crate::content::cut;
-use crate::content::map::{self, Map};
+use crate::content::map::{self, Map, Purpose};
 use crate::descriptors::table;
 use crate::inodes::inode;
 use crate::life::reclaim;
@@ -168,7 +168,7 @@ fn fill(task: &Task, of: InodeRef, inode: &Inode, index: u64, end: u64) -> Resul
         let wanted = (index, last.min(end.div_ceil(PAGE_SIZE as u64)));
         let mut made = 0;
         inode.data_seq.begin();
-        let filled = map::fill(task, of.id, inode, wanted, &mut made);
+        let filled = map::fill(task, of.id, inode, wanted, Purpose::Content, &mut made);
         inode.seq.begin();
         map::more_in_section(inode, made);
         inode.seq.end();
