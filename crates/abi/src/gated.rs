@@ -237,6 +237,7 @@ const GATED: &[u32] = &[
     __NR_getrlimit,
     // Signals.
     __NR_rt_sigaction,
+    __NR_rt_sigprocmask,
     // Credentials.
     __NR_setuid,
     __NR_setgid,

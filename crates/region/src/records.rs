@@ -237,6 +237,8 @@ pub mod inode_flags {
     pub const PENDING: u32 = 1 << 17;
     /// It has more links in the layer below than names that were taken.
     pub const LINKED_BELOW: u32 = 1 << 18;
+    /// fallocate(2) has taken space for it, of which some may never have been written.
+    pub const SPACE: u32 = 1 << 19;
     /// The type as in the mode, so that one look tells whether a file is a regular one without a shadow.
     /// Immutable; 0 where only the mode tells.
     pub const KIND: u32 = 0o170_000;

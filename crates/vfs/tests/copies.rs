@@ -170,7 +170,7 @@ fn mapped_pages_stay_while_they_are_mapped() {
     let of = mapping::begin(task, fd, 0, 64 * PAGE_SIZE, MapAccess::SharedWrite).expect("mapping");
     let pieces = || {
         let mut pieces: Vec<Piece> = Vec::new();
-        let end = mapping::pieces(task, of, 0, 64 * PAGE_SIZE, &mut |piece| {
+        let end = mapping::pieces(task, of, 0, 64 * PAGE_SIZE, u64::MAX, &mut |piece| {
             pieces.push(piece);
             Ok(())
         });

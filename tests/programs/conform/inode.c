@@ -1,6 +1,7 @@
 /* chmod, chown, truncate, fallocate: calls that change an inode. */
 #include "conform.h"
 #include <linux/falloc.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <signal.h>
 
@@ -263,4 +264,65 @@ GROUP(inode, file_flags_on_exec)
     T(syscall(SYS_execveat, fd, "", argv, envp, AT_EMPTY_PATH));
     T(syscall(SYS_execveat, 99, "f", argv, envp, 0));
     T(syscall(SYS_execveat, AT_FDCWD, "cycle", argv, envp, AT_SYMLINK_NOFOLLOW));
+}
+
+/* Where data and holes begin from each of some places on. */
+static void data_and_holes(int fd)
+{
+    static const long at[] = { 0, 100, 4096, 8192, 12288, 20480, 40000, 65535 };
+    for (unsigned i = 0; i < COUNT(at); i++) {
+        T(lseek(fd, at[i], SEEK_DATA));
+        T(lseek(fd, at[i], SEEK_HOLE));
+    }
+}
+
+GROUP(inode, space_never_written)
+{
+    int fd = T(open("f", O_RDWR | O_CREAT, 0644));
+    T(fallocate(fd, 0, 0, 65536));
+    data_and_holes(fd);
+    T(pwrite(fd, "data", 4, 10000));
+    data_and_holes(fd);
+    T(pwrite(fd, "x", 1, 4096));
+    T(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 8192, 4096));
+    data_and_holes(fd);
+    T(fallocate(fd, 0, 0, 65536));
+    data_and_holes(fd);
+    attributes_fd(fd);
+    int written = make_open("g", "text", O_RDWR);
+    T(pwrite(written, "\0\0", 2, 5000));
+    T(fallocate(written, FALLOC_FL_KEEP_SIZE, 0, 65536));
+    T(ftruncate(written, 65536));
+    data_and_holes(written);
+}
+
+GROUP(inode, space_by_ioctl)
+{
+    struct space { short type, whence; long start, length; int rest[6]; } space = { 0, SEEK_SET, 8192, 4096 };
+    enum { RESVSP = 40, UNRESVSP, RESVSP64, UNRESVSP64, ZERO_RANGE = 57 };
+    int fd = make_open("f", "text", O_RDWR), ro = T(open("f", O_RDONLY)), dir = T(open(".", O_RDONLY)), path = T(open("f", O_PATH));
+    T(ioctl(fd, _IOW('X', RESVSP, struct space), &space));
+    attributes_fd(fd);
+    space.whence = SEEK_END;
+    T(ioctl(fd, _IOW('X', RESVSP64, struct space), &space));
+    attributes_fd(fd);
+    space.whence = SEEK_CUR, space.start = 0;
+    T(lseek(fd, 100, SEEK_SET));
+    T(ioctl(fd, _IOW('X', UNRESVSP, struct space), &space));
+    contents("f");
+    attributes_fd(fd);
+    T(ioctl(fd, _IOW('X', UNRESVSP64, struct space), &space));
+    T(ioctl(fd, _IOW('X', ZERO_RANGE, struct space), &space));
+    space.whence = 3;
+    T(ioctl(fd, _IOW('X', RESVSP, struct space), &space));
+    space.whence = SEEK_SET, space.start = -1;
+    T(ioctl(fd, _IOW('X', RESVSP, struct space), &space));
+    space.start = 0, space.length = 0;
+    T(ioctl(fd, _IOW('X', RESVSP, struct space), &space));
+    space.length = 10;
+    T(ioctl(ro, _IOW('X', RESVSP, struct space), &space));
+    T(ioctl(dir, _IOW('X', RESVSP, struct space), &space));
+    T(ioctl(path, _IOW('X', RESVSP, struct space), &space));
+    T(ioctl(fd, _IOW('X', RESVSP, struct space), NULL));
+    T(ioctl(99, _IOW('X', RESVSP, struct space), &space));
 }

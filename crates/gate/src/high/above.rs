@@ -21,13 +21,14 @@ use crate::high::fd::{device, placeholder};
 use crate::high::life::credentials;
 use crate::high::life::join;
 use crate::high::life::left;
-use crate::high::memory::areas;
+use crate::high::memory::{areas, holes};
 use crate::high::route::libraries;
 use crate::high::run::region;
 use crate::high::run::region::joined;
 use crate::high::run::{apart, mounts};
 use crate::high::table::calls::APART;
 use crate::high::table::count::COUNTED;
+use crate::high::table::holed::HOLED;
 use crate::high::table::limited::LIMITED;
 use crate::high::table::traced;
 use crate::high::watch::shadow_end;
@@ -304,10 +305,10 @@ impl Above for High {
         }
     }
 
-    fn fault(thread: &Thread, address: usize) -> bool {
+    fn fault(thread: &Thread, signal: usize, address: usize) -> bool {
         let Some(task) = task_of(thread) else { return false };
         let before = thread.unclear_fault.replace(0);
-        match areas::fault(task, address) {
+        match areas::fault(task, signal, address) {
             areas::Fault::Real => false,
             areas::Fault::Mended => true,
             areas::Fault::Unclear => {
@@ -336,6 +337,9 @@ fn calls_of(task: &Task) -> (&'static Table, LowFds) {
             return (&traced::TRACED, LowFds::Long);
         }
         _ => {}
+    }
+    if holes::exist() {
+        return (&HOLED, LowFds::Long);
     }
     let way = if placeholder::own_may_be_low(task) { LowFds::Long } else { LowFds::Short };
     (&CALLS, way)

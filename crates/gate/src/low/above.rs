@@ -147,10 +147,10 @@ pub(crate) trait Above: Quick {
     /// region's, because somebody truncated its file.
     fn end_if_cut();
 
-    /// The program's own access to `address` faulted. Returns whether to retry it, because the file mapped
-    /// there has grown since. If that is unclear, the access is retried once, and a second fault is the
+    /// The program's own access to `address` raised `signal`. Returns whether to retry it, because the file
+    /// mapped there has grown since, or has a hole there that now has pages. If that is unclear, the access is retried once, and a second fault is the
     /// program's.
-    fn fault(thread: &Thread, address: usize) -> bool;
+    fn fault(thread: &Thread, signal: usize, address: usize) -> bool;
 
     /// Whether a file of ours may be mapped in the process.
     fn has_mappings() -> bool;

@@ -12,6 +12,7 @@ use lp_region::{InodeId, InodeRef};
 use crate::caller::event::Touched;
 use crate::caller::task::Task;
 use crate::calls::truncate;
+use crate::content::map::Purpose;
 use crate::content::{allowance, cut, map, page};
 use crate::inodes::inode::{self, Touch};
 use crate::inodes::watched;
@@ -168,7 +169,8 @@ fn allocate(task: &Task, id: InodeId, inode: &Inode, offset: u64, end: u64, size
     privileges::drop_privileges(task, id, inode);
     inode.data_seq.begin();
     let mut made = 0;
-    let filled = map::fill(task, id, inode, (first, last), &mut made);
+    let filled = map::fill(task, id, inode, (first, last), Purpose::Space, &mut made);
+    inode.flags.store(inode.flags.load(Relaxed) | inode_flags::SPACE, Relaxed); // Relaxed: under the lock.
     let now = task.now();
     inode.seq.begin();
     map::more_in_section(inode, made);

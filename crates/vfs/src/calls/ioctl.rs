@@ -6,8 +6,9 @@ use lp_abi::ioctl::{
     FITHAW, FS_IOC_FIEMAP, FS_IOC_FSGETXATTR, FS_IOC_FSSETXATTR, FS_IOC_GETFLAGS, FS_IOC_SETFLAGS,
 };
 use lp_abi::linux::{
-    FS_APPEND_FL, FS_IMMUTABLE_FL, FS_NOATIME_FL, FS_NODUMP_FL, FS_XFLAG_APPEND, FS_XFLAG_IMMUTABLE,
-    FS_XFLAG_NOATIME, FS_XFLAG_NODUMP, O_NONBLOCK, fsxattr,
+    FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE, FS_APPEND_FL, FS_IMMUTABLE_FL,
+    FS_NOATIME_FL, FS_NODUMP_FL, FS_XFLAG_APPEND, FS_XFLAG_IMMUTABLE, FS_XFLAG_NOATIME, FS_XFLAG_NODUMP,
+    O_NONBLOCK, SEEK_CUR, SEEK_END, SEEK_SET, fsxattr,
 };
 use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserPtr};
 use lp_region::process::caps;
@@ -16,6 +17,7 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::ucopy;
 
 use crate::caller::task::Task;
+use crate::calls::fallocate;
 use crate::descriptors::fget::HeldFile;
 use crate::inodes::inode::{self, Touch};
 use crate::lane::writer;
@@ -23,6 +25,25 @@ use crate::rights::credentials;
 
 /// `_IOR(0x15, 0, struct fsuuid2)`.
 const FS_IOC_GETUUID: u32 = 0x8011_1500;
+/// Requests of linux/falloc.h and the modes of fallocate(2) that they stand for.
+const RESERVE: [(u32, u32); 5] = [
+    (0x4030_5828, 0),                    // FS_IOC_RESVSP
+    (0x4030_5829, FALLOC_FL_PUNCH_HOLE), // FS_IOC_UNRESVSP
+    (0x4030_582a, 0),                    // FS_IOC_RESVSP64
+    (0x4030_582b, FALLOC_FL_PUNCH_HOLE), // FS_IOC_UNRESVSP64
+    (0x4030_5839, FALLOC_FL_ZERO_RANGE), // FS_IOC_ZERO_RANGE
+];
+
+/// `struct space_resv` of linux/falloc.h.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Space {
+    kind: i16,
+    whence: i16,
+    start: i64,
+    length: i64,
+    rest: [u32; 6],
+}
 
 /// An inode flag, as in `FS_IOC_*FLAGS` and in `FS_IOC_FS*XATTR`.
 const FLAGS: [(u32, u32, u32); 4] = [
@@ -71,8 +92,24 @@ pub fn ioctl(task: &Task, fd: Fd, request: u32, argument: UserPtr) -> Result<()>
         FS_IOC_FSGETXATTR => put(argument, &extended(flags(&held, |(_, _, flag)| flag))),
         FS_IOC_FSSETXATTR => set_extended(task, &held, argument),
         FS_IOC_GETUUID => put(argument, &uuid(task, &held)),
-        _ => Err(Errno::ENOTTY),
+        _ => match RESERVE.iter().find(|(reserve, _)| *reserve == request) {
+            Some((_, mode)) if regular => reserve(task, fd, held, *mode, get(argument)?),
+            _ => Err(Errno::ENOTTY),
+        },
     }
+}
+
+/// fallocate(2) by the kernel's ioctl_preallocate.
+fn reserve(task: &Task, fd: Fd, held: HeldFile, mode: u32, space: Space) -> Result<()> {
+    let from = match space.whence as u32 {
+        SEEK_SET => 0,
+        SEEK_CUR => held.file.position.load(Relaxed) as i64,
+        SEEK_END => held.inode.size.load(Relaxed) as i64, // Relaxed: one word each.
+        _ => return Err(Errno::EINVAL),
+    };
+    let start = from.wrapping_add(space.start);
+    drop(held); // A task looks one file up at a time.
+    fallocate::fallocate(task, fd, mode | FALLOC_FL_KEEP_SIZE, start, space.length)
 }
 
 fn get<T: Copy>(argument: UserPtr) -> Result<T> {

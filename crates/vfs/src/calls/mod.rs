@@ -6,6 +6,7 @@
 //! inode locked.
 
 pub mod access;
+pub mod cachestat;
 pub mod chdir;
 pub mod chmod;
 pub mod chown;

@@ -17,6 +17,7 @@ use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
 use lp_region::{InodeId, PageId, Region};
 
 use crate::caller::task::Task;
+use crate::content::owner;
 use crate::content::page::{self, Content, PageHome, PageRun};
 
 /// Adds pages to an inode's count, inside a `seq` section. The caller must be changing the content, so that
@@ -281,6 +282,15 @@ pub(crate) fn grow(task: &Task, id: InodeId, inode: &Inode, index: u64) -> Resul
     Ok(page)
 }
 
+/// What pages are taken for that a hole gets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Content.
+    Content,
+    /// Space for content that may come: a hole still to `SEEK_HOLE`.
+    Space,
+}
+
 /// Fills the holes of `first..end` with zeroed pages and adds their number to `made`. The caller must hold
 /// the inode's lock.
 ///
@@ -291,12 +301,17 @@ pub(crate) fn fill(
     id: InodeId,
     inode: &Inode,
     (first, end): (u64, u64),
+    purpose: Purpose,
     made: &mut u64,
 ) -> Result<()> {
     let mut index = first;
     while index < end {
         let piece = piece(task.region, Map::of(inode), index, end - index);
         if piece.page.is_some() {
+            // As on tmpfs, where fallocate(2) clears a page that it has taken before.
+            if purpose == Purpose::Space {
+                owner::set_content(task.region, PageRun { first: piece.page, len: piece.len as u32 });
+            }
             index += piece.len;
             continue;
         }
@@ -305,6 +320,9 @@ pub(crate) fn fill(
         let fresh = page::take_run(task, PageHome { inode: id, index }, want)?;
         if fresh.content == Content::Old {
             fresh.run.pages().for_each(|page| page::zero(task.region, page, 0, lp_abi::PAGE_SIZE));
+        }
+        if purpose == Purpose::Space {
+            owner::set_space(task.region, fresh.run);
         }
         link(task, inode, index, fresh.run);
         *made += u64::from(fresh.run.len);

@@ -1,9 +1,10 @@
 //! Owners of pages: which inode has each page, and where.
 //!
 //! A page's owner word is the inverse of its place in a map. It is written before a map names the page and
-//! cleared before the page can be taken again. While a file has a page, all versions of the word are equal. A
-//! region whose parts are of different ages therefore still says which pages a file has that did not change
-//! meanwhile; `lp_fsck::rebuild` reads it. No call does.
+//! cleared before the page can be taken again. While a file has a page, all versions of the word name
+//! the same place. A region whose parts are of different ages therefore still says which pages a file has that
+//! did not change meanwhile; `lp_fsck::rebuild` reads it. Of calls only `SEEK_HOLE` and `SEEK_DATA` do, which
+//! ask whether a page was taken as space by fallocate(2).
 
 use lp_abi::Result;
 use lp_region::layout::{CHUNK_PAGES, OWNERS_AT};
@@ -27,9 +28,39 @@ fn pack(home: PageHome, height: u32) -> u64 {
 pub(crate) fn set(region: Region, home: PageHome, height: u32, run: PageRun) {
     let first = pack(home, height);
     for (step, word) in words(region, run).enumerate() {
-        // Relaxed, here and below: read only when nobody uses the region.
+        // Relaxed, here and below: the map that names the page is published afterwards.
         word.store(first.wrapping_add((step as u64) << INDEX_SHIFT), Relaxed);
     }
+}
+
+/// In place of the height of content: the page was taken as space and may never have been written.
+const SPACE: u64 = 7;
+
+/// Records that pages of content, whose owner is recorded, were taken as space for content that may come.
+pub(crate) fn set_space(region: Region, run: PageRun) {
+    for word in words(region, run) {
+        word.store(word.load(Relaxed) | SPACE << HEIGHT_SHIFT, Relaxed);
+    }
+}
+
+/// Records that pages of content are more than space.
+pub(crate) fn set_content(region: Region, run: PageRun) {
+    for word in words(region, run) {
+        let seen = word.load(Relaxed);
+        if height(seen) == SPACE {
+            word.store(content(seen), Relaxed);
+        }
+    }
+}
+
+/// Whether a page of content was taken as space. It stays so when it is written.
+pub(crate) fn is_space(region: Region, page: PageId) -> bool {
+    // Relaxed: changes inside a section of `data_seq`, which validates this.
+    region.page_owner(page).is_some_and(|word| height(word.load(Relaxed)) == SPACE)
+}
+
+fn height(word: u64) -> u64 {
+    word >> HEIGHT_SHIFT & 7
 }
 
 /// Records that pages have no owner. The caller must have them in hand.
@@ -47,10 +78,15 @@ pub(crate) fn back(region: Region, chunk: usize) -> Result<()> {
     region.back(OWNERS_AT + chunk * bytes, bytes)
 }
 
+/// The word of a page of space as that of content.
+fn content(word: u64) -> u64 {
+    if height(word) == SPACE { word & !(SPACE << HEIGHT_SHIFT) } else { word }
+}
+
 /// Whether a page belongs to the place `home`. A map page, of a height above 0, belongs to any of the indices
 /// below it.
 pub fn has(region: Region, home: PageHome, height: u32, page: PageId) -> bool {
-    let Some(word) = region.page_owner(page).map(|word| word.load(Relaxed)) else { return false };
+    let Some(word) = region.page_owner(page).map(|word| content(word.load(Relaxed))) else { return false };
     let differs = word ^ pack(home, height);
     differs << INDEX_BITS == 0
         && (differs >> INDEX_SHIFT).checked_shr(10 * height).is_none_or(|rest| rest == 0)
@@ -59,9 +95,9 @@ pub fn has(region: Region, home: PageHome, height: u32, page: PageId) -> bool {
 /// The place in a file's content to which a page belongs, as far as the word can hold it; `None` if the page
 /// has no owner or is a map page.
 pub fn content_of(region: Region, page: PageId) -> Option<PageHome> {
-    let word = region.page_owner(page)?.load(Relaxed);
-    let (inode, height) = (InodeId(word as u32), (word >> HEIGHT_SHIFT) as u32 & 7);
-    (inode.is_some() && height == 0).then_some(PageHome { inode, index: word >> INDEX_SHIFT })
+    let word = content(region.page_owner(page)?.load(Relaxed));
+    let inode = InodeId(word as u32);
+    (inode.is_some() && height(word) == 0).then_some(PageHome { inode, index: word >> INDEX_SHIFT })
 }
 
 /// Clears the owner of a page. Nobody may use the region.

@@ -15,7 +15,7 @@ use lp_region::{InodeRef, MappingId, MountId, ProcessId, Spot};
 use crate::caller::below::{self, Need};
 use crate::caller::task::Task;
 use crate::content::cut;
-use crate::content::map::{self, Map};
+use crate::content::map::{self, Map, Purpose};
 use crate::descriptors::table;
 use crate::inodes::inode;
 use crate::life::reclaim;
@@ -31,13 +31,13 @@ pub enum MapAccess {
     SharedWrite,
 }
 
-/// Consecutive pages of a file that are also consecutive in the region.
+/// Consecutive pages of a file that are also consecutive in the region, or a hole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
     /// Offset in the file.
     pub offset: u64,
-    /// Offset in the region's file.
-    pub region: usize,
+    /// Offset in the region's file; none for a hole.
+    pub region: Option<usize>,
     /// Bytes, whole pages.
     pub bytes: usize,
 }
@@ -111,8 +111,8 @@ pub(crate) fn record_gone(task: &Task, of: InodeRef) {
 }
 
 /// Calls `visit` with the pieces of the file from `offset` to `offset + len` or to the page of its last byte,
-/// whichever comes first. Holes get pages. The process has a record, so the pages stay. Returns the offset
-/// where it stopped.
+/// whichever comes first. Holes of less than `shortest` pages get pages. The process has a record, so the
+/// pages stay. Returns the offset where it stopped.
 ///
 /// # Errors
 /// `ENOMEM` without free pages; those of `visit`.
@@ -121,6 +121,7 @@ pub fn pieces(
     of: InodeRef,
     offset: u64,
     len: usize,
+    shortest: u64,
     visit: &mut dyn FnMut(Piece) -> Result<()>,
 ) -> Result<u64> {
     let page = PAGE_SIZE as u64;
@@ -129,17 +130,33 @@ pub fn pieces(
         below::take(task, of.id, Need::Range(offset / page * page, len as u64 + page))?;
     }
     let mut index = offset / page;
-    let end = (offset + len as u64).div_ceil(page).min(fill(task, of, inode, index, offset + len as u64)?);
+    // Relaxed: one word.
+    let mut end = (offset + len as u64).div_ceil(page).min(inode.size.load(Relaxed).div_ceil(page));
     while index < end {
-        let piece = map::piece(task.region, Map::of(inode), index, end - index);
-        // A hole: the file was truncated meanwhile.
-        let Some(region) = task.region.page_offset(piece.page).filter(|_| piece.page.is_some()) else {
-            break;
-        };
+        let piece = piece(task, inode, index, end - index);
+        if piece.page.is_none() && piece.len < shortest {
+            end = end.min(fill(task, of, inode, index, (index + piece.len) * page)?);
+            continue;
+        }
+        let region = task.region.page_offset(piece.page).filter(|_| piece.page.is_some());
         visit(Piece { offset: index * page, region, bytes: piece.len as usize * PAGE_SIZE })?;
         index += piece.len;
     }
-    Ok(index * page)
+    Ok(index.min(end) * page)
+}
+
+/// The piece that starts at `index`: all of a hole.
+fn piece(task: &Task, inode: &Inode, index: u64, most: u64) -> map::Extent {
+    let map = Map::of(inode);
+    let mut piece = map::piece(task.region, map, index, most);
+    while piece.page.is_none() && piece.len < most {
+        let next = map::piece(task.region, map, index + piece.len, most - piece.len);
+        if next.page.is_some() {
+            break;
+        }
+        piece.len += next.len;
+    }
+    piece
 }
 
 /// Allocates the pages from `index` to byte `end` or to the file's end. Returns the index after its last
@@ -151,7 +168,7 @@ fn fill(task: &Task, of: InodeRef, inode: &Inode, index: u64, end: u64) -> Resul
         let wanted = (index, last.min(end.div_ceil(PAGE_SIZE as u64)));
         let mut made = 0;
         inode.data_seq.begin();
-        let filled = map::fill(task, of.id, inode, wanted, &mut made);
+        let filled = map::fill(task, of.id, inode, wanted, Purpose::Content, &mut made);
         inode.seq.begin();
         map::more_in_section(inode, made);
         inode.seq.end();

@@ -20,6 +20,7 @@ use lp_vfs::limit;
 use crate::high::calls::limit as limit_calls;
 use crate::high::fd::placeholder;
 use crate::high::frame::handler::{handlers, ret, task};
+use crate::high::memory::holes;
 use crate::low::cover::patch;
 use crate::low::dispatch::{AGAIN, NOT_OURS};
 use crate::low::live::deferred;
@@ -70,6 +71,7 @@ fn install(nr: u32, [a, b, c, d, e]: [usize; 5], program: Option<usize>) -> isiz
         return NOT_OURS; // The kernel returns the error.
     }
     let task = task();
+    holes::touch(task, 0, usize::MAX); // A limited process cannot give pages to a hole.
     if let Err(errno) = limit::begin(task) {
         return errno.to_ret();
     }

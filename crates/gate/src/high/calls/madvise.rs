@@ -8,6 +8,7 @@ use lp_vfs::task::Task;
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::memory::areas;
 use crate::high::memory::areas::{Area, Sharing};
+use crate::high::memory::holes;
 use crate::high::run::own;
 use crate::high::run::own::end_of;
 use crate::low::dispatch::NOT_OURS;
@@ -18,7 +19,13 @@ handlers! {
         if let Some(refused) = own::refused(address, length) {
             return refused;
         }
-        if areas::is_empty() || !address.is_multiple_of(PAGE_SIZE) || advice != MADV_REMOVE {
+        if areas::is_empty() || !address.is_multiple_of(PAGE_SIZE) {
+            return NOT_OURS;
+        }
+        if matches!(advice, MADV_POPULATE_READ | MADV_POPULATE_WRITE) {
+            holes::touch(task, address, length);
+        }
+        if advice != MADV_REMOVE {
             return NOT_OURS;
         }
         end_of(address, length).map_or(NOT_OURS, |end| remove(task, address, end))

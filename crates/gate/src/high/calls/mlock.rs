@@ -7,6 +7,7 @@ use lp_abi::Result;
 use lp_abi::linux::*;
 
 use crate::high::frame::handler::{handlers, kernel, ret};
+use crate::high::memory::holes;
 use crate::high::run::own;
 use crate::low::dispatch::NOT_OURS;
 
@@ -16,21 +17,33 @@ const USER_END: usize = 1 << 47;
 handlers! {
     /// mlock(2).
     fn mlock(task, address: usize, length: usize) {
-        own::refused(address, length).unwrap_or(NOT_OURS)
+        own::refused(address, length).unwrap_or_else(|| {
+            holes::touch(task, address, length);
+            NOT_OURS
+        })
     }
 
     /// mlock2(2).
     fn mlock2(task, address: usize, length: usize, flags: u32) {
-        own::refused(address, length).unwrap_or(NOT_OURS)
+        own::refused(address, length).unwrap_or_else(|| {
+            if flags & MLOCK_ONFAULT == 0 {
+                holes::touch(task, address, length);
+            }
+            NOT_OURS
+        })
     }
 
     /// mlockall(2).
     fn mlockall(task, flags: u32) {
         let known = MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT;
-        if flags & !known != 0 || flags & MCL_CURRENT == 0 {
+        let populates = flags & MCL_ONFAULT == 0;
+        holes::set_locks_all(flags & MCL_FUTURE != 0 && populates);
+        if flags & !known != 0 || flags & MCL_CURRENT == 0 || holes::is_filtered() {
             return NOT_OURS;
         }
-        let populates = flags & MCL_ONFAULT == 0;
+        if populates {
+            holes::touch(task, 0, usize::MAX);
+        }
         let done = ret(each_mapping(&mut |mapping| lock(mapping, populates)));
         if done < 0 {
             kernel!(__NR_munlockall);

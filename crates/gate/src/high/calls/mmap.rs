@@ -15,7 +15,8 @@ use crate::high::fd::{descriptor, placeholder};
 use crate::high::frame::content::read_at;
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::memory::areas;
-use crate::high::memory::areas::{Area, Sharing};
+use crate::high::memory::areas::{Area, LockedAreas, Sharing};
+use crate::high::memory::holes::Content;
 use crate::high::run::own;
 use crate::high::run::own::end_of;
 use crate::low::cover::build;
@@ -23,8 +24,8 @@ use crate::low::cover::mapped_code::{MappedFile, mapped};
 use crate::low::dispatch::NOT_OURS;
 use crate::low::tools::names;
 
-/// Flags that determine a mapping's address; passed on to the kernel.
-const PLACE: u32 = MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_32BIT;
+/// Flags that determine a mapping's address, and whether it may be locked; passed on to the kernel.
+const PLACE: u32 = MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_32BIT | MAP_LOCKED;
 
 handlers! {
     /// mmap(2).
@@ -81,15 +82,37 @@ handlers! {
         remap(task, &Move { old, old_end, old_length, new_length, flags, new })
     }
 
-    /// remap_file_pages(2) fails on files of ours.
-    fn remap_file_pages(task, address: usize, length: usize) {
-        if let Some(refused) = own::refused(address, length) {
+    /// remap_file_pages(2).
+    fn remap_file_pages(task, address: usize, length: usize, protection: u32, page: u64) {
+        let (start, bytes) = (address & !(PAGE_SIZE - 1), length & !(PAGE_SIZE - 1));
+        if let Some(refused) = own::refused(start, bytes) {
             return refused;
         }
-        let end = address.saturating_add(length);
-        if areas::is_empty() || areas::list().find(address, end).is_none() { NOT_OURS } else { Errno::EINVAL.to_ret() }
+        let mut list = areas::list();
+        let Some(area) = list.find(start, start.saturating_add(1)).map(|area| *area) else { return NOT_OURS };
+        if protection != 0 {
+            return Errno::EINVAL.to_ret();
+        }
+        ret(other_pages(task, &mut list, &area, start, bytes, page).map(|_| 0usize))
     }
 }
+
+/// The flags that MAP_SHARED_VALIDATE accepts: the kernel's LEGACY_MAP_MASK.
+const VALIDATED: u32 = MAP_TYPE
+    | MAP_FIXED
+    | MAP_ANONYMOUS
+    | MAP_DENYWRITE
+    | MAP_EXECUTABLE
+    | MAP_GROWSDOWN
+    | MAP_LOCKED
+    | MAP_NORESERVE
+    | MAP_POPULATE
+    | MAP_NONBLOCK
+    | MAP_STACK
+    | MAP_HUGETLB
+    | MAP_32BIT
+    | 0x80 // MAP_ABOVE4G
+    | 0x1f << 26; // MAP_UNINITIALIZED, and the sizes of huge pages.
 
 /// mmap's arguments.
 struct Wanted {
@@ -151,7 +174,10 @@ fn map(task: &Task, wanted: &Wanted) -> Result<usize> {
         return Err(Errno::EINVAL);
     }
     let bytes = wanted.length.checked_next_multiple_of(PAGE_SIZE).ok_or(Errno::ENOMEM)?;
-    if kind == MAP_SHARED_VALIDATE && wanted.flags & MAP_SYNC != 0 {
+    if wanted.flags & MAP_HUGETLB != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if kind == MAP_SHARED_VALIDATE && wanted.flags & !VALIDATED != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
     let sharing = match (private, wanted.protection & PROT_WRITE) {
@@ -183,8 +209,18 @@ fn map(task: &Task, wanted: &Wanted) -> Result<usize> {
         },
         beyond: bytes,
     };
-    let made = place(task, &mut list, area, wanted.address, wanted.flags & PLACE);
+    let content = Content::of(wanted.protection, wanted.flags);
+    let made = match wanted.flags & MAP_GROWSDOWN {
+        0 => place(task, &mut list, area, wanted.address, wanted.flags & PLACE, content),
+        _ => Err(Errno::EINVAL),
+    };
     drop(list);
+    if wanted.flags & MAP_LOCKED != 0
+        && let Ok(start) = made
+    {
+        // mmap(2) does not fail if a page cannot be made present.
+        kernel!(__NR_mlock, start, bytes);
+    }
     match made {
         Ok(start) if wanted.protection & PROT_EXEC != 0 => cover(task, of, start, wanted.offset),
         Ok(_) => {}
@@ -196,19 +232,27 @@ fn map(task: &Task, wanted: &Wanted) -> Result<usize> {
 /// Maps `area`, given as if at address 0, at `hint` according to `flags`, and adds it to the list. With
 /// `MAP_FIXED` it replaces what is there, which stays mapped and listed as long as the call can still fail
 /// for lack of pages or addresses.
-fn place(task: &Task, list: &mut areas::LockedAreas, area: Area, hint: usize, flags: u32) -> Result<usize> {
+fn place(
+    task: &Task,
+    list: &mut LockedAreas,
+    area: Area,
+    hint: usize,
+    flags: u32,
+    content: Content,
+) -> Result<usize> {
     list.reserve()?;
     let bytes = area.bytes();
     if flags & MAP_FIXED != 0 {
-        areas::populate(task, &area)?;
+        areas::populate(task, &area, content)?;
     }
     let start = areas::reserve(hint, bytes, flags)?;
     if flags & MAP_FIXED != 0 {
         list.forget(task, start, start + bytes);
     }
     let mut placed = Area { start, end: start + bytes, beyond: start + bytes, ..area };
-    if let Err(errno) = areas::fill(task, &mut placed) {
+    if let Err(errno) = areas::fill(task, list, &mut placed, content) {
         let _ = areas::unmap(start, bytes);
+        list.cut_holes(start, start + bytes);
         return Err(errno);
     }
     list.insert(placed);
@@ -279,7 +323,7 @@ fn remap(task: &Task, to: &Move) -> isize {
 
 /// mremap(2) of a range that starts with a mapping of the kernel's. It may move onto files of ours, or cut
 /// some off behind it.
-fn remap_other(task: &Task, list: &mut areas::LockedAreas, to: &Move) -> isize {
+fn remap_other(task: &Task, list: &mut LockedAreas, to: &Move) -> isize {
     let lands = (to.flags & MREMAP_FIXED != 0).then(|| end_of(to.new, to.new_length)).flatten();
     let lands = lands.map(|end| (to.new, end)).filter(|(start, end)| list.find(*start, *end).is_some());
     let goes_on = list.find(to.old, to.old_end).is_some();
@@ -313,7 +357,7 @@ struct Move {
     new: usize,
 }
 
-fn remap_area(task: &Task, list: &mut areas::LockedAreas, area: &Area, to: &Move) -> Result<usize> {
+fn remap_area(task: &Task, list: &mut LockedAreas, area: &Area, to: &Move) -> Result<usize> {
     let known = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
     let fixed = to.flags & MREMAP_FIXED != 0;
     let may_move = to.flags & MREMAP_MAYMOVE != 0;
@@ -357,7 +401,7 @@ fn remap_area(task: &Task, list: &mut areas::LockedAreas, area: &Area, to: &Move
 }
 
 /// Grows an area in place. Returns whether the addresses were free.
-fn extend(task: &Task, list: &mut areas::LockedAreas, area: &Area, more: usize) -> Result<bool> {
+fn extend(task: &Task, list: &mut LockedAreas, area: &Area, more: usize) -> Result<bool> {
     match areas::reserve(area.end, more, MAP_FIXED_NOREPLACE) {
         Ok(at) if at == area.end => {}
         Ok(at) => {
@@ -374,8 +418,10 @@ fn extend(task: &Task, list: &mut areas::LockedAreas, area: &Area, more: usize) 
         ..*area
     };
     let noted = mapping::grow(task, area.of, more);
-    if let Err(errno) = noted.and_then(|()| areas::fill(task, &mut tail)) {
+    let content = Content::of(area.protection, 0);
+    if let Err(errno) = noted.and_then(|()| areas::fill(task, list, &mut tail, content)) {
         let _ = areas::unmap(tail.start, more);
+        list.cut_holes(tail.start, tail.end);
         if noted.is_ok() {
             mapping::end(task, area.of, more);
         }
@@ -390,20 +436,15 @@ fn extend(task: &Task, list: &mut areas::LockedAreas, area: &Area, more: usize) 
 
 /// Maps the file at a new address and then removes the old mapping. Pages of a private mapping that the
 /// program has changed are moved. The caller has recorded the new mapping's `bytes`.
-fn move_to(
-    task: &Task,
-    list: &mut areas::LockedAreas,
-    area: &Area,
-    to: &Move,
-    bytes: usize,
-) -> Result<usize> {
+fn move_to(task: &Task, list: &mut LockedAreas, area: &Area, to: &Move, bytes: usize) -> Result<usize> {
     let offset = area.offset + (to.old - area.start) as u64;
     let moved = Area { start: 0, end: bytes, beyond: bytes, offset, ..*area };
     let (hint, flags) = if to.flags & MREMAP_FIXED != 0 { (to.new, MAP_FIXED) } else { (0, 0) };
-    let start = place(task, list, moved, hint, flags)?;
+    let start = place(task, list, moved, hint, flags, Content::of(area.protection, 0))?;
     let kept = (to.old_end - to.old).min(bytes);
-    if area.sharing == Sharing::Private && to.old_length != 0 && !carry(to.old, start, kept) {
+    if area.sharing == Sharing::Private && to.old_length != 0 && !carry(list, to.old, start, kept) {
         let _ = areas::unmap(start, bytes);
+        list.cut_holes(start, start + bytes);
         list.drop_area(start);
         return Err(Errno::ENOMEM);
     }
@@ -413,16 +454,59 @@ fn move_to(
     Ok(start)
 }
 
-/// Moves pages one by one, because they may be many mappings. Moves all or none.
-fn carry(from: usize, to: usize, bytes: usize) -> bool {
+/// Moves pages one by one, because they may be many mappings. Moves all or none, but for those of holes,
+/// which are holes at the new address too.
+fn carry(list: &mut LockedAreas, from: usize, to: usize, bytes: usize) -> bool {
     let page = |from, to| {
         !is_error(kernel!(__NR_mremap, from, PAGE_SIZE, PAGE_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, to))
     };
-    let Some(failed) = (0..bytes).step_by(PAGE_SIZE).find(|at| !page(from + at, to + at)) else {
+    let mut at = 0;
+    while at < bytes {
+        match list.hole_in(from + at, from + bytes) {
+            Some((start, end)) if start == from + at => at = end - from,
+            _ if page(from + at, to + at) => at += PAGE_SIZE,
+            _ => break,
+        }
+    }
+    if at >= bytes {
         return true;
-    };
-    for at in (0..failed).step_by(PAGE_SIZE) {
-        page(to + at, from + at);
+    }
+    for at in (0..at).step_by(PAGE_SIZE) {
+        if list.hole_in(from + at, from + at + PAGE_SIZE).is_none() {
+            page(to + at, from + at);
+        }
     }
     false
+}
+
+/// Maps other pages of the file at `start`, in `area` and what continues it.
+fn other_pages(
+    task: &Task,
+    list: &mut LockedAreas,
+    area: &Area,
+    start: usize,
+    bytes: usize,
+    page: u64,
+) -> Result<usize> {
+    let end = start.checked_add(bytes).filter(|end| *end > start).ok_or(Errno::EINVAL)?;
+    page.checked_add((bytes / PAGE_SIZE) as u64).ok_or(Errno::EINVAL)?;
+    let mut last = *area;
+    while last.end < end {
+        let next = list.find(last.end, last.end + 1).map(|next| *next).ok_or(Errno::EINVAL)?;
+        let continues =
+            next.of == last.of && next.sharing == last.sharing && next.protection == last.protection;
+        last = if continues { next } else { return Err(Errno::EINVAL) };
+    }
+    if area.sharing == Sharing::Private {
+        return Err(Errno::EINVAL);
+    }
+    let offset = page.checked_mul(PAGE_SIZE as u64).ok_or(Errno::EOVERFLOW)?;
+    offset.checked_add(bytes as u64).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::EOVERFLOW)?;
+    mapping::grow(task, area.of, bytes)?;
+    let other = Area { start: 0, end: bytes, beyond: bytes, offset, ..*area };
+    let made = place(task, list, other, start, MAP_FIXED, Content::of(area.protection, 0));
+    if made.is_err() {
+        mapping::end(task, area.of, bytes);
+    }
+    made
 }

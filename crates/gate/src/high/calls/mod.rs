@@ -6,6 +6,7 @@
 pub mod access;
 pub mod across;
 pub mod allocate;
+pub mod cachestat;
 pub mod chdir;
 pub mod chmod;
 pub mod close;
@@ -38,6 +39,7 @@ pub mod rename;
 pub mod sendfile;
 pub mod shmop;
 pub mod signal_owner;
+pub mod sigprocmask;
 pub mod socket;
 pub mod stat;
 pub mod statfs;

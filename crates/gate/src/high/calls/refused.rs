@@ -59,8 +59,6 @@ refuse_files! {
     not_socket: ENOTSOCK;
     /// timerfd_settime(2), timerfd_gettime(2), inotify_rm_watch(2), setns(2), fsmount(2).
     not_of_kind: EINVAL;
-    /// cachestat(2).
-    not_cached: EOPNOTSUPP;
     /// quotactl_fd(2).
     no_quota: ENOSYS;
     /// landlock_restrict_self(2).

@@ -3,34 +3,36 @@
 //! A mapping of a file of ours consists of the region's own pages, one kernel mapping for each contiguous
 //! piece, so it is coherent with read and write and with other processes. Behind the file's last page an
 //! empty memfd is mapped. Touching it raises SIGBUS, as it should; if the file has grown meanwhile, the pages
-//! are mapped in ([`resized`], and [`fault`] for growth by others).
+//! are mapped in ([`resized`], and [`fault`] for growth by others). Large holes are mapped in the same way
+//! until they are touched ([`holes`]).
 //!
-//! The list is private to the process and sorted by address, in memory of its own; a fork's child has a copy.
-//! The lock is held for the length of a call, with signals deferred. A child of vfork(2) changes its parent's
-//! list. If the child is killed meanwhile, its parent finishes the step under way and releases the list
-//! ([`settle_child`]).
+//! The list is private to the process and sorted by address, in memory of its own ([`sorted`]), and so is the
+//! list of holes; a fork's child has a copy. The lock is held for the length of a call, with signals
+//! deferred. A child of vfork(2) changes its parent's lists. If the child is killed meanwhile, its parent
+//! finishes the step under way and releases the lists ([`settle_child`]).
+//!
+//! [`holes`]: crate::high::memory::holes
+//! [`sorted`]: crate::high::memory::sorted
 
 use core::cell::UnsafeCell;
-use core::mem::MaybeUninit;
 
 use lp_abi::linux::{
     __NR_close, __NR_futex, __NR_memfd_create, __NR_mmap, __NR_munmap, FUTEX_WAIT, FUTEX_WAKE, MAP_ANONYMOUS,
-    MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, MFD_CLOEXEC, PROT_READ, PROT_WRITE,
+    MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, MFD_CLOEXEC, SIGBUS,
 };
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::InodeRef;
-use lp_region::sync::{AtomicU32, AtomicU64, Ordering, light_barrier};
+use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_vfs::mapping;
 use lp_vfs::task::Task;
 
+use crate::high::memory::holes::{self, Content, Hole};
+use crate::high::memory::sorted::{Sorted, Span};
 use crate::low::thread::current;
 use crate::low::thread::record::Thread;
 
 /// Maximum number of mappings of one process; the kernel allows fewer.
 const MOST: usize = 1 << 17;
-
-/// Bytes of addresses reserved for the list.
-const LIST_BYTES: usize = MOST * size_of::<Area>();
 
 /// How a mapping shares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,7 +72,7 @@ impl Area {
     }
 
     /// The part within `start..end`.
-    fn cut(&self, start: usize, end: usize) -> Option<Area> {
+    pub(crate) fn cut(&self, start: usize, end: usize) -> Option<Area> {
         let (from, to) = (self.start.max(start), self.end.min(end));
         (from < to).then(|| Area {
             start: from,
@@ -82,49 +84,48 @@ impl Area {
     }
 }
 
-struct Areas {
-    at: *mut Area,
-    count: usize,
-    step: Step,
+impl Span for Area {
+    const MOST: usize = MOST;
+    fn start(&self) -> usize {
+        self.start
+    }
+    fn end(&self) -> usize {
+        self.end
+    }
 }
 
-/// An insertion or a removal under way. Moving an area is idempotent.
-struct Step {
-    kind: Change,
-    /// Index of the area to insert or remove.
-    index: usize,
-    /// Index of the next area to be overwritten with its neighbour.
-    next: usize,
-    /// Number of areas afterwards.
-    count: usize,
-    /// The area to insert.
-    area: MaybeUninit<Area>,
+struct Lists {
+    areas: Sorted<Area>,
+    holes: Sorted<Hole>,
+    ahead: Ahead,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Change {
-    Nothing,
-    Insertion,
-    Removal,
+/// The last fault in a hole.
+pub(crate) struct Ahead {
+    /// Address behind the pages that it allocated.
+    pub(crate) next: usize,
+    /// Their number.
+    pub(crate) pages: usize,
 }
-
-const NOTHING: Step =
-    Step { kind: Change::Nothing, index: 0, next: 0, count: 0, area: MaybeUninit::uninit() };
 
 struct Mappings {
     lock: AtomicU32,
     /// Number of areas, for callers that have none to look up.
     count: AtomicU64,
-    areas: UnsafeCell<Areas>,
+    lists: UnsafeCell<Lists>,
 }
 
-// SAFETY: the list is accessed under the lock only.
+// SAFETY: the lists are accessed under the lock only.
 unsafe impl Sync for Mappings {}
 
 static GLOBAL: Mappings = Mappings {
     lock: AtomicU32::new(0),
     count: AtomicU64::new(0),
-    areas: UnsafeCell::new(Areas { at: core::ptr::null_mut(), count: 0, step: NOTHING }),
+    lists: UnsafeCell::new(Lists {
+        areas: Sorted::new(),
+        holes: Sorted::new(),
+        ahead: Ahead { next: 0, pages: 0 },
+    }),
 };
 
 /// Whether the process has no mapping of a file of ours.
@@ -134,11 +135,12 @@ pub fn is_empty() -> bool {
     GLOBAL.count.load(Ordering::Relaxed) == 0
 }
 
-/// Address and length of the list's memory; a null address before the first mapping.
-pub(crate) fn list_extent() -> (usize, usize) {
-    let _list = list();
-    // SAFETY: the lock is held.
-    (unsafe { (*GLOBAL.areas.get()).at } as usize, LIST_BYTES)
+/// Whether `address` is in the lists' memory.
+pub(crate) fn holds_list(address: usize) -> bool {
+    let mut list = list();
+    let lists = list.lists();
+    let within = |(start, bytes): (usize, usize)| start != 0 && (start..start + bytes).contains(&address);
+    within(lists.areas.extent()) || within(lists.holes.extent())
 }
 
 /// The list, locked.
@@ -146,6 +148,7 @@ pub struct LockedAreas(());
 
 impl Drop for LockedAreas {
     fn drop(&mut self) {
+        holes::settle(self);
         // PAIRS: the acquires in `list`.
         if GLOBAL.lock.swap(0, Ordering::Release) & WAITED != 0 {
             // SAFETY: the word is a static.
@@ -203,92 +206,56 @@ pub fn settle_child(child: *const Thread) {
 }
 
 impl LockedAreas {
-    fn areas(&mut self) -> &mut [Area] {
-        // SAFETY: the lock is held; the memory holds `count` areas.
-        unsafe {
-            let areas = &mut *GLOBAL.areas.get();
-            if areas.at.is_null() { &mut [] } else { core::slice::from_raw_parts_mut(areas.at, areas.count) }
-        }
+    fn lists(&mut self) -> &mut Lists {
+        // SAFETY: the lock is held.
+        unsafe { &mut *GLOBAL.lists.get() }
     }
 
-    /// Reserves space for all that one call can add: two areas split, and a new one.
+    fn areas(&mut self) -> &mut [Area] {
+        self.lists().areas.items()
+    }
+
+    /// The parts of areas that are holes.
+    pub(crate) fn holes(&mut self) -> &mut Sorted<Hole> {
+        &mut self.lists().holes
+    }
+
+    /// The last fault in a hole.
+    pub(crate) fn ahead(&mut self) -> &mut Ahead {
+        &mut self.lists().ahead
+    }
+
+    /// Reserves space for all that one call can add: two areas split, and a new one; a hole split.
     ///
     /// # Errors
     /// `ENOMEM`.
     pub fn reserve(&mut self) -> Result<()> {
-        // SAFETY: the lock is held.
-        let areas = unsafe { &mut *GLOBAL.areas.get() };
-        if areas.at.is_null() {
-            let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
-            let bytes = LIST_BYTES;
-            // SAFETY: a new mapping; memory is allocated as it is touched.
-            areas.at =
-                unsafe { lp_abi::syscall!(__NR_mmap, 0, bytes, protection, flags, -1i32, 0) }? as *mut Area;
-        }
-        if areas.count + 5 > MOST { Err(Errno::ENOMEM) } else { Ok(()) }
+        self.lists().areas.reserve(5)?;
+        self.lists().holes.reserve(2)
     }
 
     /// Adds an area. The caller has reserved space, and nothing is mapped there.
     pub fn insert(&mut self, area: Area) {
-        let index = self.areas().partition_point(|other| other.start < area.start);
-        let count = self.areas().len();
-        self.begin(Step {
-            kind: Change::Insertion,
-            index,
-            next: count,
-            count: count + 1,
-            area: MaybeUninit::new(area),
-        });
+        self.lists().areas.insert(area);
+        self.counted();
     }
 
     fn remove(&mut self, index: usize) {
-        let count = self.areas().len() - 1;
-        self.begin(Step { kind: Change::Removal, index, next: index, count, ..NOTHING });
+        self.lists().areas.remove(index);
+        self.counted();
     }
 
-    fn begin(&mut self, step: Step) {
-        // SAFETY: the lock is held.
-        let areas = unsafe { &mut *GLOBAL.areas.get() };
-        let kind = step.kind;
-        areas.step = Step { kind: Change::Nothing, ..step };
-        light_barrier(); // After a death the step is complete.
-        areas.step.kind = kind;
-        light_barrier();
-        self.finish();
+    /// Publishes the number of areas.
+    fn counted(&mut self) {
+        let count = self.lists().areas.count() as u64;
+        GLOBAL.count.store(count, Ordering::Relaxed); // Relaxed: see `is_empty`.
     }
 
-    /// Performs the step under way, or the rest of it.
+    /// Performs the steps under way, or the rest of them.
     fn finish(&mut self) {
-        // SAFETY: the lock is held; the memory has space for one area more than there are.
-        unsafe {
-            let areas = &mut *GLOBAL.areas.get();
-            let step = &mut areas.step;
-            match step.kind {
-                Change::Nothing => return,
-                Change::Insertion => {
-                    while step.next > step.index {
-                        areas.at.add(step.next).write(*areas.at.add(step.next - 1));
-                        light_barrier(); // After a death each area is in at least one place.
-                        step.next -= 1;
-                        light_barrier();
-                    }
-                    areas.at.add(step.index).write(step.area.assume_init());
-                }
-                Change::Removal => {
-                    while step.next < step.count {
-                        areas.at.add(step.next).write(*areas.at.add(step.next + 1));
-                        light_barrier(); // After a death each area is in at least one place.
-                        step.next += 1;
-                        light_barrier();
-                    }
-                }
-            }
-            light_barrier();
-            areas.count = step.count;
-            GLOBAL.count.store(step.count as u64, Ordering::Relaxed); // Relaxed: see `is_empty`.
-            light_barrier();
-            step.kind = Change::Nothing;
-        }
+        self.lists().areas.finish();
+        self.lists().holes.finish();
+        self.counted();
     }
 
     /// Removes the area that starts at `start` from the list. The caller must end its mapping record.
@@ -300,7 +267,7 @@ impl LockedAreas {
 
     /// The first area that overlaps `start..end`.
     pub fn find(&mut self, start: usize, end: usize) -> Option<&mut Area> {
-        self.areas().iter_mut().find(|area| area.start < end && start < area.end)
+        self.lists().areas.find(start, end)
     }
 
     /// Splits areas so that none crosses `start` or `end`. The caller has reserved space.
@@ -323,7 +290,8 @@ impl LockedAreas {
     /// space before the kernel's call, so the list can follow whatever the kernel did.
     pub fn forget(&mut self, task: &Task, start: usize, end: usize) {
         self.split(start, end);
-        while let Some(index) = self.areas().iter().position(|area| area.start < end && start < area.end) {
+        self.cut_holes(start, end);
+        while let Some(index) = self.lists().areas.index_in(start, end) {
             let area = self.areas()[index];
             self.remove(index);
             mapping::end(task, area.of, area.bytes());
@@ -339,32 +307,55 @@ impl LockedAreas {
 }
 
 /// Maps the file's pages into `area`, whose addresses are the program's or reserved, and an empty memfd past
-/// the file's end.
+/// the file's end and in holes that stay. An area that is not listed must have no holes listed.
 ///
 /// # Errors
 /// `ENOMEM`; those of mmap(2).
-pub fn fill(task: &Task, area: &mut Area) -> Result<()> {
+pub(crate) fn fill(task: &Task, list: &mut LockedAreas, area: &mut Area, content: Content) -> Result<()> {
+    let (start, end, protection) = (area.start, area.end, area.protection);
+    match map_pieces(task, list, area, content) {
+        Err(Errno::EAGAIN) if content != Content::Whole => map_pieces(task, list, area, Content::Whole)?,
+        done => done?,
+    }
+    if area.beyond < end { past_the_end(area.beyond.max(start), end, protection) } else { Ok(()) }
+}
+
+/// Maps the pieces of the file, and sets where the file ends in `area`.
+///
+/// # Errors
+/// `EAGAIN` if a hole would stay and the process may have none; those of [`fill`].
+fn map_pieces(task: &Task, list: &mut LockedAreas, area: &mut Area, content: Content) -> Result<()> {
     let kind = if area.sharing == Sharing::Private { MAP_PRIVATE } else { MAP_SHARED };
     let region = task.region.fd();
-    let (start, offset, protection) = (area.start, area.offset, area.protection);
-    let limit = area.bytes();
-    let stopped = mapping::pieces(task, area.of, offset, limit, &mut |piece| {
+    let (start, offset, protection, limit) = (area.start, area.offset, area.protection, area.bytes());
+    let shortest = content.shortest_hole();
+    let stopped = mapping::pieces(task, area.of, offset, limit, shortest, &mut |piece| {
         let at = start + (piece.offset - offset) as usize;
         let bytes = piece.bytes.min(start + limit - at);
+        let Some(within) = piece.region else {
+            if !holes::may_exist(task) {
+                return Err(Errno::EAGAIN);
+            }
+            list.holes().reserve(1)?;
+            past_the_end(at, at + bytes, protection)?;
+            return list.add_hole(at, at + bytes);
+        };
         // SAFETY: the addresses belong to the mapping.
-        unsafe { lp_abi::syscall!(__NR_mmap, at, bytes, protection, kind | MAP_FIXED, region, piece.region) }
-            .map(drop)
+        unsafe { lp_abi::syscall!(__NR_mmap, at, bytes, protection, kind | MAP_FIXED, region, within) }?;
+        list.cut_holes(at, at + bytes);
+        Ok(())
     })?;
     area.beyond = (start + stopped.saturating_sub(offset) as usize).min(area.end);
-    if area.beyond < area.end { past_the_end(area.beyond, area.end, protection) } else { Ok(()) }
+    Ok(())
 }
 
 /// Allocates all pages of `area` that [`fill`] will map, so that `fill` does not fail for lack of them.
 ///
 /// # Errors
 /// `ENOMEM`.
-pub fn populate(task: &Task, area: &Area) -> Result<()> {
-    mapping::pieces(task, area.of, area.offset, area.bytes(), &mut |_| Ok(())).map(drop)
+pub(crate) fn populate(task: &Task, area: &Area, content: Content) -> Result<()> {
+    let (offset, bytes, shortest) = (area.offset, area.bytes(), content.shortest_hole());
+    mapping::pieces(task, area.of, offset, bytes, shortest, &mut |_| Ok(())).map(drop)
 }
 
 /// Maps an empty memfd, which raises SIGBUS when touched.
@@ -384,14 +375,7 @@ fn past_the_end(start: usize, end: usize, protection: u32) -> Result<()> {
 #[inline]
 pub fn resized(task: &Task) {
     if !is_empty() {
-        resized_slow(task);
-    }
-}
-
-#[cold]
-fn resized_slow(task: &Task) {
-    for area in list().areas() {
-        let _ = settle(task, area);
+        grown(task);
     }
 }
 
@@ -402,18 +386,22 @@ fn end_of_file(task: &Task, area: &Area) -> usize {
     area.start + pages.min(area.bytes() as u64) as usize
 }
 
-/// Adapts an area to its file's size.
-fn settle(task: &Task, area: &mut Area) -> Result<()> {
-    let end = end_of_file(task, area);
-    if end < area.beyond {
-        past_the_end(end, area.beyond, area.protection)?;
+/// Adapts the area at `index` to its file's size. Returns whether it has grown.
+fn settle(task: &Task, list: &mut LockedAreas, index: usize) -> Result<bool> {
+    let Some(mut area) = list.areas().get(index).copied() else { return Ok(false) };
+    let (end, before) = (end_of_file(task, &area), area.beyond);
+    if end < before {
+        past_the_end(end, before, area.protection)?;
+        list.holes().reserve(1)?;
+        list.cut_holes(end, before);
         area.beyond = end;
-    } else if end > area.beyond {
-        let Some(mut grown) = area.cut(area.beyond, area.end) else { return Ok(()) };
-        fill(task, &mut grown)?;
+    } else if end > before {
+        let Some(mut grown) = area.cut(before, area.end) else { return Ok(false) };
+        fill(task, list, &mut grown, Content::of(area.protection, 0))?;
         area.beyond = grown.beyond;
     }
-    Ok(())
+    list.areas()[index].beyond = area.beyond;
+    Ok(area.beyond > before)
 }
 
 /// The cause of a fault at an address of the program's.
@@ -427,14 +415,22 @@ pub enum Fault {
     Unclear,
 }
 
-/// Handles a fault at `address` that interrupted the program, not the gate.
-pub fn fault(task: &Task, address: usize) -> Fault {
+/// Handles a fault at `address`, by which the kernel has raised `signal` in the program, not in the gate.
+pub fn fault(task: &Task, signal: usize, address: usize) -> Fault {
     let mut list = list();
-    let Some(area) = list.find(address, address + 1) else { return Fault::Real };
+    let Some(index) = list.lists().areas.index_in(address, address + 1) else { return Fault::Real };
+    if signal == SIGBUS as usize
+        && let Some(is_mended) = holes::fault(task, &mut list, address)
+    {
+        return if is_mended { Fault::Mended } else { Fault::Real };
+    }
+    let area = list.areas()[index];
     if address < area.beyond {
         return Fault::Unclear;
     }
-    let is_mended = end_of_file(task, area) > address && settle(task, area).is_ok() && address < area.beyond;
+    let is_mended = end_of_file(task, &area) > address
+        && settle(task, &mut list, index).is_ok()
+        && address < list.areas()[index].beyond;
     if is_mended { Fault::Mended } else { Fault::Real }
 }
 
@@ -442,11 +438,12 @@ pub fn fault(task: &Task, address: usize) -> Fault {
 /// whether there was anything. The caller must hold no lock.
 #[cold]
 pub fn grown(task: &Task) -> bool {
-    !is_empty()
-        && list().areas().iter_mut().fold(false, |grown, area| {
-            let beyond = area.beyond;
-            grown | (settle(task, area).is_ok() && area.beyond > beyond)
-        })
+    if is_empty() {
+        return false;
+    }
+    let mut list = list();
+    let count = list.areas().len();
+    (0..count).fold(false, |grown, index| grown | settle(task, &mut list, index).unwrap_or(false))
 }
 
 /// Reserves `bytes` of addresses, at `hint` if `flags` say so.

@@ -31,6 +31,6 @@ fn region_extent() -> (usize, usize) {
 
 /// Whether the mapping at `address` is one of the gate's that would take memory if it were locked.
 pub(crate) fn is_sparse(address: usize) -> bool {
-    let within = |(start, bytes): (usize, usize)| (start..start + bytes).contains(&address);
-    within(region_extent()) || within(areas::list_extent())
+    let (start, bytes) = region_extent();
+    (start..start + bytes).contains(&address) || areas::holds_list(address)
 }

@@ -5,9 +5,9 @@
 //! site images reads. `tests/call_table.rs` compares the two.
 
 use crate::high::calls::{
-    access, allocate, chdir, chmod, close, credentials, dup, exec, fcntl, filter, fsync, getdents, handle,
-    inotify, ioctl, kcmp, link, lseek, madvise, mkdir, mlock, mmap, mount, open, poll, read, refused, rename,
-    sendfile, shmop, socket, stat, statfs, truncate, utimensat, watch, write, xattr,
+    access, allocate, cachestat, chdir, chmod, close, credentials, dup, exec, fcntl, filter, fsync, getdents,
+    handle, inotify, ioctl, kcmp, link, lseek, madvise, mkdir, mlock, mmap, mount, open, poll, read, refused,
+    rename, sendfile, shmop, sigprocmask, socket, stat, statfs, truncate, utimensat, watch, write, xattr,
 };
 use crate::high::table::apart;
 use crate::low::arrive::sigaction;
@@ -99,7 +99,7 @@ calls! {
     __NR_munmap: Handled(mmap::munmap, apart::munmap);
     __NR_brk: Neither;
     __NR_rt_sigaction: Handled(sigaction::rt_sigaction, sigaction::rt_sigaction);
-    __NR_rt_sigprocmask: Neither;
+    __NR_rt_sigprocmask: Handled(sigprocmask::rt_sigprocmask);
     __NR_rt_sigreturn: Neither;
     __NR_ioctl: Handled(ioctl::ioctl, apart::first);
     __NR_pread64: Handled(read::pread64, apart::first) Quick;
@@ -448,7 +448,7 @@ calls! {
     __NR_process_mrelease: Special;
     __NR_futex_waitv: Neither;
     __NR_set_mempolicy_home_node: Neither;
-    __NR_cachestat: Handled(refused::not_cached);
+    __NR_cachestat: Handled(cachestat::cachestat);
     __NR_fchmodat2: Handled(chmod::fchmodat2, apart::fchmodat2);
     __NR_map_shadow_stack: Neither;
     __NR_futex_wake: Neither;

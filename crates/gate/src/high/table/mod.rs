@@ -6,5 +6,6 @@ pub mod apart;
 pub mod arguments;
 pub mod calls;
 pub mod count;
+pub(crate) mod holed;
 pub mod limited;
 pub mod traced;

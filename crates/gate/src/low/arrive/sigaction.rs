@@ -30,7 +30,7 @@ use crate::low::live::deferred;
 use crate::low::live::deferred::interrupted;
 use crate::low::live::first_call;
 use crate::low::live::signal::{
-    Context, DEFAULT, IGNORE, actions, is_fault, kernel_action, set_mask, take_handler,
+    Context, DEFAULT, IGNORE, actions, bit, is_fault, kernel_action, set_mask, take_handler,
 };
 use crate::low::live::wait;
 use crate::low::thread::actions::Action;
@@ -168,10 +168,11 @@ fn change(signal: usize, new: *const KernelAction, old: *mut KernelAction) -> lp
             let handled = program.handler != DEFAULT && program.handler != IGNORE;
             let kernel = match (handled, is_fault(signal)) {
                 // `route` implements SA_RESETHAND: the handler of a deferred signal must still be there
-                // afterwards.
+                // afterwards. It may touch what only the gate's handler of SIGBUS makes present.
                 (true, _) => KernelAction {
                     handler: lp_signal_address(),
                     flags: program.flags & !u64::from(SA_RESETHAND) | u64::from(SA_SIGINFO),
+                    mask: program.mask & !bit(SIGBUS),
                     ..program
                 },
                 (false, true) => fault_action(),
@@ -215,7 +216,7 @@ extern "sysv64" fn route(signal: usize, info: *mut Info, context: *mut u8) -> us
     if by_instruction && signal == SIGBUS as usize {
         High::end_if_cut();
     }
-    if by_instruction && resolve(info[2] as usize, &context) {
+    if by_instruction && resolve(signal, info[2] as usize, &context) {
         return 0;
     }
     // An ending thread of a limited process has no record, and its signals are not blocked.
@@ -237,7 +238,7 @@ extern "sysv64" fn route(signal: usize, info: *mut Info, context: *mut u8) -> us
 
 /// Whether a fault at `address` is not the program's: the gate met a bad pointer, or the page has become
 /// present since.
-fn resolve(address: usize, context: &Context) -> bool {
+fn resolve(signal: usize, address: usize, context: &Context) -> bool {
     let at = context.instruction();
     let (start, end, fault) = ucopy::fault_range();
     if (start..end).contains(&at) {
@@ -248,12 +249,12 @@ fn resolve(address: usize, context: &Context) -> bool {
         context.set_instruction(&raw const entry::lp_entry as usize);
         return true;
     }
-    tls::in_gate() == 0 && repair(address)
+    tls::in_gate() == 0 && repair(signal, address)
 }
 
 /// Repairs a mapping. Runs in the gate like a call, because it takes locks. Signals that arrive meanwhile are
 /// delivered at the faulting instruction if the mapping is repaired, else before the fault's handler runs.
-fn repair(address: usize) -> bool {
+fn repair(signal: usize, address: usize) -> bool {
     if !High::has_mappings() {
         return false;
     }
@@ -263,7 +264,7 @@ fn repair(address: usize) -> bool {
     }
     tls::set_in_gate(1);
     // SAFETY: the thread's own record, which nothing else uses at this point.
-    let is_good = High::fault(unsafe { &*current::thread() }, address);
+    let is_good = High::fault(unsafe { &*current::thread() }, signal, address);
     tls::set_in_gate(0);
     if interrupted() && lp_abi::sys::is_limited() {
         deliver::handle_waiting();

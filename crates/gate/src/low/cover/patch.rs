@@ -281,6 +281,23 @@ pub(crate) fn fill_gate_page(&Calls { table, way, hidden }: &Calls) {
     }
 }
 
+/// Changes how calls are answered, while other threads make some.
+pub(crate) fn change_calls(&Calls { table, way, hidden }: &Calls) {
+    let [quick, quick_scratch] = quick_entries(way);
+    // SAFETY: the home is mapped.
+    for page in [lp_slots.0.get().cast::<GatePage>(), unsafe { &raw mut (*home()).page }] {
+        // SAFETY: the words are aligned; another thread reads either the old value of each or the new one.
+        unsafe {
+            (&raw mut (*page).table).write_volatile(table.address());
+            (&raw mut (*page).hidden).write_volatile(hidden as usize);
+            for index in 0..QUICK_CALLS.len() {
+                (&raw mut (*page).quick[index]).write_volatile(quick[index]);
+                (&raw mut (*page).quick_scratch[index]).write_volatile(quick_scratch[index]);
+            }
+        }
+    }
+}
+
 /// Makes the C library call `told` before it loads an object.
 pub(crate) fn tell_of_loads(told: extern "C" fn()) {
     set_before_load(told as *const () as usize);

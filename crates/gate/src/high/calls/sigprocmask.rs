@@ -1,0 +1,30 @@
+//! rt_sigprocmask(2).
+
+use lp_abi::linux::{__NR_rt_sigprocmask, SIG_UNBLOCK};
+use lp_region::ucopy;
+
+use crate::high::frame::handler::{handlers, kernel};
+use crate::high::memory::holes;
+use crate::low::dispatch::NOT_OURS;
+
+handlers! {
+    /// rt_sigprocmask(2): the signal that large holes raise is not blocked while there are some.
+    fn rt_sigprocmask(task, how: u32, new: *const u64, old: usize, size: usize) {
+        if new.is_null() || how == SIG_UNBLOCK || size != size_of::<u64>() {
+            return NOT_OURS;
+        }
+        // SAFETY: the copy routine handles bad pointers.
+        let Ok(mask) = (unsafe { ucopy::get(new) }) else { return NOT_OURS };
+        let faults = holes::faults(mask);
+        if faults == 0 {
+            return NOT_OURS;
+        }
+        let set = if holes::exist() { mask & !faults } else { mask };
+        let done = kernel!(__NR_rt_sigprocmask, how, &raw const set, old, size);
+        // Another thread may have mapped a hole meanwhile, without seeing that this one blocks the signal.
+        if done == 0 && set == mask && holes::exist() {
+            kernel!(__NR_rt_sigprocmask, SIG_UNBLOCK, &raw const faults, 0, size);
+        }
+        done
+    }
+}

@@ -1,0 +1,135 @@
+//! The calls of a process that maps large holes ([`crate::high::memory::holes`]): a dispatch table of its own,
+//! so that other processes pay nothing.
+//!
+//! The kernel fails with `EFAULT` at a hole, or stops there and returns less, and what it had taken from a
+//! socket may be lost. So memory that a call names gets pages first: as much as the call says where the
+//! length is among its arguments, else the page of each argument that is an address in a hole.
+
+// Calls are patterns here, under the kernel's names.
+#![allow(non_upper_case_globals)]
+
+use core::arch::global_asm;
+
+use lp_abi::PAGE_SIZE;
+use lp_abi::linux::*;
+use lp_region::ucopy;
+use lp_vfs::task::Task;
+
+use crate::high::frame::handler::task;
+use crate::high::frame::message;
+use crate::high::memory::holes;
+use crate::low::dispatch::{NOT_OURS, Table};
+
+global_asm!(
+    ".pushsection .rodata.lp_tables,\"a\",@progbits",
+    ".balign 64",
+    ".globl lp_table_holed",
+    ".hidden lp_table_holed",
+    "lp_table_holed:",
+    ".rept 512",
+    ".long lp_holed - lp_table_holed",
+    ".endr",
+    ".popsection",
+    ".pushsection .text.lp_holed,\"ax\",@progbits",
+    ".hidden lp_holed",
+    "lp_holed:",
+    // The entry has kept the number and the arguments below its rbp, which stays the entry's: a handler may
+    // rely on it ([`crate::low::live::wait`]).
+    "mov edi, [rbp - 56]",
+    "lea rsi, [rbp - 48]",
+    "sub rsp, 8",
+    "call {touch}",
+    "add rsp, 8",
+    "mov r11d, [rbp - 56]",
+    "lea r10, [rip + lp_table_calls]",
+    "movsxd rax, dword ptr [r10 + 4 * r11]",
+    "test eax, eax",
+    "jz 2f",
+    "add rax, r10",
+    "mov rdi, [rbp - 8]",
+    "mov rsi, [rbp - 16]",
+    "mov rdx, [rbp - 24]",
+    "mov rcx, [rbp - 32]",
+    "mov r8, [rbp - 40]",
+    "mov r9, [rbp - 48]",
+    "jmp rax",
+    "2:",
+    "mov rax, {not_ours}",
+    "ret",
+    ".popsection",
+    not_ours = const NOT_OURS,
+    touch = sym touch,
+);
+
+unsafe extern "C" {
+    #[link_name = "lp_table_holed"]
+    static STUBS: [i32; 512];
+}
+
+/// The table of a process that maps large holes.
+pub(crate) static HOLED: Table = Table(&raw const STUBS);
+
+/// Words below are no addresses of mappings: counts, flags, descriptors.
+const LOWEST: usize = 1 << 16;
+/// Most elements of a vector (`UIO_MAXIOV`).
+const VECTOR: usize = 1024;
+
+/// Gives pages to the memory that call `nr` names. `words` holds its arguments in reverse order.
+extern "sysv64" fn touch(nr: u32, words: &[usize; 6]) {
+    let task = task();
+    let [f, e, d, c, b, a] = *words;
+    let words = [a, b, c, d, e, f];
+    match nr {
+        __NR_mmap
+        | __NR_munmap
+        | __NR_mremap
+        | __NR_mprotect
+        | __NR_pkey_mprotect
+        | __NR_madvise
+        | __NR_msync
+        | __NR_remap_file_pages
+        | __NR_shmat
+        | __NR_mlock
+        | __NR_mlock2 => return,
+        __NR_readv | __NR_writev | __NR_preadv | __NR_pwritev | __NR_preadv2 | __NR_pwritev2
+        | __NR_vmsplice => touch_vector(task, b, c),
+        __NR_recvmsg | __NR_sendmsg => touch_messages(task, b, 1),
+        __NR_recvmmsg | __NR_sendmmsg => touch_messages(task, b, c as u32),
+        _ => {}
+    }
+    for (at, word) in words.into_iter().enumerate() {
+        if word < LOWEST {
+            continue;
+        }
+        let length = if at == place_of_memory(nr) { c } else { PAGE_SIZE };
+        let length = if nr == __NR_readlinkat && at == 2 { d } else { length };
+        holes::touch(task, word, length);
+    }
+}
+
+/// Index of the address whose length is the call's third argument; 6 if there is none.
+fn place_of_memory(nr: u32) -> usize {
+    match nr {
+        __NR_read | __NR_write | __NR_pread64 | __NR_pwrite64 | __NR_recvfrom | __NR_sendto
+        | __NR_getdents | __NR_getdents64 | __NR_readlink => 1,
+        _ => 6,
+    }
+}
+
+fn touch_vector(task: &Task, at: usize, count: usize) {
+    for index in 0..count.min(VECTOR) {
+        let element = at.wrapping_add(index * size_of::<iovec>());
+        holes::touch(task, element, size_of::<iovec>());
+        // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid element.
+        let Ok([start, length]) = (unsafe { ucopy::get(element as *const [usize; 2]) }) else { return };
+        holes::touch(task, start, length);
+    }
+}
+
+fn touch_messages(task: &Task, at: usize, count: u32) {
+    for message in message::messages(at, count) {
+        holes::touch(task, message.name, message.name_length as usize);
+        holes::touch(task, message.control, message.control_length);
+        touch_vector(task, message.vector, message.vector_length);
+    }
+}
