@@ -154,9 +154,28 @@ fn conflicts_are_named_and_nothing_is_written() {
     }
     assert!(text.contains("3 conflicts") && !text.contains("d/large"), "{text}");
     assert_eq!(state(&trees.tree()), before);
-    // Its attributes were seen with its name; its content is another by now.
-    assert_eq!(trees.over("cat d/large 2>&1 || true"), "cat: d/large: Input/output error\n");
+    // The next run sees what the session has not changed.
+    assert_eq!(trees.over("tail -n 1 d/large"), "theirs\n");
     assert_eq!(trees.over("tail -n 1 numbers; cat a/one"), "mine\none\n");
+}
+
+#[test]
+fn a_file_that_changes_as_a_run_sees_it_is_no_mixture() {
+    let trees = Trees::new(MAKE);
+    let mut run =
+        trees.lightpath(&["run", "--over", ".", "--", "sh", "-c", "ls d; read line; cat d/large 2>&1"]);
+    let mut run = run.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let out = run.stdout.as_mut().unwrap();
+    let mut seen = [0; 13];
+    std::io::Read::read_exact(out, &mut seen).unwrap();
+    assert_eq!(&seen, b"e\nhard\nlarge\n");
+    // Its attributes were seen with its name; its content is another by now.
+    sh(&trees.tree(), "echo theirs >> d/large");
+    drop(run.stdin.take());
+    let mut text = String::new();
+    std::io::Read::read_to_string(run.stdout.as_mut().unwrap(), &mut text).unwrap();
+    assert!(!run.wait().unwrap().success());
+    assert_eq!(text, "cat: d/large: Input/output error\n");
 }
 
 #[test]

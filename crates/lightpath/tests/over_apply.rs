@@ -5,7 +5,7 @@ mod trees;
 use std::fs;
 use std::process::{Command, Stdio};
 
-use trees::{LIST, MAKE, Trees, killed_at, sh, state};
+use trees::{LIST, MAKE, Trees, kill, killed_at, sh, state, stopped_at};
 
 /// What is done over the tree, and to the copy.
 const CHANGE: &str = "echo more >> a/one; rm -r d/e; mv a/b b; mkdir -p n/m/o; echo n > n/m/n; echo o > n/m/o/o; \
@@ -95,10 +95,35 @@ fn a_partial_apply_that_is_killed_is_finished_by_the_next() {
         ended = killed_at(&mut trees.lightpath(&["apply", "n", "a", "b", "dangling"]), calls);
         trees.says(&["apply"]);
         assert_eq!(sh(&trees.tree(), LIST), sh(&trees.copy(), LIST), "killed at call {calls}");
-        calls += 97;
+        calls += 173;
         kills += 1;
     }
-    assert!(kills > 5, "{kills} kills");
+    assert!(kills > 3, "{kills} kills");
+}
+
+#[test]
+fn no_run_starts_as_an_apply_writes() {
+    let trees = Trees::new(MAKE);
+    trees.over(CHANGE);
+    sh(&trees.copy(), CHANGE);
+    let journal = trees.home.path().join("state/lightpath").join(trees.session()).join("journal");
+    let mut calls = 150;
+    let stopped = loop {
+        let stopped = stopped_at(&mut trees.lightpath(&["apply"]), calls).unwrap();
+        if journal.exists() {
+            break stopped;
+        }
+        kill(stopped);
+        calls += 50;
+    };
+    for args in [&["run", "--over", ".", "--", "touch", "ran"][..], &["discard"], &["apply"]] {
+        let text = trees.fails(args);
+        assert!(text.contains("is being started, applied or discarded"), "{args:?}: {text}");
+    }
+    kill(stopped);
+    assert!(trees.fails(&["run", "--over", ".", "--", "touch", "ran"]).contains("interrupted"));
+    trees.says(&["apply"]);
+    assert_eq!(sh(&trees.tree(), LIST), sh(&trees.copy(), LIST));
 }
 
 /// All of a tree but times of change and inode numbers, and the times of modification of files.
@@ -166,10 +191,10 @@ fn an_apply_with_an_undo_that_is_killed_can_be_undone() {
             }
         }
         assert_eq!(sh(&trees.tree(), WHOLE), before, "killed at call {calls}");
-        calls += 131;
+        calls += 199;
         kills += 1;
     }
-    assert!(kills > 5, "{kills} kills");
+    assert!(kills > 3, "{kills} kills");
 }
 
 /// Runs a command on a terminal of its own, which types `keys`.

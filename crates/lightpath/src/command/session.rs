@@ -15,7 +15,7 @@ use super::failure::{Failure, REGION, USAGE, reason};
 /// Longest name of a session.
 const LONGEST: usize = 200;
 /// How often a session that others hold is tried, and how far apart.
-const PATIENCE: u32 = 500;
+const PATIENCE: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A session: a directory of the state directory.
@@ -96,6 +96,11 @@ impl Kept {
     /// What an apply has begun to write.
     pub(crate) fn journal(&self) -> PathBuf {
         self.place.join("journal")
+    }
+
+    /// Is there while a run takes over what has changed in the directory.
+    pub(crate) fn renewing(&self) -> PathBuf {
+        self.place.join("renewing")
     }
 
     /// What the undo file of an apply that has begun holds (`over/reverse.rs`).

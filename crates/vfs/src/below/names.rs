@@ -185,7 +185,8 @@ fn finish(task: &Task<'_>, id: InodeId, list: InodeId) -> Result<()> {
 }
 
 /// Creates the name of one record, unless it exists. If it was created, returns whether the table is crowded.
-fn name_in(
+/// The caller must hold the directory's lock.
+pub(super) fn name_in(
     task: &Task<'_>,
     dir: InodeId,
     from: &impl Dir,

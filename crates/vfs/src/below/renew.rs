@@ -5,14 +5,22 @@
 
 use lp_abi::linux::{S_IFDIR, S_IFMT};
 use lp_abi::{Errno, NAME_MAX, Result};
+use lp_region::records::inode_flags;
 use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_region::{InodeId, InodeRef, Region};
 
+use crate::below::host::HostTree;
 use crate::below::links::{self, Chain};
 use crate::below::list::{self, Record, RecordAt};
+use crate::below::{Layer, lock, names};
 use crate::caller::task::{Task, Time};
 use crate::content::fill;
 use crate::inodes::inode;
+use crate::life::reclaim;
+use crate::names::hash::{self, Load};
+use crate::names::name::Name;
+use crate::names::{dir, removal};
+use crate::rights::permission::Victim;
 
 /// Longest record with its name.
 const LONGEST: usize = size_of::<Record>() + NAME_MAX + 1;
@@ -34,7 +42,7 @@ pub fn update(task: &Task<'_>, at: RecordAt, seen: &Record, target: InodeRef) ->
 ///
 /// # Errors
 /// As [`list::record`]; `EIO` for a damaged chain.
-pub fn names(task: &Task<'_>, seen: &Record, each: impl FnMut(RecordAt, &Record)) -> Result<()> {
+pub fn links(task: &Task<'_>, seen: &Record, each: impl FnMut(RecordAt, &Record)) -> Result<()> {
     if links::may_have(seen) { Chain::of(task, seen)?.each(each) } else { Ok(()) }
 }
 
@@ -101,6 +109,102 @@ pub fn insert(
     Ok(own)
 }
 
+/// Records that a directory of the layer has other attributes now; the session's gets them.
+///
+/// # Errors
+/// As [`list::record`].
+pub fn redress(task: &Task<'_>, at: RecordAt, seen: &Record, target: InodeRef) -> Result<()> {
+    let inode = task.region.inode(target.id);
+    let time = |index: usize| Time { sec: seen.seconds[index], nsec: seen.nanoseconds[index] };
+    {
+        let _locked = inode::lock(task, target.id);
+        inode.data_seq.begin();
+        inode.seq.begin();
+        // Relaxed throughout: inside the section.
+        inode.mode.store(seen.mode, Relaxed);
+        inode.uid.store(seen.uid, Relaxed);
+        inode.gid.store(seen.gid, Relaxed);
+        inode.seq.end();
+        inode::set_times(inode, time(0), time(1), time(2));
+        inode.data_seq.end();
+    }
+    update(task, at, seen, target)
+}
+
+/// Takes a name out of a directory whose layer has lost or changed it: first what it names, which must be
+/// empty if it is a directory, then its record. Until then the record stands for nothing, so that after a
+/// death the caller finds it and takes it out again.
+///
+/// # Errors
+/// As [`list::record`]; `ESTALE` if the directory is gone; `ENOTEMPTY`.
+pub fn forget(task: &Task<'_>, dir: InodeRef, at: RecordAt, name: &[u8]) -> Result<()> {
+    list::set_target(task.region, at, InodeRef::NONE);
+    if forget_name(task, dir, &Name::new(name)?)? == 0 {
+        reclaim::after_unlink(task);
+    }
+    remove(task.region, at)
+}
+
+/// Removes a name; the links that are left of what it named.
+fn forget_name(task: &Task<'_>, dir: InodeRef, name: &Name<'_>) -> Result<u32> {
+    let _dir = lock(task, dir)?;
+    let Some(hit) = hash::lookup(task.region, dir.id, name) else { return Ok(1) };
+    let victim = task.region.inode(hit.target().id);
+    let _victim = inode::lock(task, hit.target().id);
+    let what = if dir::is(victim) { Victim::Directory } else { Victim::File };
+    if what == Victim::Directory {
+        // Relaxed: under the lock. What has not been taken is not in the layer any more.
+        victim.flags.store(victim.flags.load(Relaxed) & !inode_flags::PENDING, Relaxed);
+    }
+    let times = times_of(task, dir.id);
+    let left = removal::take(task, dir, hit.dirent(), hit.target(), what);
+    set_times(task, dir.id, times);
+    left
+}
+
+/// Takes in a name that the layer has got, in a directory whose other names are there. `of` is the directory's
+/// record.
+///
+/// # Errors
+/// As [`super::take`].
+pub fn take_in(task: &Task<'_>, dir: InodeRef, of: RecordAt, name: &[u8], seen: &Record) -> Result<()> {
+    let inode = task.region.inode(dir.id);
+    let list = InodeId(list::record(task.region, of)?.list);
+    let at = append(task, list, name, seen)?;
+    let seen = &list::record(task.region, at)?;
+    let from = HostTree.dir(task, of)?;
+    let load = {
+        let _locked = lock(task, dir)?;
+        let times = times_of(task, dir.id);
+        let load = names::name_in(task, dir.id, &from, at, seen);
+        if load.is_ok() && seen.mode & S_IFMT == S_IFDIR {
+            inode.seq.begin();
+            inode.nlink.store(inode.nlink.load(Relaxed) + 1, Relaxed); // Relaxed: inside the section.
+            inode.seq.end();
+        }
+        set_times(task, dir.id, times);
+        load?
+    };
+    if load == Some(Load::Crowded) {
+        hash::split(task);
+    }
+    Ok(())
+}
+
+/// Access, modification and change time of a directory that is locked.
+fn times_of(task: &Task<'_>, id: InodeId) -> [Time; 3] {
+    let inode = task.region.inode(id);
+    let (atime, mtime) = inode::access_and_modification(inode);
+    [atime, mtime, inode::attributes_locked(inode).ctime]
+}
+
+fn set_times(task: &Task<'_>, id: InodeId, [atime, mtime, ctime]: [Time; 3]) {
+    let inode = task.region.inode(id);
+    inode.data_seq.begin();
+    inode::set_times(inode, atime, mtime, ctime);
+    inode.data_seq.end();
+}
+
 /// Appends a record, whole or not at all.
 fn append(task: &Task<'_>, list: InodeId, name: &[u8], seen: &Record) -> Result<RecordAt> {
     let mut record = Record { target: 0, list: 0, next: 0, length: name.len() as u32, ..*seen };
@@ -122,12 +226,9 @@ fn append(task: &Task<'_>, list: InodeId, name: &[u8], seen: &Record) -> Result<
 
 /// Makes `target` what stands for a record, unchanged since it was seen.
 fn untouched(task: &Task<'_>, at: RecordAt, seen: &Record, target: InodeRef) {
-    let inode = task.region.inode(target.id);
     let _locked = inode::lock(task, target.id);
-    let (atime, mtime) = inode::access_and_modification(inode);
+    let [atime, mtime, _] = times_of(task, target.id);
     let ctime = Time { sec: seen.seconds[2], nsec: seen.nanoseconds[2] };
-    inode.data_seq.begin();
-    inode::set_times(inode, atime, mtime, ctime);
-    inode.data_seq.end();
+    set_times(task, target.id, [atime, mtime, ctime]);
     list::set_target(task.region, at, target);
 }

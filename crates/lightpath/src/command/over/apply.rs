@@ -16,9 +16,8 @@ use std::path::{Path, PathBuf};
 
 use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_vfs::below::complete;
-use rustix::fs::{AtFlags, CWD};
 
-use super::changes::{self, Change, Changes, Old, Tree, is_dir, kind};
+use super::changes::{self, Change, Changes, Tree, is_dir, kind};
 use super::limit::limit;
 use super::put::{TEMPORARY, gone};
 use super::reverse::Undo;
@@ -28,9 +27,6 @@ use crate::command::failure::{Failure, REGION, reason};
 use crate::command::print;
 use crate::command::region::Session;
 use crate::command::session::Kept;
-
-/// Conflicts that are listed.
-const LISTED: usize = 100;
 
 /// Writes the changes of a session and ends it.
 pub(crate) fn apply(args: &Apply) -> Result<u8, Failure> {
@@ -155,7 +151,7 @@ fn journaled(kept: &Kept) -> BTreeSet<PathBuf> {
 pub(super) struct Writer<'t> {
     pub(super) tree: &'t Tree<'t>,
     pub(super) changes: &'t Changes,
-    journaled: BTreeSet<PathBuf>,
+    pub(super) journaled: BTreeSet<PathBuf>,
 }
 
 /// What failed, and why.
@@ -168,100 +164,6 @@ impl Writer<'_> {
             true => self.tree.over.to_owned(),
             false => self.tree.over.join(path),
         }
-    }
-
-    /// Refuses to write if that would fail or overwrite what others have changed.
-    fn check(&self, kept: &Kept) -> Result<(), Failure> {
-        let conflicts = self.conflicts();
-        if !conflicts.is_empty() {
-            for line in conflicts.iter().take(LISTED) {
-                eprintln!("lightpath: {}", Failure::new(REGION, format!("conflict: {line}")));
-            }
-            let line = format!(
-                "{} conflicts: nothing was written, session {} is kept",
-                conflicts.len(),
-                kept.shown()
-            );
-            return Err(Failure::new(REGION, line));
-        }
-        match self.unwritable() {
-            Some((path, e)) => Err(Failure::new(REGION, format!("{}: {}", path.display(), reason(&e)))),
-            None => Ok(()),
-        }
-    }
-
-    /// What keeps the changes from being written, a line each.
-    fn conflicts(&self) -> Vec<String> {
-        let made: BTreeSet<&Path> = self
-            .changes
-            .all
-            .iter()
-            .filter(|change| change.modes().1.is_some_and(is_dir))
-            .map(|change| change.path.as_path())
-            .collect();
-        let mut lines = Vec::new();
-        for change in &self.changes.all {
-            let why = self.tree.conflict(change).filter(|_| !self.is_written(change));
-            let why = why.or_else(|| {
-                let parent = change.path.parent().filter(|_| change.old.is_none())?;
-                let is_there = made.contains(parent)
-                    || fs::symlink_metadata(self.host(parent)).is_ok_and(|found| found.is_dir());
-                (!is_there).then(|| "has no directory on the host any more".to_owned())
-            });
-            lines.extend(why.map(|why| format!("{} {why}", change.path.display())));
-        }
-        lines
-    }
-
-    /// Whether an interrupted apply has written a change, or was at it.
-    fn is_written(&self, change: &Change) -> bool {
-        if !self.journaled.contains(&change.path) {
-            return false;
-        }
-        let path = self.host(&change.path);
-        let (found, new) = match (fs::symlink_metadata(&path), &change.new) {
-            (Err(e), new) => {
-                let is_gone = matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
-                return is_gone && (new.is_none() || change.what.kind);
-            }
-            (Ok(_), None) => return false,
-            (Ok(found), Some(new)) => (found, new),
-        };
-        // Another name of the same file may have been written, which changes `ctime`.
-        let is_old = change.old.is_some_and(|Old { seen, .. }| {
-            let now = (found.dev(), found.ino(), found.size(), found.mtime(), found.mtime_nsec());
-            now == (seen.dev, seen.ino, seen.size, seen.seconds[1], i64::from(seen.nanoseconds[1]))
-        });
-        if is_old {
-            return true;
-        }
-        if kind(found.mode()) != kind(new.attributes.mode) {
-            return false;
-        }
-        match kind(found.mode()) {
-            libc::S_IFREG => {
-                found.size() == new.attributes.size && self.tree.content(new).ok() == fs::read(&path).ok()
-            }
-            libc::S_IFLNK => self.tree.target(new).ok() == fs::read_link(&path).ok(),
-            _ => true,
-        }
-    }
-
-    /// A directory that has to be written to and cannot be.
-    fn unwritable(&self) -> Option<(PathBuf, io::Error)> {
-        let directories: BTreeSet<PathBuf> = self
-            .changes
-            .all
-            .iter()
-            .filter_map(|change| Some(self.host(change.path.parent()?)))
-            .filter(|directory| directory.is_dir())
-            .collect();
-        let mut all = directories.into_iter().map(|directory| {
-            let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
-            let may = rustix::fs::accessat(CWD, &directory, access, AtFlags::EACCESS);
-            (directory, may)
-        });
-        all.find_map(|(directory, may)| Some((directory, io::Error::from(may.err()?))))
     }
 
     fn write(&self, kept: &Kept) -> Done<()> {

@@ -146,7 +146,7 @@ impl Tree<'_> {
         Ok(found)
     }
 
-    fn record(&self, at: RecordAt) -> io::Result<Record> {
+    pub(super) fn record(&self, at: RecordAt) -> io::Result<Record> {
         list::record(self.task.region, at).map_err(error)
     }
 
@@ -208,8 +208,11 @@ impl Tree<'_> {
         let mut names = BTreeMap::new();
         let mut room: NameRoom = [0; std::mem::size_of::<NameRoom>()];
         list::each(region, InodeId(seen.list), list::FIRST, |at, seen| {
-            let name = OsStr::from_bytes(list::name(region, at, seen, &mut room)?).to_owned();
-            names.insert(name, Old { at, seen: *seen });
+            // Without a target it is being renewed, and the session is not asked for it.
+            if seen.target != 0 {
+                let name = OsStr::from_bytes(list::name(region, at, seen, &mut room)?).to_owned();
+                names.insert(name, Old { at, seen: *seen });
+            }
             Ok(true)
         })
         .map_err(error)?;

@@ -12,9 +12,9 @@ fn file(change: &Change) -> Option<u64> {
     is_it.then(|| new.inode.to_word())
 }
 
-/// Leaves only the changes at or below `paths`, those that an interrupted apply may have written, the
-/// other names of the same files, and the directories that they need. No paths: all changes. Returns how many of what a listing shows are left out,
-/// and the paths at which nothing has changed.
+/// Leaves only the changes at or below `paths`, those that an interrupted apply may have written, the other
+/// names of the same files, and the directories that they need. No paths: all changes. Returns how many of
+/// what a listing shows are left out, and the paths at which nothing has changed.
 pub(super) fn limit(
     changes: &mut Changes,
     paths: &[PathBuf],

@@ -4,6 +4,7 @@ pub(crate) mod apply;
 mod archive;
 pub(crate) mod ask;
 mod changes;
+mod check;
 mod content;
 pub(crate) mod diff;
 pub(crate) mod export;
@@ -11,6 +12,7 @@ mod limit;
 mod patch;
 pub(crate) mod place;
 mod put;
+mod renew;
 mod reverse;
 mod settle;
 pub(crate) mod undo;
@@ -27,6 +29,9 @@ use super::mountpoint::{self, MountPoint};
 use super::region::{Paths, Session};
 use super::session::{self, Kept};
 use super::{cache, print, run};
+
+/// Conflicts that are listed as a run begins.
+const LISTED: usize = 20;
 
 /// `run --over DIR`.
 pub(crate) fn run(options: &Options, over: &Path, command: &[OsString]) -> Result<u8, Failure> {
@@ -64,7 +69,37 @@ fn begin(kept: Option<&Kept>, options: &Options, paths: &Paths<'_>) -> Result<Se
         let line = "an apply of this session was interrupted: finish it with lightpath apply first";
         return Err(Failure::new(REGION, line));
     }
-    Session::open(options, paths)
+    let session = Session::open(options, paths)?;
+    if let Some(kept) = kept
+        && !session.has_others()
+    {
+        renew(kept, &session)?;
+    }
+    Ok(session)
+}
+
+/// Takes over what has changed in the directory since the last run; names what the session has changed too.
+fn renew(kept: &Kept, session: &Session) -> Result<(), Failure> {
+    let fail = |e: &std::io::Error| {
+        let line = format!("session {} cannot take over what has changed: {}", kept.shown(), reason(e));
+        Failure::new(REGION, line)
+    };
+    let mark = kept.renewing();
+    let again = mark.exists();
+    let renewed = session.with_task(|task| {
+        let tree = changes::Tree { task, over: &kept.over };
+        let conflicts = tree.renew(again, || std::fs::write(&mark, []))?;
+        put::gone(std::fs::remove_file(&mark)).map(|()| conflicts)
+    });
+    let conflicts = renewed.map_err(|e| fail(&changes::error(e)))?.map_err(|e| fail(&e))?;
+    for path in conflicts.iter().take(LISTED) {
+        let line = format!("conflict: {} has changed on the host and in the session", path.display());
+        eprintln!("lightpath: {}", Failure::new(REGION, line));
+    }
+    if let Some(more @ 1..) = conflicts.len().checked_sub(LISTED) {
+        eprintln!("lightpath: and {more} conflicts more: see lightpath apply --check");
+    }
+    Ok(())
 }
 
 /// The session of a run that is ending.

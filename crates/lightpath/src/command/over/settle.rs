@@ -66,7 +66,7 @@ impl Tree<'_> {
         let mut others = Vec::new();
         let now = fs::symlink_metadata(self.over.join(&change.path)).ok().map(|found| record_of(&found));
         for file in change.old.map(|old| old.seen).into_iter().chain(now) {
-            renew::names(self.task, &file, |at, seen| others.push((at, *seen))).map_err(error)?;
+            renew::links(self.task, &file, |at, seen| others.push((at, *seen))).map_err(error)?;
         }
         for (at, seen) in others {
             let Ok(found) = fs::symlink_metadata(self.path_of(at)?) else { continue };

@@ -1,0 +1,131 @@
+//! What is looked at before an apply writes anything.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD};
+
+use super::apply::Writer;
+use super::changes::{Change, Old, is_dir, kind};
+use super::put::TEMPORARY;
+use crate::command::failure::{Failure, REGION, reason};
+use crate::command::session::Kept;
+
+/// Conflicts that are listed.
+const LISTED: usize = 100;
+
+impl Writer<'_> {
+    /// Refuses to write if that would fail or overwrite what others have changed.
+    pub(super) fn check(&self, kept: &Kept) -> Result<(), Failure> {
+        let conflicts = self.conflicts();
+        if !conflicts.is_empty() {
+            for line in conflicts.iter().take(LISTED) {
+                eprintln!("lightpath: {}", Failure::new(REGION, format!("conflict: {line}")));
+            }
+            let line = format!(
+                "{} conflicts: nothing was written, session {} is kept",
+                conflicts.len(),
+                kept.shown()
+            );
+            return Err(Failure::new(REGION, line));
+        }
+        match self.unwritable() {
+            Some((path, e)) => Err(Failure::new(REGION, format!("{}: {}", path.display(), reason(&e)))),
+            None => Ok(()),
+        }
+    }
+
+    /// What keeps the changes from being written, a line each.
+    fn conflicts(&self) -> Vec<String> {
+        let made: BTreeSet<&Path> = self
+            .changes
+            .all
+            .iter()
+            .filter(|change| change.modes().1.is_some_and(is_dir))
+            .map(|change| change.path.as_path())
+            .collect();
+        let mut lines = Vec::new();
+        for change in &self.changes.all {
+            let why = self.tree.conflict(change).filter(|_| !self.is_written(change));
+            let why = why.or_else(|| {
+                let parent = change.path.parent().filter(|_| change.old.is_none())?;
+                let is_there = made.contains(parent)
+                    || fs::symlink_metadata(self.host(parent)).is_ok_and(|found| found.is_dir());
+                (!is_there).then(|| "has no directory on the host any more".to_owned())
+            });
+            lines.extend(why.map(|why| format!("{} {why}", change.path.display())));
+            lines
+                .extend(self.unseen(change).map(|path| {
+                    format!("{} is in a directory that the session has removed", path.display())
+                }));
+        }
+        lines
+    }
+
+    /// What the host has in a directory that is to be removed, and the session does not remove.
+    fn unseen(&self, change: &Change) -> impl Iterator<Item = PathBuf> + use<'_> {
+        let goes = change.modes().0.is_some_and(is_dir) && !change.modes().1.is_some_and(is_dir);
+        let listed = goes.then(|| fs::read_dir(self.host(&change.path)).ok()).flatten();
+        let path = change.path.clone();
+        let inside = listed.into_iter().flatten().flatten().map(move |entry| path.join(entry.file_name()));
+        inside.filter(|inside| {
+            inside.file_name() != Some(OsStr::new(TEMPORARY))
+                && self.changes.all.binary_search_by(|change| change.path.cmp(inside)).is_err()
+        })
+    }
+
+    /// Whether an interrupted apply has written a change, or was at it.
+    fn is_written(&self, change: &Change) -> bool {
+        if !self.journaled.contains(&change.path) {
+            return false;
+        }
+        let path = self.host(&change.path);
+        let (found, new) = match (fs::symlink_metadata(&path), &change.new) {
+            (Err(e), new) => {
+                let is_gone = matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
+                return is_gone && (new.is_none() || change.what.kind);
+            }
+            (Ok(_), None) => return false,
+            (Ok(found), Some(new)) => (found, new),
+        };
+        // Another name of the same file may have been written, which changes `ctime`.
+        let is_old = change.old.is_some_and(|Old { seen, .. }| {
+            let now = (found.dev(), found.ino(), found.size(), found.mtime(), found.mtime_nsec());
+            now == (seen.dev, seen.ino, seen.size, seen.seconds[1], i64::from(seen.nanoseconds[1]))
+        });
+        if is_old {
+            return true;
+        }
+        if kind(found.mode()) != kind(new.attributes.mode) {
+            return false;
+        }
+        match kind(found.mode()) {
+            libc::S_IFREG => {
+                found.size() == new.attributes.size && self.tree.content(new).ok() == fs::read(&path).ok()
+            }
+            libc::S_IFLNK => self.tree.target(new).ok() == fs::read_link(&path).ok(),
+            _ => true,
+        }
+    }
+
+    /// A directory that has to be written to and cannot be.
+    fn unwritable(&self) -> Option<(PathBuf, io::Error)> {
+        let directories: BTreeSet<PathBuf> = self
+            .changes
+            .all
+            .iter()
+            .filter_map(|change| Some(self.host(change.path.parent()?)))
+            .filter(|directory| directory.is_dir())
+            .collect();
+        let mut all = directories.into_iter().map(|directory| {
+            let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+            let may = rustix::fs::accessat(CWD, &directory, access, AtFlags::EACCESS);
+            (directory, may)
+        });
+        all.find_map(|(directory, may)| Some((directory, io::Error::from(may.err()?))))
+    }
+}

@@ -1,0 +1,230 @@
+//! What a session takes over from its directory as a later run begins: what has changed there, and has not been
+//! changed in the session.
+//!
+//! Everything is compared before anything is renewed. A name that has changed is forgotten and taken in anew,
+//! so it is another inode. What has changed on both sides stays as it is in the session and is a conflict.
+//! Below directories that the session has moved or removed nothing is renewed. The caller is the only user of
+//! the session.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use lp_region::{InodeId, InodeRef};
+use lp_vfs::below::list::{self, NameRoom, Record, RecordAt};
+use lp_vfs::below::{self, renew};
+use lp_vfs::boot;
+
+use super::changes::{New, Old, Tree, error, is_dir, kind};
+use super::settle::record_of;
+
+/// Something that is renewed.
+enum Step {
+    /// A name is forgotten. What it holds comes first.
+    Forget { dir: InodeRef, name: OsString, old: Old },
+    /// A name is taken in.
+    TakeIn { dir: InodeRef, of: RecordAt, name: OsString, seen: Record },
+    /// A directory gets the attributes that it has on the host.
+    Redress { old: Old, seen: Record },
+    /// Both sides have lost a name.
+    Settle(Old),
+}
+
+/// What is to be renewed, and what cannot be.
+#[derive(Default)]
+struct Plan {
+    steps: Vec<Step>,
+    conflicts: Vec<PathBuf>,
+    /// Whether the names of all directories are looked for.
+    again: bool,
+}
+
+impl Tree<'_> {
+    /// Renews what has changed on the host, after `begin` if that is anything. Returns the paths that have
+    /// changed on both sides. `again`: a renewal has begun and not ended, so names may be missing anywhere.
+    pub(super) fn renew(
+        &self,
+        again: bool,
+        begin: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<Vec<PathBuf>> {
+        let root = boot::root(self.task, 0).map_err(error)?;
+        let at = below::spot(self.task.region.inode(root.id)).ok_or(ErrorKind::InvalidInput)?;
+        let old = Old { at, seen: self.record(at)? };
+        let mut plan = Plan { again, ..Plan::default() };
+        let found = record_of(&fs::symlink_metadata(self.over)?);
+        if (found.dev, found.ino) != (old.seen.dev, old.seen.ino) {
+            return Ok(vec![PathBuf::new()]);
+        }
+        self.directory(Path::new(""), &old, &found, &self.seen(root), &mut plan)?;
+        let rank = |step: &Step| match step {
+            Step::Forget { .. } | Step::Settle(_) => 0,
+            Step::TakeIn { .. } => 1,
+            Step::Redress { .. } => 2,
+        };
+        plan.steps.sort_by_key(rank);
+        if !plan.steps.is_empty() {
+            begin()?;
+        }
+        for step in &plan.steps {
+            self.step(step)?;
+        }
+        Ok(plan.conflicts)
+    }
+
+    fn step(&self, step: &Step) -> io::Result<()> {
+        match step {
+            Step::Forget { dir, name, old } => renew::forget(self.task, *dir, old.at, name.as_bytes()),
+            Step::TakeIn { dir, of, name, seen } => {
+                renew::take_in(self.task, *dir, *of, name.as_bytes(), seen)
+            }
+            Step::Redress { old, seen } => renew::redress(self.task, old.at, seen, old.seen.target()),
+            Step::Settle(old) => renew::remove(self.task.region, old.at),
+        }
+        .map_err(error)
+    }
+
+    /// Compares a directory that is in its place.
+    fn directory(
+        &self,
+        path: &Path,
+        old: &Old,
+        found: &Record,
+        new: &New,
+        plan: &mut Plan,
+    ) -> io::Result<()> {
+        let times = |seen: &Record| (seen.seconds, seen.nanoseconds);
+        let changed = [1, 2].iter().any(|index| {
+            let of = |seen: &Record| (times(seen).0[*index], times(seen).1[*index]);
+            of(found) != of(&old.seen)
+        });
+        if changed && has_time_of(new, &old.seen) {
+            plan.steps.push(Step::Redress { old: *old, seen: *found });
+        }
+        if old.seen.list == 0 {
+            return Ok(());
+        }
+        let (before, now) = (self.listed(old)?, self.names_now(new)?);
+        let (dir, at) = (new.inode, old.at);
+        for (name, old) in &before {
+            self.name(&path.join(name), (dir, at), old, now.get(name), plan)?;
+        }
+        if !changed && !plan.again {
+            return Ok(());
+        }
+        for entry in fs::read_dir(self.over.join(path))? {
+            let name = entry?.file_name();
+            let inside = path.join(&name);
+            if before.contains_key(&name) {
+                continue;
+            }
+            match (now.contains_key(&name), self.look(&inside)?) {
+                (_, None) => {}
+                (true, Some(_)) => plan.conflicts.push(inside),
+                (false, Some(seen)) => plan.steps.push(Step::TakeIn { dir, of: old.at, name, seen }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares a name of a directory.
+    fn name(
+        &self,
+        path: &Path,
+        (dir, of): (InodeRef, RecordAt),
+        old: &Old,
+        now: Option<&New>,
+        plan: &mut Plan,
+    ) -> io::Result<()> {
+        let found = self.look(path)?;
+        let is_in_place = now.filter(|new| new.inode == old.seen.target());
+        if let (Some(found), true) = (&found, old.seen.target != 0)
+            && is_same(found, &old.seen)
+        {
+            return match is_in_place.filter(|_| is_dir(found.mode)) {
+                Some(new) => self.directory(path, old, found, new, plan),
+                None => Ok(()),
+            };
+        }
+        let name = path.file_name().unwrap_or_default().to_owned();
+        if old.seen.target == 0 || is_in_place.is_some_and(|new| self.is_untouched(old, new)) {
+            self.forget(dir, &name, old, now, plan)?;
+            plan.steps.extend(found.map(|seen| Step::TakeIn { dir, of, name, seen }));
+        } else if now.is_none() && found.is_none() {
+            plan.steps.push(Step::Settle(*old));
+        } else {
+            plan.conflicts.push(path.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Forgets a name with all it holds.
+    fn forget(
+        &self,
+        dir: InodeRef,
+        name: &OsStr,
+        old: &Old,
+        now: Option<&New>,
+        plan: &mut Plan,
+    ) -> io::Result<()> {
+        if let Some(new) = now.filter(|new| is_dir(new.attributes.mode) && old.seen.list != 0) {
+            let names = self.names_now(new)?;
+            for (name, old) in &self.listed(old)? {
+                self.forget(new.inode, name, old, names.get(name), plan)?;
+            }
+        }
+        plan.steps.push(Step::Forget { dir, name: name.to_owned(), old: *old });
+        Ok(())
+    }
+
+    /// Whether the session has changed nothing of what a name stands for.
+    fn is_untouched(&self, old: &Old, new: &New) -> bool {
+        if new.inode != old.seen.target() || !has_time_of(new, &old.seen) {
+            return false;
+        }
+        if !is_dir(new.attributes.mode) || old.seen.list == 0 {
+            return true;
+        }
+        // What cannot be read any more counts as changed: it is left alone.
+        let (Ok(before), Ok(now)) = (self.listed(old), self.names_now(new)) else { return false };
+        before.len() == now.len()
+            && before.iter().all(|(name, old)| now.get(name).is_some_and(|new| self.is_untouched(old, new)))
+    }
+
+    /// The names in a directory's list, those that stand for nothing as well.
+    fn listed(&self, old: &Old) -> io::Result<BTreeMap<OsString, Old>> {
+        let mut names = BTreeMap::new();
+        let mut room: NameRoom = [0; size_of::<NameRoom>()];
+        list::each(self.task.region, InodeId(old.seen.list), list::FIRST, |at, seen| {
+            let name = OsStr::from_bytes(list::name(self.task.region, at, seen, &mut room)?).to_owned();
+            names.insert(name, Old { at, seen: *seen });
+            Ok(true)
+        })
+        .map_err(error)?;
+        Ok(names)
+    }
+
+    /// What the host has at a path.
+    fn look(&self, path: &Path) -> io::Result<Option<Record>> {
+        match fs::symlink_metadata(self.over.join(path)) {
+            Ok(found) => Ok(Some(record_of(&found))),
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// Whether an inode of the session has the change time that was seen on the host.
+fn has_time_of(new: &New, seen: &Record) -> bool {
+    let ctime = new.attributes.ctime;
+    (ctime.sec, ctime.nsec) == (seen.seconds[2], seen.nanoseconds[2])
+}
+
+/// Whether the host has what was seen there. Of a directory, what it holds is compared name by name.
+fn is_same(found: &Record, seen: &Record) -> bool {
+    let of = |record: &Record| (record.dev, record.ino, kind(record.mode));
+    let times = |record: &Record| (record.size, record.seconds[2], record.nanoseconds[2]);
+    of(found) == of(seen) && (is_dir(found.mode) || times(found) == times(seen))
+}
