@@ -42,6 +42,25 @@ static void turn(void)
         bad("a mount is there after its end");
 }
 
+// A mount in a shared one is in its peer too, and leaves it with the other.
+static void peers(void)
+{
+    struct stat one, two;
+    must(mount("storm", "a", "tmpfs", 0, "size=1m"), "a file system to share");
+    must(mount(NULL, "a", NULL, MS_SHARED, NULL), "to share it");
+    must(mkdir("a/in", 0700), "a directory");
+    must(mount("a", "b", NULL, MS_BIND, NULL), "a peer");
+    must(mount("storm", "b/in", "tmpfs", 0, "size=64k"), "a mount in a peer");
+    if (stat("a/in", &one) || stat("b/in", &two) || one.st_dev != two.st_dev || one.st_ino != two.st_ino)
+        bad("a mount in a peer is in one only");
+    must(umount2("a/in", 0), "umount in a peer");
+    if (stat("b/in", &two) || two.st_dev == one.st_dev)
+        bad("an unmount in a peer leaves the other");
+    must(mount(NULL, "b", NULL, MS_SLAVE, NULL), "a slave");
+    must(umount2("b", 0), "umount of a slave");
+    must(umount2("a", 0), "umount of its master");
+}
+
 static void work(long which)
 {
     char name[16];
@@ -49,8 +68,10 @@ static void work(long which)
     if (chdir(name))
         _exit(1);
     take_out();
-    for (;; turns[which]++)
+    for (;; turns[which]++) {
         turn();
+        peers();
+    }
 }
 
 static long mounted(void)
