@@ -21,6 +21,8 @@ mod errno;
 mod fd;
 pub mod gated;
 pub mod image;
+#[allow(unsafe_code, reason = "the caller lends what it owns")]
+pub mod lent;
 pub mod library;
 #[cfg(miri)]
 #[allow(unsafe_code, reason = "memory is the interpreter's to give")]

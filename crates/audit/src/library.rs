@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, anyhow, bail};
 use lp_abi::linux::{O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_WRONLY, SEEK_END, SEEK_SET, stat, statx};
-use lp_abi::{Errno, Fd, Result as Answer, UserPtr, UserSlice};
+use lp_abi::{Errno, Fd, Result as Answer, lent};
 use lp_region::{Geometry, Region, RunId};
 use lp_vfs::boot::{self, RunSetup};
 use lp_vfs::open::{self, Opened};
@@ -46,7 +46,8 @@ pub(crate) fn perform(repetitions: usize, calls: &[String]) -> Result<()> {
     let setup = attach(region, run)?;
     boot::mkfs(&setup, 0).map_err(failed("make the root"))?;
     for path in [c"/a", c"/a/b"] {
-        lp_vfs::mkdir::mkdirat(&setup, Fd::CWD, at(path), 0o755).map_err(failed("make a directory"))?;
+        lp_vfs::mkdir::mkdirat(&setup, Fd::CWD, lent::path(path), 0o755)
+            .map_err(failed("make a directory"))?;
     }
     let fd = open_file(&setup, SHARED, O_RDWR | O_CREAT)?;
     fill(&setup, fd)?;
@@ -132,13 +133,17 @@ const CALLS: &[(&str, Call)] = &[
     ("lseek", |a| lp_vfs::lseek::lseek(&a.task, a.shared_fd, 4096, SEEK_SET).map(drop)),
     ("lseek_end", |a| lp_vfs::lseek::lseek(&a.task, a.shared_fd, 0, SEEK_END).map(drop)),
     ("fstat", |a| {
-        lp_vfs::stat::fstat(&a.task, a.shared_fd, value(&mut MaybeUninit::<stat>::uninit()).cast())
+        lp_vfs::stat::fstat(&a.task, a.shared_fd, lent::value(&mut MaybeUninit::<stat>::uninit()).cast())
     }),
-    ("read_1", |a| lp_vfs::read::read(&a.task, a.shared_fd, room(&mut a.buffer[..1])).map(drop)),
-    ("pread_1", |a| lp_vfs::read::pread(&a.task, a.shared_fd, room(&mut a.buffer[..1]), 8000).map(drop)),
-    ("pread_4k", |a| lp_vfs::read::pread(&a.task, a.shared_fd, room(&mut a.buffer[..4096]), 8192).map(drop)),
-    ("write_256", |a| lp_vfs::write::write(&a.task, a.own_fd, given(&a.buffer[..256])).map(drop)),
-    ("pwrite_1", |a| lp_vfs::write::pwrite(&a.task, a.own_fd, given(&a.buffer[..1]), 8000).map(drop)),
+    ("read_1", |a| lp_vfs::read::read(&a.task, a.shared_fd, lent::room(&mut a.buffer[..1])).map(drop)),
+    ("pread_1", |a| {
+        lp_vfs::read::pread(&a.task, a.shared_fd, lent::room(&mut a.buffer[..1]), 8000).map(drop)
+    }),
+    ("pread_4k", |a| {
+        lp_vfs::read::pread(&a.task, a.shared_fd, lent::room(&mut a.buffer[..4096]), 8192).map(drop)
+    }),
+    ("write_256", |a| lp_vfs::write::write(&a.task, a.own_fd, lent::bytes(&a.buffer[..256])).map(drop)),
+    ("pwrite_1", |a| lp_vfs::write::pwrite(&a.task, a.own_fd, lent::bytes(&a.buffer[..1]), 8000).map(drop)),
     ("stat", |a| attributes(&a.task, SHARED, 0)),
     ("lstat", |a| attributes(&a.task, SHARED, lp_abi::linux::AT_SYMLINK_NOFOLLOW)),
     ("statx", |a| extended_attributes(&a.task, SHARED)),
@@ -146,11 +151,11 @@ const CALLS: &[(&str, Call)] = &[
         Err(Errno::ENOENT) => Ok(()),
         _ => Err(Errno::EEXIST),
     }),
-    ("faccessat", |a| inside(lp_vfs::access::faccessat(&a.task, Fd::CWD, at(SHARED), 4, 0))),
+    ("faccessat", |a| inside(lp_vfs::access::faccessat(&a.task, Fd::CWD, lent::path(SHARED), 4, 0))),
     ("open_close", |a| open_and_close(&a.task, SHARED, O_RDONLY)),
     ("create_unlink", |a| {
         open_and_close(&a.task, &a.fresh, O_WRONLY | O_CREAT | O_EXCL)?;
-        inside(lp_vfs::unlink::unlinkat(&a.task, Fd::CWD, at(&a.fresh), 0))
+        inside(lp_vfs::unlink::unlinkat(&a.task, Fd::CWD, lent::path(&a.fresh), 0))
     }),
     ("rename", |a| {
         rename(&a.task, &a.own, &a.renamed)?;
@@ -158,23 +163,23 @@ const CALLS: &[(&str, Call)] = &[
     }),
     ("getdents", |a| {
         lp_vfs::lseek::lseek(&a.task, a.directory_fd, 0, SEEK_SET)?;
-        lp_vfs::getdents::getdents64(&a.task, a.directory_fd, room(&mut a.buffer[..4096])).map(drop)
+        lp_vfs::getdents::getdents64(&a.task, a.directory_fd, lent::room(&mut a.buffer[..4096])).map(drop)
     }),
 ];
 
 fn extended_attributes(task: &Task, path: &CStr) -> Answer<()> {
     let mut to = MaybeUninit::<statx>::uninit();
     let mask = lp_abi::linux::STATX_BASIC_STATS;
-    inside(lp_vfs::stat::statx(task, Fd::CWD, at(path), 0, mask, value(&mut to).cast()))
+    inside(lp_vfs::stat::statx(task, Fd::CWD, lent::path(path), 0, mask, lent::value(&mut to).cast()))
 }
 
 fn attributes(task: &Task, path: &CStr, flags: u32) -> Answer<()> {
     let mut to = MaybeUninit::<stat>::uninit();
-    inside(lp_vfs::stat::fstatat(task, Fd::CWD, at(path), value(&mut to).cast(), flags))
+    inside(lp_vfs::stat::fstatat(task, Fd::CWD, lent::path(path), lent::value(&mut to).cast(), flags))
 }
 
 fn open_and_close(task: &Task, path: &CStr, flags: u32) -> Answer<()> {
-    let Place::Inside(Opened::File(id)) = open::openat(task, Fd::CWD, at(path), flags, 0o644)? else {
+    let Place::Inside(Opened::File(id)) = open::openat(task, Fd::CWD, lent::path(path), flags, 0o644)? else {
         return Err(Errno::ENXIO);
     };
     let fd = task.table.lowest(0, u32::MAX)?;
@@ -183,32 +188,8 @@ fn open_and_close(task: &Task, path: &CStr, flags: u32) -> Answer<()> {
 }
 
 fn rename(task: &Task, old: &CStr, new: &CStr) -> Answer<()> {
-    let (old, new) = (at(old), at(new));
+    let (old, new) = (lent::path(old), lent::path(new));
     lp_vfs::rename::renameat2(task, Fd::CWD, old, Fd::CWD, new, 0).map(drop)
-}
-
-/// A path for a call that ends before the borrow does.
-fn at(path: &CStr) -> UserPtr {
-    // SAFETY: calls only read paths, and keep no pointer.
-    unsafe { UserPtr::new(path.as_ptr().cast()) }
-}
-
-/// Bytes for a write that ends before the borrow does.
-fn given(bytes: &[u8]) -> UserSlice {
-    // SAFETY: a write only reads them, and keeps no pointer.
-    unsafe { UserSlice::new(bytes.as_ptr(), bytes.len()) }
-}
-
-/// Room for a call to fill that ends before the borrow does.
-fn room(bytes: &mut [u8]) -> UserSlice {
-    // SAFETY: nobody else has the room meanwhile, and the call keeps no pointer.
-    unsafe { UserSlice::new(bytes.as_mut_ptr(), bytes.len()) }
-}
-
-/// Room for a structure that a call fills before the borrow ends.
-fn value<T>(room: &mut T) -> UserPtr<T> {
-    // SAFETY: nobody else has the room meanwhile, and the call keeps no pointer.
-    unsafe { UserPtr::new(room) }
 }
 
 /// A path outside the region does not exist.
@@ -220,7 +201,8 @@ fn inside(answer: Answer<Place<()>>) -> Answer<()> {
 }
 
 fn open_file(task: &Task, path: &CStr, flags: u32) -> Result<Fd> {
-    let opened = open::openat(task, Fd::CWD, at(path), flags, 0o644).map_err(failed("open a file"))?;
+    let opened =
+        open::openat(task, Fd::CWD, lent::path(path), flags, 0o644).map_err(failed("open a file"))?;
     let Place::Inside(Opened::File(id)) = opened else { bail!("{path:?} is not a file of the region") };
     let fd = task.table.lowest(0, u32::MAX).map_err(failed("find a descriptor"))?;
     table::install(task, fd, id, 0).map_err(|errno| {
@@ -233,7 +215,7 @@ fn open_file(task: &Task, path: &CStr, flags: u32) -> Result<Fd> {
 /// Fills the file and closes it.
 fn fill(task: &Task, fd: Fd) -> Result<()> {
     let bytes = vec![b'x'; FILE_SIZE];
-    let wrote = lp_vfs::write::write(task, fd, given(&bytes)).map_err(failed("write"))?;
+    let wrote = lp_vfs::write::write(task, fd, lent::bytes(&bytes)).map_err(failed("write"))?;
     if wrote != bytes.len() {
         bail!("wrote {wrote} of {} bytes", bytes.len());
     }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ffi::{CStr, CString};
 
 use lp_abi::linux::{AT_REMOVEDIR, AT_SYMLINK_NOFOLLOW, S_IFIFO};
-use lp_abi::{Errno, Fd, Result as Answer, UserPtr, UserSlice};
+use lp_abi::{Errno, Fd, Result as Answer, UserPtr, lent};
 use lp_region::life::SlotState;
 use lp_region::sync::Ordering;
 use lp_region::{LaneId, ProcessId, Region, RunId};
@@ -65,30 +65,6 @@ fn two(answer: Answer<Two>) -> i64 {
     }
 }
 
-/// A path for a call that ends before the borrow does.
-fn at(path: &CStr) -> UserPtr {
-    // SAFETY: calls only read paths, and keep no pointer.
-    unsafe { UserPtr::new(path.as_ptr().cast()) }
-}
-
-/// Bytes for a write that ends before the borrow does.
-fn given(bytes: &[u8]) -> UserSlice {
-    // SAFETY: a write only reads them, and keeps no pointer.
-    unsafe { UserSlice::new(bytes.as_ptr(), bytes.len()) }
-}
-
-/// Room for a call to fill that ends before the borrow does.
-fn room(bytes: &mut [u8]) -> UserSlice {
-    // SAFETY: nobody else has the room meanwhile, and the call keeps no pointer.
-    unsafe { UserSlice::new(bytes.as_mut_ptr(), bytes.len()) }
-}
-
-/// Room for a structure that a call fills before the borrow ends.
-fn value<T>(room: &mut T) -> UserPtr<T> {
-    // SAFETY: nobody else has the room meanwhile, and the call keeps no pointer.
-    unsafe { UserPtr::new(room) }
-}
-
 fn tid() -> u32 {
     // SAFETY: gettid has no effect.
     unsafe { libc::gettid() as u32 }
@@ -127,7 +103,7 @@ impl Light {
         let task = light.become_task(lane);
         boot::arrive(task);
         boot::mkfs(task, 0).expect("mkfs");
-        assert_eq!(place(chdir::chdir(task, at(MOUNT))), 0, "chdir");
+        assert_eq!(place(chdir::chdir(task, lent::path(MOUNT))), 0, "chdir");
         light
     }
 
@@ -136,13 +112,13 @@ impl Light {
         let lane = boot::attach(self.region, id, tid())?;
         let task = self.become_task(lane);
         boot::arrive(task);
-        chdir::chdir(task, at(MOUNT)).map(drop)
+        chdir::chdir(task, lent::path(MOUNT)).map(drop)
     }
 
     fn is_read_only(&self, path: &CStr) -> bool {
         // SAFETY: a structure of integers.
         let mut to: lp_abi::linux::statfs = unsafe { std::mem::zeroed() };
-        let got = place(statfs::statfs(self.task(), Fd::CWD, at(path), value(&mut to)));
+        let got = place(statfs::statfs(self.task(), Fd::CWD, lent::path(path), lent::value(&mut to)));
         got == 0 && to.f_flags as u64 & libc::ST_RDONLY != 0
     }
 
@@ -243,7 +219,7 @@ fn brief(light: Light) -> i32 {
 impl Door for Light {
     fn open(&self, fd: i32, path: &CStr, flags: i32, mode: u32) -> i64 {
         let task = self.task();
-        match open::openat(task, Fd::CWD, at(path), flags as u32, mode) {
+        match open::openat(task, Fd::CWD, lent::path(path), flags as u32, mode) {
             Ok(Place::Inside(Opened::File(id))) => done(table::install(task, Fd::new(fd), id, 0)),
             Ok(_) => -i64::from(Errno::EXDEV.number()),
             Err(errno) => -i64::from(errno.number()),
@@ -255,47 +231,47 @@ impl Door for Light {
     }
 
     fn pwrite(&self, fd: i32, from: &[u8], at: i64) -> i64 {
-        size(write::pwrite(self.task(), Fd::new(fd), given(from), at))
+        size(write::pwrite(self.task(), Fd::new(fd), lent::bytes(from), at))
     }
 
     fn write(&self, fd: i32, from: &[u8]) -> i64 {
-        size(write::write(self.task(), Fd::new(fd), given(from)))
+        size(write::write(self.task(), Fd::new(fd), lent::bytes(from)))
     }
 
     fn pread(&self, fd: i32, to: &mut [u8], at: i64) -> i64 {
-        size(read::pread(self.task(), Fd::new(fd), room(to), at))
+        size(read::pread(self.task(), Fd::new(fd), lent::room(to), at))
     }
 
     fn mkdir(&self, path: &CStr) -> i64 {
-        place(mkdir::mkdirat(self.task(), Fd::CWD, at(path), 0o755))
+        place(mkdir::mkdirat(self.task(), Fd::CWD, lent::path(path), 0o755))
     }
 
     fn mkfifo(&self, path: &CStr) -> i64 {
-        place(mknod::mknodat(self.task(), Fd::CWD, at(path), S_IFIFO | 0o644, 0))
+        place(mknod::mknodat(self.task(), Fd::CWD, lent::path(path), S_IFIFO | 0o644, 0))
     }
 
     fn symlink(&self, target: &CStr, path: &CStr) -> i64 {
-        place(symlink::symlinkat(self.task(), at(target), Fd::CWD, at(path)))
+        place(symlink::symlinkat(self.task(), lent::path(target), Fd::CWD, lent::path(path)))
     }
 
     fn link(&self, old: &CStr, new: &CStr) -> i64 {
-        two(link::linkat(self.task(), Fd::CWD, at(old), Fd::CWD, at(new), 0))
+        two(link::linkat(self.task(), Fd::CWD, lent::path(old), Fd::CWD, lent::path(new), 0))
     }
 
     fn unlink(&self, path: &CStr) -> i64 {
-        place(unlink::unlinkat(self.task(), Fd::CWD, at(path), 0))
+        place(unlink::unlinkat(self.task(), Fd::CWD, lent::path(path), 0))
     }
 
     fn rmdir(&self, path: &CStr) -> i64 {
-        place(unlink::unlinkat(self.task(), Fd::CWD, at(path), AT_REMOVEDIR))
+        place(unlink::unlinkat(self.task(), Fd::CWD, lent::path(path), AT_REMOVEDIR))
     }
 
     fn rename(&self, old: &CStr, new: &CStr, flags: u32) -> i64 {
-        two(rename::renameat2(self.task(), Fd::CWD, at(old), Fd::CWD, at(new), flags))
+        two(rename::renameat2(self.task(), Fd::CWD, lent::path(old), Fd::CWD, lent::path(new), flags))
     }
 
     fn truncate(&self, path: &CStr, length: i64) -> i64 {
-        place(truncate::truncate(self.task(), Fd::CWD, at(path), length))
+        place(truncate::truncate(self.task(), Fd::CWD, lent::path(path), length))
     }
 
     fn ftruncate(&self, fd: i32, length: i64) -> i64 {
@@ -307,24 +283,24 @@ impl Door for Light {
     }
 
     fn chmod(&self, path: &CStr, mode: u32) -> i64 {
-        place(chmod::fchmodat(self.task(), Fd::CWD, at(path), mode, 0))
+        place(chmod::fchmodat(self.task(), Fd::CWD, lent::path(path), mode, 0))
     }
 
     fn chown(&self, path: &CStr, owner: u32, group: u32) -> i64 {
-        place(chown::fchownat(self.task(), Fd::CWD, at(path), owner, group, 0))
+        place(chown::fchownat(self.task(), Fd::CWD, lent::path(path), owner, group, 0))
     }
 
     fn utimens(&self, path: &CStr, second: i64) -> i64 {
-        place(utimens::utimensat(self.task(), Fd::CWD, at(path), Some([second, 0, second, 0]), 0))
+        place(utimens::utimensat(self.task(), Fd::CWD, lent::path(path), Some([second, 0, second, 0]), 0))
     }
 
     fn setxattr(&self, path: &CStr, name: &CStr, value: &[u8]) -> i64 {
-        let value = XattrValue { bytes: given(value), flags: 0 };
-        place(xattr::setxattr(self.task(), Fd::CWD, at(path), 0, at(name), value))
+        let value = XattrValue { bytes: lent::bytes(value), flags: 0 };
+        place(xattr::setxattr(self.task(), Fd::CWD, lent::path(path), 0, lent::path(name), value))
     }
 
     fn removexattr(&self, path: &CStr, name: &CStr) -> i64 {
-        place(xattr::removexattr(self.task(), Fd::CWD, at(path), 0, at(name)))
+        place(xattr::removexattr(self.task(), Fd::CWD, lent::path(path), 0, lent::path(name)))
     }
 
     fn dup(&self, fd: i32, to: i32) -> i64 {
@@ -344,28 +320,28 @@ impl Door for Light {
             l_len: lock.len,
             l_pid: 0,
         };
-        let argument = value(&mut asked).cast();
+        let argument = lent::value(&mut asked).cast();
         done(record_lock::fcntl(self.task(), Fd::new(fd), lock.command as u32, argument))
     }
 
     fn statfs(&self) -> i64 {
         // SAFETY: a structure of integers.
         let mut to: lp_abi::linux::statfs = unsafe { std::mem::zeroed() };
-        place(statfs::statfs(self.task(), Fd::CWD, at(MOUNT), value(&mut to)))
+        place(statfs::statfs(self.task(), Fd::CWD, lent::path(MOUNT), lent::value(&mut to)))
     }
 
     fn mount(&self, source: Option<&CStr>, path: &CStr, flags: u64) -> i64 {
         let call = mount::MountArguments {
-            source: at(source.unwrap_or(c"none")),
-            kind: at(c"tmpfs"),
+            source: lent::path(source.unwrap_or(c"none")),
+            kind: lent::path(c"tmpfs"),
             flags: flags as u32,
             data: UserPtr::NULL,
         };
-        place(mount::mount(self.task(), Fd::CWD, at(path), &call))
+        place(mount::mount(self.task(), Fd::CWD, lent::path(path), &call))
     }
 
     fn umount(&self, path: &CStr, flags: i32) -> i64 {
-        place(umount::umount2(self.task(), Fd::CWD, at(path), flags as u32))
+        place(umount::umount2(self.task(), Fd::CWD, lent::path(path), flags as u32))
     }
 
     fn map(&self, fd: i32) -> i64 {
@@ -465,7 +441,13 @@ impl Door for Light {
     fn facts(&self, path: &CStr) -> Result<Facts, i64> {
         // SAFETY: a structure of integers.
         let mut to: lp_abi::linux::stat = unsafe { std::mem::zeroed() };
-        placed(stat::fstatat(self.task(), Fd::CWD, at(path), value(&mut to), AT_SYMLINK_NOFOLLOW))?;
+        placed(stat::fstatat(
+            self.task(),
+            Fd::CWD,
+            lent::path(path),
+            lent::value(&mut to),
+            AT_SYMLINK_NOFOLLOW,
+        ))?;
         Ok(Facts {
             mode: to.st_mode,
             nlink: to.st_nlink as u64,
@@ -485,7 +467,7 @@ impl Door for Light {
         let (mut names, mut buffer) = (Vec::new(), [0u8; 8192]);
         loop {
             let fd = crate::door::NEW + 1;
-            let got = size(getdents::getdents64(self.task(), Fd::new(fd), room(&mut buffer)));
+            let got = size(getdents::getdents64(self.task(), Fd::new(fd), lent::room(&mut buffer)));
             if got <= 0 {
                 self.close(fd);
                 return if got < 0 { Err(got) } else { Ok(names) };
@@ -503,21 +485,23 @@ impl Door for Light {
 
     fn readlink(&self, path: &CStr) -> Result<Vec<u8>, i64> {
         let mut bytes = vec![0u8; 4096];
-        let got = readlink::readlinkat(self.task(), Fd::CWD, at(path), room(&mut bytes));
+        let got = readlink::readlinkat(self.task(), Fd::CWD, lent::path(path), lent::room(&mut bytes));
         bytes.truncate(placed(got)?);
         Ok(bytes)
     }
 
     fn xattrs(&self, path: &CStr) -> Result<Vec<(String, Vec<u8>)>, i64> {
         let mut list = vec![0u8; 4096];
-        let into = room(&mut list);
-        let got = placed(xattr::listxattr(self.task(), Fd::CWD, at(path), AT_SYMLINK_NOFOLLOW, into))?;
+        let into = lent::room(&mut list);
+        let got =
+            placed(xattr::listxattr(self.task(), Fd::CWD, lent::path(path), AT_SYMLINK_NOFOLLOW, into))?;
         list.truncate(got);
         let value_of = |name: &[u8]| {
             let (mut value, cname) = (vec![0u8; 65_536], CString::new(name).unwrap_or_default());
-            let into = room(&mut value);
+            let into = lent::room(&mut value);
             let flags = AT_SYMLINK_NOFOLLOW;
-            let got = xattr::getxattr(self.task(), Fd::CWD, at(path), flags, at(&cname), into);
+            let got =
+                xattr::getxattr(self.task(), Fd::CWD, lent::path(path), flags, lent::path(&cname), into);
             value.truncate(placed(got)?);
             Ok((String::from_utf8_lossy(name).into_owned(), value))
         };

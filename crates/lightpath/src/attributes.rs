@@ -3,11 +3,11 @@
 use std::mem::MaybeUninit;
 use std::path::Path;
 
-use lp_abi::Result;
 use lp_abi::linux::AT_SYMLINK_NOFOLLOW;
+use lp_abi::{Result, lent};
 use lp_vfs::{chmod, chown, stat, statfs, utimens};
 
-use crate::task::{lent_value, with_path};
+use crate::task::with_path;
 use crate::{Fd, Task};
 
 /// The kernel's `struct stat`.
@@ -23,7 +23,7 @@ impl Task<'_> {
     #[inline]
     pub fn fstat(&self, fd: Fd) -> Result<Stat> {
         let mut stat = MaybeUninit::uninit();
-        stat::fstat(self.inner(), fd, lent_value(&mut stat).cast())?;
+        stat::fstat(self.inner(), fd, lent::value(&mut stat).cast())?;
         // SAFETY: the call succeeded, so it filled the structure.
         Ok(unsafe { stat.assume_init() })
     }
@@ -50,7 +50,7 @@ impl Task<'_> {
     /// Those of fstatat(2).
     pub fn fstatat(&self, dir: Fd, path: impl AsRef<Path>, flags: u32) -> Result<Stat> {
         let mut stat = MaybeUninit::uninit();
-        with_path(path, |path| stat::fstatat(self.inner(), dir, path, lent_value(&mut stat).cast(), flags))?;
+        with_path(path, |path| stat::fstatat(self.inner(), dir, path, lent::value(&mut stat).cast(), flags))?;
         // SAFETY: the call succeeded, so it filled the structure.
         Ok(unsafe { stat.assume_init() })
     }
@@ -125,7 +125,7 @@ impl Task<'_> {
     /// Those of statfs(2).
     pub fn statfs(&self, path: impl AsRef<Path>) -> Result<Statfs> {
         let mut usage = MaybeUninit::uninit();
-        with_path(path, |path| statfs::statfs(self.inner(), Fd::CWD, path, lent_value(&mut usage).cast()))?;
+        with_path(path, |path| statfs::statfs(self.inner(), Fd::CWD, path, lent::value(&mut usage).cast()))?;
         // SAFETY: the call succeeded, so it filled the structure.
         Ok(unsafe { usage.assume_init() })
     }

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use lp_abi::{Result, UserPtr};
+use lp_abi::{Result, UserPtr, lent};
 use lp_vfs::{copy, fallocate, fsync, lseek, read, truncate, write};
 
-use crate::task::{lent_bytes, lent_room, lent_value, with_path};
+use crate::task::with_path;
 use crate::{Fd, Task};
 
 impl Task<'_> {
@@ -16,7 +16,7 @@ impl Task<'_> {
     /// Those of read(2).
     #[inline]
     pub fn read(&self, fd: Fd, into: &mut [u8]) -> Result<usize> {
-        read::read(self.inner(), fd, lent_room(into))
+        read::read(self.inner(), fd, lent::room(into))
     }
 
     /// Reads at `offset`: pread(2).
@@ -25,7 +25,7 @@ impl Task<'_> {
     /// Those of pread(2).
     #[inline]
     pub fn pread(&self, fd: Fd, into: &mut [u8], offset: i64) -> Result<usize> {
-        read::pread(self.inner(), fd, lent_room(into), offset)
+        read::pread(self.inner(), fd, lent::room(into), offset)
     }
 
     /// Writes at the file's position and advances it; writes fewer bytes than given when the file system is
@@ -35,7 +35,7 @@ impl Task<'_> {
     /// Those of write(2); no signal is sent with `EFBIG`.
     #[inline]
     pub fn write(&self, fd: Fd, from: &[u8]) -> Result<usize> {
-        write::write(self.inner(), fd, lent_bytes(from))
+        write::write(self.inner(), fd, lent::bytes(from))
     }
 
     /// Writes at `offset`: pwrite(2).
@@ -44,7 +44,7 @@ impl Task<'_> {
     /// Those of pwrite(2).
     #[inline]
     pub fn pwrite(&self, fd: Fd, from: &[u8], offset: i64) -> Result<usize> {
-        write::pwrite(self.inner(), fd, lent_bytes(from), offset)
+        write::pwrite(self.inner(), fd, lent::bytes(from), offset)
     }
 
     /// Moves the file's position, or finds data and holes: lseek(2).
@@ -101,7 +101,7 @@ impl Task<'_> {
         to_offset: Option<&mut i64>,
         length: usize,
     ) -> Result<usize> {
-        let pointer = |offset: Option<&mut i64>| offset.map_or(UserPtr::NULL, lent_value);
+        let pointer = |offset: Option<&mut i64>| offset.map_or(UserPtr::NULL, lent::value);
         let (from_offset, to_offset) = (pointer(from_offset), pointer(to_offset));
         copy::copy_file_range(self.inner(), from, from_offset, to, to_offset, length, 0)
     }

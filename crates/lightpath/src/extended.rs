@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use lp_abi::{Result, UserSlice};
+use lp_abi::{Result, UserSlice, lent};
 use lp_vfs::xattr::{self, XattrValue};
 
-use crate::task::{c_name, lent, lent_bytes, lent_room, with_path};
+use crate::task::{c_name, with_path};
 use crate::{Fd, Task};
 
 /// Longest value and longest list of names, in bytes (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
@@ -18,8 +18,8 @@ impl Task<'_> {
     /// Those of setxattr(2).
     pub fn setxattr(&self, path: impl AsRef<Path>, name: &str, value: &[u8], flags: u32) -> Result<()> {
         let name = c_name(name)?;
-        let value = XattrValue { bytes: lent_bytes(value), flags };
-        with_path(path, |path| xattr::setxattr(self.inner(), Fd::CWD, path, 0, lent(&name), value))
+        let value = XattrValue { bytes: lent::bytes(value), flags };
+        with_path(path, |path| xattr::setxattr(self.inner(), Fd::CWD, path, 0, lent::path(&name), value))
     }
 
     /// The value of an extended attribute: getxattr(2).
@@ -29,7 +29,7 @@ impl Task<'_> {
     pub fn getxattr(&self, path: impl AsRef<Path>, name: &str) -> Result<Vec<u8>> {
         let name = c_name(name)?;
         filled(|room| {
-            with_path(path, |path| xattr::getxattr(self.inner(), Fd::CWD, path, 0, lent(&name), room))
+            with_path(path, |path| xattr::getxattr(self.inner(), Fd::CWD, path, 0, lent::path(&name), room))
         })
     }
 
@@ -50,14 +50,14 @@ impl Task<'_> {
     /// Those of removexattr(2).
     pub fn removexattr(&self, path: impl AsRef<Path>, name: &str) -> Result<()> {
         let name = c_name(name)?;
-        with_path(path, |path| xattr::removexattr(self.inner(), Fd::CWD, path, 0, lent(&name)))
+        with_path(path, |path| xattr::removexattr(self.inner(), Fd::CWD, path, 0, lent::path(&name)))
     }
 }
 
 /// The result of a call that fills a buffer and returns the number of bytes written.
 fn filled(call: impl FnOnce(UserSlice) -> Result<usize>) -> Result<Vec<u8>> {
     let mut buffer = vec![0; LONGEST];
-    let length = call(lent_room(&mut buffer))?;
+    let length = call(lent::room(&mut buffer))?;
     buffer.truncate(length);
     Ok(buffer)
 }

@@ -4,11 +4,11 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use lp_abi::{Errno, PATH_MAX, Result, UserPtr};
+use lp_abi::{Errno, PATH_MAX, Result, UserPtr, lent};
 use lp_vfs::link::Two;
 use lp_vfs::{Place, access, chdir, getcwd, getdents, link, mkdir, mknod, readlink, rename, symlink, unlink};
 
-use crate::task::{lent_room, with_path};
+use crate::task::with_path;
 use crate::{Fd, Task};
 
 impl Task<'_> {
@@ -53,7 +53,7 @@ impl Task<'_> {
     pub fn readlink(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
         let mut target = vec![0; PATH_MAX];
         let length = with_path(path, |path| {
-            readlink::readlinkat(self.inner(), Fd::CWD, path, lent_room(&mut target))
+            readlink::readlinkat(self.inner(), Fd::CWD, path, lent::room(&mut target))
         })?;
         target.truncate(length);
         Ok(OsString::from_vec(target).into())
@@ -159,7 +159,7 @@ impl Task<'_> {
     /// Those of getcwd(2).
     pub fn getcwd(&self) -> Result<PathBuf> {
         let mut path = vec![0; PATH_MAX];
-        let length = getcwd::getcwd(self.inner(), lent_room(&mut path))?.ok_or(Errno::ENOENT)?;
+        let length = getcwd::getcwd(self.inner(), lent::room(&mut path))?.ok_or(Errno::ENOENT)?;
         path.truncate(length.saturating_sub(1)); // The final NUL counts.
         Ok(OsString::from_vec(path).into())
     }
@@ -170,7 +170,7 @@ impl Task<'_> {
     /// # Errors
     /// Those of getdents64(2).
     pub fn getdents(&self, dir: Fd, into: &mut [u8]) -> Result<usize> {
-        getdents::getdents64(self.inner(), dir, lent_room(into))
+        getdents::getdents64(self.inner(), dir, lent::room(into))
     }
 
     /// The entries of an open directory from its position to its end, including `.` and `..`: readdir(3).

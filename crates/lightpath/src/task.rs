@@ -1,12 +1,12 @@
 //! [`Task`]: the caller of system calls.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Mutex;
 
-use lp_abi::{Errno, Result, UserPtr, UserSlice};
+use lp_abi::{Errno, Result, UserPtr, lent};
 use lp_region::sync::Ordering;
 use lp_region::{Region, RunId};
 use lp_vfs::{Place, boot, clock};
@@ -68,7 +68,7 @@ pub(crate) fn with_path<T>(
     let path = path.as_ref().as_os_str().as_bytes();
     if path.len() >= SHORT || path.contains(&0) {
         let path = CString::new(path).map_err(|_| Errno::ENOENT)?;
-        return inside(call(lent(&path))?);
+        return inside(call(lent::path(&path))?);
     }
     let mut short = [MaybeUninit::<u8>::uninit(); SHORT];
     for (to, from) in short.iter_mut().zip(path.iter().chain([&0])) {
@@ -84,33 +84,6 @@ pub(crate) fn with_path<T>(
 /// `EINVAL` when it contains a NUL.
 pub(crate) fn c_name(name: &str) -> Result<CString> {
     CString::new(name).map_err(|_| Errno::EINVAL)
-}
-
-/// A string for a call that ends before the borrow does.
-pub(crate) fn lent(text: &CStr) -> UserPtr {
-    // SAFETY: calls only read strings, and keep no pointer.
-    unsafe { UserPtr::new(text.as_ptr().cast()) }
-}
-
-/// Bytes for a call that only reads them, and ends before the borrow does.
-#[inline]
-pub(crate) fn lent_bytes(bytes: &[u8]) -> UserSlice {
-    // SAFETY: the callers pass it to calls that only read; no call keeps a pointer.
-    unsafe { UserSlice::new(bytes.as_ptr(), bytes.len()) }
-}
-
-/// Room for a call to fill that ends before the borrow does.
-#[inline]
-pub(crate) fn lent_room(room: &mut [u8]) -> UserSlice {
-    // SAFETY: no call keeps a pointer, and nobody else has the room meanwhile.
-    unsafe { UserSlice::new(room.as_mut_ptr(), room.len()) }
-}
-
-/// Room for one value that a call reads or fills; it ends before the borrow does.
-#[inline]
-pub(crate) fn lent_value<T>(room: &mut T) -> UserPtr<T> {
-    // SAFETY: no call keeps a pointer, and nobody else has the room meanwhile.
-    unsafe { UserPtr::new(room) }
 }
 
 /// The result of a call in a file system that no path leads out of.

@@ -57,6 +57,7 @@ pub mod signed;
 pub mod slab;
 pub mod split;
 pub mod stack;
+pub mod statx;
 #[allow(unsafe_code, reason = "system calls and a prefetch")]
 pub mod sync;
 #[allow(unsafe_code, reason = "maps the rings and leads to their records")]

@@ -20,7 +20,8 @@
 //! PROCESSES + run` of the region's file.
 
 use lp_abi::linux::{
-    __NR_fcntl, __NR_getpid, __NR_kill, F_GETLK, F_OFD_GETLK, F_OFD_SETLK, F_RDLCK, F_SETLK, F_UNLCK, F_WRLCK,
+    __NR_fcntl, __NR_getpid, __NR_kill, F_GETLK, F_OFD_GETLK, F_OFD_SETLK, F_RDLCK, F_SETLK, F_UNLCK,
+    F_WRLCK, flock,
 };
 use lp_abi::{Errno, Result};
 
@@ -34,15 +35,6 @@ use crate::sync::Ordering;
 
 /// First byte of the range that record locks use, beyond any data.
 const LIVE_AT: i64 = 1 << 60;
-
-#[repr(C)]
-struct Flock {
-    kind: i16,
-    whence: i16,
-    start: i64,
-    len: i64,
-    pid: i32,
-}
 
 impl<'r> Region<'r> {
     /// Claims a free process slot for a child to come, or for the caller itself. `claimer` is the lane of the
@@ -194,7 +186,7 @@ impl<'r> Region<'r> {
         let mut lock = flock_of(id, F_WRLCK as i16);
         // SAFETY: the kernel writes the struct.
         let asked = unsafe { lp_abi::syscall!(__NR_fcntl, self.life_fd(), F_GETLK, &raw mut lock) };
-        asked.is_ok() && lock.kind == F_UNLCK as i16
+        asked.is_ok() && lock.l_type == F_UNLCK as i16
     }
 
     /// Whether a child that has not taken its lock yet never will.
@@ -330,7 +322,7 @@ impl<'r> Region<'r> {
         let mut lock = run_lock_of(id, F_WRLCK as i16);
         // SAFETY: the kernel writes the struct.
         let asked = unsafe { lp_abi::syscall!(__NR_fcntl, self.fd(), F_OFD_GETLK, &raw mut lock) };
-        asked.is_ok() && lock.kind != F_UNLCK as i16
+        asked.is_ok() && lock.l_type != F_UNLCK as i16
     }
 
     /// Process slots that are currently not free.
@@ -348,15 +340,15 @@ fn has_ended(pid: u32) -> bool {
     asked == Err(Errno::ESRCH)
 }
 
-fn run_lock_of(id: RunId, kind: i16) -> Flock {
+fn run_lock_of(id: RunId, kind: i16) -> flock {
     lock_on(at::PROCESSES as i64 + i64::from(id.0), kind)
 }
 
-fn flock_of(id: ProcessId, kind: i16) -> Flock {
+fn flock_of(id: ProcessId, kind: i16) -> flock {
     lock_on(i64::from(id.0), kind)
 }
 
 /// A lock on a byte of the range.
-fn lock_on(byte: i64, kind: i16) -> Flock {
-    Flock { kind, whence: 0, start: LIVE_AT + byte, len: 1, pid: 0 }
+fn lock_on(byte: i64, kind: i16) -> flock {
+    flock { l_type: kind, l_whence: 0, l_start: LIVE_AT + byte, l_len: 1, l_pid: 0 }
 }

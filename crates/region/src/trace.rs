@@ -9,7 +9,7 @@ use core::ptr::NonNull;
 
 use lp_abi::linux::{
     __NR_fcntl, __NR_madvise, __NR_mmap, F_OFD_GETLK, F_SETLK, F_UNLCK, F_WRLCK, MADV_DONTDUMP,
-    MAP_NORESERVE, MAP_SHARED, PROT_READ, PROT_WRITE,
+    MAP_NORESERVE, MAP_SHARED, PROT_READ, PROT_WRITE, flock,
 };
 use lp_abi::{Errno, Fd, Result};
 
@@ -70,20 +70,11 @@ pub struct Rings(NonNull<u8>);
 
 // SAFETY: everything in it is an atomic.
 unsafe impl Send for Rings {}
-// SAFETY: as above.
+// SAFETY: everything in it is an atomic.
 unsafe impl Sync for Rings {}
 
-#[repr(C)]
-struct Flock {
-    kind: i16,
-    whence: i16,
-    start: i64,
-    length: i64,
-    pid: i32,
-}
-
-const fn lock() -> Flock {
-    Flock { kind: F_WRLCK as i16, whence: 0, start: LOCK, length: 1, pid: 0 }
+const fn lock() -> flock {
+    flock { l_type: F_WRLCK as i16, l_whence: 0, l_start: LOCK, l_len: 1, l_pid: 0 }
 }
 
 /// Says that the calling process reads the rings behind `fd`, until it ends or closes a descriptor of that
@@ -102,7 +93,7 @@ fn is_held(fd: Fd) -> bool {
     let mut lock = lock();
     // SAFETY: the kernel writes the structure.
     let asked = unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_OFD_GETLK, &raw mut lock) };
-    asked.is_ok() && lock.kind != F_UNLCK as i16
+    asked.is_ok() && lock.l_type != F_UNLCK as i16
 }
 
 impl Rings {

@@ -5,6 +5,7 @@ use lp_abi::linux::{S_IFDIR, S_IFMT, STATX_BTIME, STATX_MTIME, stat, statx, stat
 use lp_abi::{Errno, PAGE_SIZE, Result};
 
 use crate::records::Inode;
+pub use crate::statx::Beside;
 use crate::sync::Ordering;
 
 /// No wide copies.
@@ -149,26 +150,6 @@ pub unsafe fn put_stat(to: *mut stat, from: &Inode, device: u64, number: u32) ->
     (stat.st_ctime, stat.st_ctime_nsec) = stamp(&from.ctime);
     // SAFETY: `to` is good, by this function's contract.
     unsafe { put(to, &stat) }
-}
-
-/// What `struct statx` has that an inode's record does not say.
-pub struct Beside {
-    /// `stx_mask`.
-    pub mask: u32,
-    /// `stx_blksize`.
-    pub block_size: u32,
-    /// `stx_attributes`.
-    pub attributes: u64,
-    /// `stx_ino`.
-    pub number: u64,
-    /// `stx_attributes_mask`.
-    pub attributes_mask: u64,
-    /// `stx_rdev_major` and `stx_rdev_minor`.
-    pub rdev: [u32; 2],
-    /// `stx_dev_major` and `stx_dev_minor`.
-    pub device: [u32; 2],
-    /// `stx_mnt_id`.
-    pub mount: u64,
 }
 
 /// [`put_stat`], as a `struct statx`.

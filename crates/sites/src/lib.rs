@@ -22,14 +22,14 @@
 #[allow(unsafe_code, reason = "maps files")]
 pub mod bundle;
 pub mod by_gs;
-pub mod code;
+mod code;
 pub mod elf;
-pub mod frames;
+mod frames;
 pub mod image;
 pub mod merge;
 pub mod number;
 pub mod thunk;
-pub mod window;
+mod window;
 
 pub use bundle::{Bundle, Status};
 pub use by_gs::by_gs;

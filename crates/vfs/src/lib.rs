@@ -88,9 +88,7 @@ pub mod read {
 }
 
 pub mod table {
-    pub use crate::descriptors::table::{
-        FdTable, TableLock, change, closing, entry, lock, reach, replace, restore,
-    };
+    pub use crate::descriptors::table::{FdTable, change, closing, entry, reach, replace, restore};
     pub use crate::life::open_file::{install, let_go, take_out};
 }
 

@@ -1,9 +1,9 @@
 //! The five hot calls, with and without the synchronisation that each change removed.
 
 use super::locks::{Count, Mutex, ReadLock, SpinLock};
-use super::stage::{MOST_WORKERS, at, given, room, value};
+use super::stage::MOST_WORKERS;
 use lp_abi::linux::{SEEK_SET, stat};
-use lp_abi::{Fd, Result};
+use lp_abi::{Fd, Result, lent};
 use lp_vfs::{Place, Task};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -160,7 +160,7 @@ impl Worker<'_> {
 
     fn read(&self) -> Result<()> {
         let mut byte = [0];
-        lp_vfs::read::pread(&self.task, self.own, room(&mut byte), 4000).map(|_| ())
+        lp_vfs::read::pread(&self.task, self.own, lent::room(&mut byte), 4000).map(|_| ())
     }
 
     fn seek(&self, turn: usize) -> Result<()> {
@@ -171,12 +171,18 @@ impl Worker<'_> {
     fn write(&self, turn: usize) -> Result<()> {
         let bytes = [b'x'; 256];
         let offset = (turn * 256 % FILE_SIZE) as i64;
-        lp_vfs::write::pwrite(&self.task, self.own, given(&bytes), offset).map(|_| ())
+        lp_vfs::write::pwrite(&self.task, self.own, lent::bytes(&bytes), offset).map(|_| ())
     }
 
     fn stat(&self) -> Result<()> {
         let mut to = MaybeUninit::<stat>::uninit();
-        let found = lp_vfs::stat::fstatat(&self.task, Fd::CWD, at(c"/a/b/shared"), value(&mut to).cast(), 0)?;
+        let found = lp_vfs::stat::fstatat(
+            &self.task,
+            Fd::CWD,
+            lent::path(c"/a/b/shared"),
+            lent::value(&mut to).cast(),
+            0,
+        )?;
         match found {
             Place::Inside(()) => Ok(()),
             Place::Outside(_) => Err(lp_abi::Errno::ENOENT),
@@ -185,7 +191,7 @@ impl Worker<'_> {
 
     fn fstat(&self) -> Result<stat> {
         let mut to = MaybeUninit::<stat>::uninit();
-        lp_vfs::stat::fstat(&self.task, self.shared, value(&mut to).cast())?;
+        lp_vfs::stat::fstat(&self.task, self.shared, lent::value(&mut to).cast())?;
         // SAFETY: the call succeeded, so it filled the structure.
         Ok(unsafe { to.assume_init() })
     }

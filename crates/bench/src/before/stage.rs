@@ -3,7 +3,7 @@
 use super::calls::{Design, FILE_SIZE, Kind, Old, Worker};
 use anyhow::{Context, Result, anyhow, bail};
 use lp_abi::linux::{O_CREAT, O_RDONLY, O_RDWR};
-use lp_abi::{Errno, Fd, UserPtr, UserSlice};
+use lp_abi::{Errno, Fd, lent};
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering, spin};
 use lp_region::{Geometry, LaneId, ProcessId, Region, RunId};
 use lp_vfs::boot::{self, RunSetup};
@@ -11,7 +11,7 @@ use lp_vfs::open::{self, Opened};
 use lp_vfs::{Place, Task, clock, file, table};
 use rustix::fs::MemfdFlags;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -279,7 +279,8 @@ fn own_path(index: usize) -> String {
 
 fn open_file(task: &Task, path: &str, flags: u32) -> Result<Fd> {
     let path = CString::new(path)?;
-    let opened = open::openat(task, Fd::CWD, at(&path), flags, 0o644).map_err(failed("open a file"))?;
+    let opened =
+        open::openat(task, Fd::CWD, lent::path(&path), flags, 0o644).map_err(failed("open a file"))?;
     let Place::Inside(Opened::File(id)) = opened else { bail!("{path:?} is not a file of the region") };
     // Threads open files in turn only while they do not race for a number, so each uses the lowest number in
     // a range of its own.
@@ -296,16 +297,16 @@ fn make_directory(task: &Task, path: &str) -> Result<()> {
     /// Neither the caller's user nor its group.
     const SOMEBODY: u32 = 65533;
     let path = CString::new(path)?;
-    lp_vfs::mkdir::mkdirat(task, Fd::CWD, at(&path), 0o755).map_err(failed("make a directory"))?;
+    lp_vfs::mkdir::mkdirat(task, Fd::CWD, lent::path(&path), 0o755).map_err(failed("make a directory"))?;
     // Only root can change the owner; otherwise the permission check takes the owner's path, which is just as
     // short.
-    let _ = lp_vfs::chown::fchownat(task, Fd::CWD, at(&path), SOMEBODY, SOMEBODY, 0);
+    let _ = lp_vfs::chown::fchownat(task, Fd::CWD, lent::path(&path), SOMEBODY, SOMEBODY, 0);
     Ok(())
 }
 
 fn fill(task: &Task, fd: Fd) -> Result<()> {
     let bytes = vec![b'x'; FILE_SIZE];
-    let wrote = lp_vfs::write::write(task, fd, given(&bytes)).map_err(failed("write"))?;
+    let wrote = lp_vfs::write::write(task, fd, lent::bytes(&bytes)).map_err(failed("write"))?;
     if wrote != bytes.len() {
         bail!("wrote {wrote} of {} bytes", bytes.len());
     }
@@ -317,28 +318,4 @@ fn bind_to(processor: usize) {
     let mut set = rustix::thread::CpuSet::new();
     set.set(processor);
     let _ = rustix::thread::sched_setaffinity(None, &set);
-}
-
-/// A path for a call that ends before the borrow does.
-pub(super) fn at(path: &CStr) -> UserPtr {
-    // SAFETY: calls only read paths, and keep no pointer.
-    unsafe { UserPtr::new(path.as_ptr().cast()) }
-}
-
-/// Bytes for a write that ends before the borrow does.
-pub(super) fn given(bytes: &[u8]) -> UserSlice {
-    // SAFETY: a write only reads them, and keeps no pointer.
-    unsafe { UserSlice::new(bytes.as_ptr(), bytes.len()) }
-}
-
-/// Room for a call to fill that ends before the borrow does.
-pub(super) fn room(bytes: &mut [u8]) -> UserSlice {
-    // SAFETY: nobody else has the room meanwhile, and the call keeps no pointer.
-    unsafe { UserSlice::new(bytes.as_mut_ptr(), bytes.len()) }
-}
-
-/// Room for a structure that a call fills before the borrow ends.
-pub(super) fn value<T>(room: &mut T) -> UserPtr<T> {
-    // SAFETY: nobody else has the room meanwhile, and the call keeps no pointer.
-    unsafe { UserPtr::new(room) }
 }

@@ -71,10 +71,8 @@ pub fn pread(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> Result<usize> 
 /// to [`pread`]. `WIDE` as in [`read_quick`].
 #[inline(always)]
 pub fn pread_quick<const WIDE: bool>(task: &Task, entry: u64, buf: UserSlice, offset: i64) -> Option<usize> {
-    let file = task.own_file(entry)?;
-    let wanted = file_mode::READ | file_mode::REGULAR;
-    // Relaxed: immutable.
-    if file.mode.load(Relaxed) & wanted != wanted || offset < 0 {
+    let file = task.own_opened_for(entry, file_mode::READ | file_mode::REGULAR)?;
+    if offset < 0 {
         return None;
     }
     quick::<WIDE>(task, file, buf, offset as u64)
@@ -127,12 +125,7 @@ fn readv_quick(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Option<usize> 
 /// Fast path of [`preadv`]: within a page, to few pieces.
 #[inline(always)]
 fn preadv_quick(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64) -> Option<usize> {
-    let file = task.own_file(task.table.load(fd))?;
-    let wanted = file_mode::READ | file_mode::REGULAR;
-    // Relaxed: immutable.
-    if file.mode.load(Relaxed) & wanted != wanted {
-        return None;
-    }
+    let file = task.own_opened_for(task.table.load(fd), file_mode::READ | file_mode::REGULAR)?;
     let mut to = Few::new();
     to.read(entries)?;
     quick_few(task, file, &to, offset as u64)

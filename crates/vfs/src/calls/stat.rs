@@ -13,7 +13,7 @@ use lp_region::ucopy::{self, Beside};
 use lp_region::{InodeId, InodeRef, MountId, Spot};
 
 use crate::caller::task::{Outside, Place, Task};
-use crate::calls::target::{follow, is_empty};
+use crate::calls::target::{follow, is_absent};
 use crate::descriptors::table;
 use crate::inodes::inode;
 use crate::names::mounts;
@@ -66,7 +66,7 @@ pub fn fstatat(task: &Task, dirfd: Fd, path: UserPtr, to: UserPtr<stat>, flags: 
     if flags & !(AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }
-    if flags & AT_EMPTY_PATH != 0 && is_empty(path)? {
+    if flags & AT_EMPTY_PATH != 0 && is_absent(path)? {
         return of_descriptor(task, dirfd, |id, inode, _| put_stat(task, id, inode, to));
     }
     of_path(task, dirfd, path, follow(flags), |id, inode, _| put_stat(task, id, inode, to))
@@ -94,7 +94,7 @@ pub fn statx(
         // SAFETY: the copy routine handles bad pointers.
         write(task, id, inode, || unsafe { ucopy::put_statx(to.as_ptr(), inode, &beside) })
     };
-    if flags & AT_EMPTY_PATH != 0 && is_empty(path)? {
+    if flags & AT_EMPTY_PATH != 0 && is_absent(path)? {
         return of_descriptor(task, dirfd, put);
     }
     of_path(task, dirfd, path, follow(flags), put)

@@ -4,7 +4,7 @@ use lp_abi::linux::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW};
 use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::records::Inode;
 use lp_region::sync::Ordering::Relaxed;
-use lp_region::{DirentId, InodeId, MountId, Spot, ucopy};
+use lp_region::{DirentId, InodeId, MountId, Spot};
 
 use crate::caller::task::{Outside, Place, Task};
 use crate::descriptors::table;
@@ -28,14 +28,13 @@ pub fn is_itself(path: UserPtr) -> bool {
     path.addr() == ITSELF.addr()
 }
 
-/// Whether an optional path is empty. The kernel takes a null pointer for an empty path (since 6.11).
+/// Whether an optional path is empty or absent. The kernel takes a null pointer for an empty path (since 6.11).
 ///
 /// # Errors
 /// `EFAULT`.
 #[inline]
-pub(crate) fn is_empty(path: UserPtr) -> Result<bool> {
-    // SAFETY: the copy routine handles bad pointers.
-    Ok(path.is_null() || unsafe { ucopy::get(path.as_ptr()) }? == 0)
+pub(crate) fn is_absent(path: UserPtr) -> Result<bool> {
+    Ok(path.is_null() || walk::is_empty(path)?)
 }
 
 /// How `AT_SYMLINK_NOFOLLOW` in `flags` affects a walk.
@@ -56,7 +55,7 @@ pub fn at<T>(
     flags: u32,
     mut work: impl FnMut(InodeId, &Inode, MountId) -> Result<T>,
 ) -> Result<Place<T>> {
-    if is_itself(path) || flags & AT_EMPTY_PATH != 0 && is_empty(path)? {
+    if is_itself(path) || flags & AT_EMPTY_PATH != 0 && is_absent(path)? {
         return descriptor(task, dirfd, work);
     }
     for _ in 0..TRIES {
@@ -84,7 +83,7 @@ pub(crate) fn found(
     which: walk::PathBuffer,
 ) -> Result<Place<Found>> {
     let (fd, path) = at;
-    if flags & AT_EMPTY_PATH == 0 || !is_empty(path)? {
+    if flags & AT_EMPTY_PATH == 0 || !is_absent(path)? {
         return match which {
             walk::PathBuffer::Path => walk::inode(task, fd, path, follow(flags)),
             walk::PathBuffer::Other => walk::second_inode(task, fd, path, follow(flags)),

@@ -88,12 +88,11 @@ pub fn pwrite(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> Result<usize>
 /// [`pwrite`]. `WIDE` as in [`write_quick`].
 #[inline(always)]
 pub fn pwrite_quick<const WIDE: bool>(task: &Task, entry: u64, buf: UserSlice, offset: i64) -> Option<usize> {
-    let file = task.own_file(entry)?;
-    let wanted = file_mode::WRITE | file_mode::REGULAR;
-    // Relaxed: immutable; the flags are one word.
-    if file.mode.load(Relaxed) & wanted != wanted || offset < 0 {
+    let file = task.own_opened_for(entry, file_mode::WRITE | file_mode::REGULAR)?;
+    if offset < 0 {
         return None;
     }
+    // Relaxed: the flags are one word.
     let to_end = file.flags.load(Relaxed) & O_APPEND != 0;
     quick::<WIDE>(task, file, task.inode_of(file), buf, offset as u64, to_end).map(|_| buf.len())
 }
@@ -139,12 +138,11 @@ fn writev_quick(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Option<usize>
 /// Fast path of [`pwritev2`] without flags: few pieces into one page.
 #[inline(always)]
 fn pwritev_quick(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64) -> Option<usize> {
-    let file = task.own_file(task.table.load(fd))?;
-    let wanted = file_mode::WRITE | file_mode::REGULAR;
-    // Relaxed: immutable; the flags are one word.
-    if file.mode.load(Relaxed) & wanted != wanted || offset < 0 {
+    let file = task.own_opened_for(task.table.load(fd), file_mode::WRITE | file_mode::REGULAR)?;
+    if offset < 0 {
         return None;
     }
+    // Relaxed: the flags are one word.
     let to_end = file.flags.load(Relaxed) & O_APPEND != 0;
     let mut from = Few::new();
     from.read(entries)?;

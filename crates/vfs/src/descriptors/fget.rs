@@ -119,6 +119,13 @@ impl<'r> Task<'r> {
         self.own(entry, entry::OPEN | entry::HOST)
     }
 
+    /// [`Task::own_file`], if its mode has `mode`.
+    #[inline(always)]
+    pub(crate) fn own_opened_for(&self, entry: u64, mode: u32) -> Option<&'r OpenFile> {
+        // Relaxed: immutable.
+        self.own_file(entry).filter(|file| file.mode.load(Ordering::Relaxed) & mode == mode)
+    }
+
     /// The open file of an entry for a call on attributes, where no pin is needed.
     #[inline(always)]
     pub(crate) fn own_any(&self, entry: u64) -> Option<&'r OpenFile> {

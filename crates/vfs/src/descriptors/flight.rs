@@ -10,7 +10,7 @@
 //! stays until the file is freed, so other files need no check. Another run's flights cannot be checked: what
 //! that run has sent stays alive while the run does.
 
-use lp_abi::linux::{__NR_fcntl, F_OFD_GETLK, F_OFD_SETLK, F_UNLCK, F_WRLCK};
+use lp_abi::linux::{__NR_fcntl, F_OFD_GETLK, F_OFD_SETLK, F_UNLCK, F_WRLCK, flock};
 use lp_abi::{Errno, Fd, Result};
 use lp_region::layout::{FILES, RUNS};
 use lp_region::sync::Ordering;
@@ -21,18 +21,9 @@ use crate::caller::task::Task;
 /// Bytes for each open file, and so the maximum number of its tokens in transit.
 const BYTES: i64 = 1 << 32;
 
-#[repr(C)]
-struct Flock {
-    kind: i16,
-    whence: i16,
-    start: i64,
-    length: i64,
-    pid: i32,
-}
-
-fn lock_of(id: FileId, at: i64, length: i64) -> Flock {
+fn lock_of(id: FileId, at: i64, length: i64) -> flock {
     let start = i64::from(id.0) % FILES as i64 * BYTES + at;
-    Flock { kind: F_WRLCK as i16, whence: 0, start, length, pid: 0 }
+    flock { l_type: F_WRLCK as i16, l_whence: 0, l_start: start, l_len: length, l_pid: 0 }
 }
 
 /// The run's flights.
@@ -96,5 +87,5 @@ fn is_locked(task: &Task, id: FileId) -> bool {
     let mut lock = lock_of(id, 0, BYTES);
     // SAFETY: the kernel writes only the structure.
     let asked = unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_OFD_GETLK, &raw mut lock) };
-    asked.is_err() || lock.kind != F_UNLCK as i16
+    asked.is_err() || lock.l_type != F_UNLCK as i16
 }

@@ -97,7 +97,7 @@ pub fn change(task: &Task, fd: Fd, set: u64, clear: u64) -> Result<()> {
 
 /// The table's lock, held until this is dropped, if threads share the table.
 #[must_use = "the lock is given back once this is dropped"]
-pub struct TableLock<'r> {
+pub(crate) struct TableLock<'r> {
     _held: Option<LockGuard<'r>>,
 }
 
@@ -109,9 +109,9 @@ impl TableLock<'_> {
 }
 
 /// Takes the table's lock if threads share it.
-#[inline(always)]
+#[inline]
 #[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
-pub fn lock<'r>(task: &Task<'r>) -> TableLock<'r> {
+pub(crate) fn lock<'r>(task: &Task<'r>) -> TableLock<'r> {
     // Relaxed: only this thread can have created the second thread.
     if task.process.threads.load(Ordering::Relaxed) == 0 {
         return TableLock { _held: None };

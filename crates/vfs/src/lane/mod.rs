@@ -2,6 +2,7 @@
 //! intents, slots in hand, claims of mounts, and what remains to be freed.
 //!
 //! Every folder that changes something uses it. It takes no lock: each word has one writer.
+#![forbid(unsafe_code)]
 
 pub mod freeze;
 pub mod intent;

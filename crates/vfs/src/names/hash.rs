@@ -247,14 +247,18 @@ fn scan(region: Region<'_>, bucket: &Bucket, dir: InodeId, name: &Name<'_>, hash
 }
 
 /// The hash in an entry's word.
+///
+/// Rust's memory model has no atomic access to half a word, but the processor does, and there the load below
+/// returns half of what a load of the whole word might. Both forms that the model allows cost instructions
+/// on each lookup: loading the word costs six, and a load by assembly, which cannot be folded into the
+/// comparison, one for each entry compared. Miri runs no assembly, so it would load the word in any case.
 #[inline(always)]
 fn high(entry: &AtomicU64) -> u32 {
     if cfg!(miri) {
         return bucket::hash_of(entry.load(Ordering::Relaxed));
     }
     // SAFETY: the high half of a little-endian word, which lives as long as the word. A stale half only
-    // misleads the comparison that follows. Rust's memory model, and so Miri, has no loads of half a word,
-    // but the processor does. Loading the whole word costs each lookup six more instructions.
+    // misleads the comparison that follows.
     unsafe { &*(&raw const *entry).cast::<AtomicU32>().add(1) }.load(Ordering::Relaxed)
 }
 

@@ -305,6 +305,7 @@ pub(crate) fn keep(task: &Task<'_>, outside: Outside, which: PathBuffer) -> Resu
 ///
 /// # Errors
 /// `EFAULT`.
+#[inline]
 pub(crate) fn is_empty(path: UserPtr) -> Result<bool> {
     // SAFETY: the copy routine handles bad pointers.
     Ok(unsafe { ucopy::get(path.as_ptr()) }? == 0)

@@ -3,6 +3,7 @@
 //!
 //! Checks read single words as seen and take no lock. Only [`acl::get`] takes the inode's lock. Callers of
 //! the functions that change something must hold it.
+#![forbid(unsafe_code)]
 
 pub(crate) mod acl;
 pub(crate) mod credentials;

@@ -2,6 +2,7 @@
 //!
 //! Changes of names are reported under the directory's lock, everything else with no inode locked.
 //! [`watch::mark_way`] locks one inode at a time.
+#![forbid(unsafe_code)]
 
 pub(crate) mod watch;
 pub(crate) mod watch_names;

@@ -55,7 +55,7 @@ fn close_other(task: &'static Task<'static>, fd: Fd, word: u64) -> isize {
 /// the number is either still being opened or belongs to its next owner.
 #[cold]
 fn close_in_transit(task: &'static Task<'static>, fd: Fd) -> isize {
-    drop(table::lock(task));
+    drop(placeholder::Guard::take(task));
     match descriptor::word(task, fd) {
         entry::TRANSIT => Errno::EBADF.to_ret(),
         word if word & (entry::OPEN | entry::HOST) == entry::OPEN => {

@@ -143,7 +143,7 @@ fn replace_by_other(
         Err(errno) => return errno.to_ret(),
     };
     let word = listed.map_or(0, |file| entry::OPEN | entry::HOST | cloexec | u64::from(file.0));
-    let locked = table::lock(task);
+    let locked = placeholder::Guard::take(task);
     let replaced = replace_both(task, old, new, flags, word);
     drop(locked);
     dup::arrived(task);

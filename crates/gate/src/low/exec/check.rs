@@ -137,7 +137,7 @@ pub(crate) unsafe fn host_file(
     // SAFETY: the caller guarantees a NUL-terminated `path`, or one that the kernel answers with `EFAULT`.
     let mut file = unsafe { File::open(directory, path, flags) }?;
     let start = |file: File| match file.may_be_executed() {
-        true => LoaderHook::Static(Static { fd: file.0.keep(), directory: directory, path }),
+        true => LoaderHook::Static(Static { fd: file.0.keep(), directory, path }),
         false => LoaderHook::Preload, // The kernel returns the error.
     };
     if known.is_some() {
