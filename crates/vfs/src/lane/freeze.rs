@@ -54,7 +54,11 @@ pub fn begin<'t, 'r>(task: &'t Task<'r>) -> Result<Frozen<'t, 'r>> {
 impl Frozen<'_, '_> {
     /// Ends the freeze. Returns whether it has lasted: nobody called it off, and no mount was made.
     pub fn end(self) -> bool {
-        mounts(self.task).fold(true, |lasted, mount| self.let_go(mount) && lasted)
+        let mut lasted = true;
+        for mount in mounts(self.task) {
+            lasted &= self.let_go(mount);
+        }
+        lasted
     }
 
     /// Lets the writers of a mount go on; whether they have waited.
