@@ -19,7 +19,8 @@ audit:
     cargo build --release -p lightpath -p lp-audit
     target/release/lp-audit check
 
-# Kill a process at every instruction of the calls that change something, and at random. Takes long.
+# Kill a process at every instruction of the calls that change something, and at random. Takes long. `cargo test`
+# alone tries a random instruction in each 101; DEATHS_SEED, which it prints, repeats its choice.
 crash:
     DEATHS=1 cargo test --release -p lp-vfs --test deaths --test deaths_of_writers
     LIGHTPATH_CRASH_ROUNDS=2000 cargo test --release -p lp-vfs --test crash

@@ -190,7 +190,7 @@ fn a_death_at_any_instruction_loses_nothing() {
         clean(&task, &new);
         let (slots, pages) = (fsck::slots(&task), page::free_count(task.region));
         let mut seen = [0, 0];
-        for steps in (1..).step_by(death::stride()) {
+        for steps in death::strides() {
             scenario.before.iter().for_each(|what| make(&task, what));
             let before = fsck::check(&task, root).tree;
             let (one, other) = (c(scenario.one), c(scenario.other));

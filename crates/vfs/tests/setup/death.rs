@@ -1,5 +1,6 @@
 //! Kills a process at a chosen instruction of a call.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -7,7 +8,7 @@ use lp_abi::Fd;
 use lp_region::{Geometry, Region};
 use lp_vfs::{Task, boot, clock, inode};
 
-use super::fsck;
+use super::{Random, fsck};
 
 /// A region in a file, so that record locks tell its processes apart.
 fn region() -> Region<'static> {
@@ -94,17 +95,17 @@ pub fn length(task: &Task, call: &dyn Fn(&Task)) -> u32 {
     u32::MAX - left().load(Ordering::Relaxed)
 }
 
-/// Where to interrupt a call of `length` instructions: `DEATHS` places, or all with `DEATHS=1`; and after its
-/// end.
+/// Where to interrupt a call of `length` instructions: at random in each of `DEATHS` equal parts, or at every
+/// instruction with `DEATHS=1`; and after its end.
 pub fn samples(length: u32) -> impl Iterator<Item = u32> {
-    let wanted = match std::env::var("DEATHS") {
-        Ok(count) => count.parse().ok().filter(|count| *count > 1).unwrap_or(length),
+    let wanted = match wanted() {
+        Some(1) => length,
+        Some(count) => count,
         // Without optimisation a call takes ten times as many instructions.
-        Err(_) if cfg!(debug_assertions) => 3,
-        Err(_) => 15,
+        None if cfg!(debug_assertions) => 3,
+        None => 15,
     };
-    let step = (length / wanted).max(1);
-    (1..=length).step_by(step as usize).chain([length + 1000])
+    places((length / wanted).max(1)).take_while(move |steps| *steps <= length).chain([length + 1000])
 }
 
 /// Sets the processor's trap flag: the handler runs after each instruction from here on, and kills after
@@ -124,12 +125,37 @@ fn die_after(steps: u32) {
     }
 }
 
-/// `DEATHS=1` tries every instruction; by default a sample.
-pub fn stride() -> usize {
-    // Without optimisation a call takes ten times as many instructions.
-    match std::env::var_os("DEATHS") {
+/// Where to interrupt a call that is repeated until it ends: at every instruction with `DEATHS=1`, by default
+/// at the first, and at random in each part of a length that makes the tests short.
+pub fn strides() -> impl Iterator<Item = u32> {
+    let stride = match wanted() {
         Some(_) => 1,
+        // Without optimisation a call takes ten times as many instructions.
         None if cfg!(debug_assertions) => 1499,
         None => 101,
-    }
+    };
+    std::iter::once(1).chain(places(stride).filter(|steps| *steps != 1))
+}
+
+/// The value of `DEATHS`.
+fn wanted() -> Option<u32> {
+    std::env::var("DEATHS")
+        .ok()
+        .map(|count| count.parse::<u32>().expect("DEATHS=1, or a number of places").max(1))
+}
+
+/// One instruction at random in each `stride` of them, so that many runs cover all. `DEATHS_SEED` repeats the
+/// choice of a run, which prints it.
+fn places(stride: u32) -> impl Iterator<Item = u32> {
+    static SEED: OnceLock<u64> = OnceLock::new();
+    let seed = *SEED.get_or_init(|| {
+        let seed = match std::env::var("DEATHS_SEED") {
+            Ok(seed) => seed.parse().expect("DEATHS_SEED is a number"),
+            Err(_) => RandomState::new().hash_one(0) % 1_000_000,
+        };
+        eprintln!("DEATHS_SEED={seed}");
+        seed
+    });
+    let mut random = Random(seed * 2 + 1);
+    (0..).map(move |part: u32| 1 + part * stride + random.below(stride as usize) as u32)
 }
