@@ -89,8 +89,8 @@ pub mod read {
 
 pub mod table {
     pub use crate::descriptors::table::{
-        change, closing, covered, covered_of, entry, fget, fget_any, load, lowest, open_entries, reach,
-        replace, restore,
+        change, closing, covered, covered_of, entry, fget, fget_any, fget_no_path, load, lowest,
+        open_entries, reach, replace, restore,
     };
     pub use crate::life::open_file::{install, let_go, take_out};
 }

@@ -128,7 +128,11 @@ fn set_nonblocking(held: &Held, argument: UserPtr) -> Result<()> {
 fn clone_error(task: &Task, held: &Held, from: Fd) -> Errno {
     let Ok(source) = table::fget_second(task, from) else { return Errno::EXDEV };
     let (mode, into) = (source.file.mode.load(Relaxed), held.file.mode.load(Relaxed));
-    if (mode | into) & file_mode::DIR != 0 { Errno::EISDIR } else { Errno::EOPNOTSUPP }
+    if (mode | into) & file_mode::DIR != 0 {
+        return Errno::EISDIR;
+    }
+    let opened = mode & file_mode::READ != 0 && into & file_mode::WRITE != 0;
+    if opened { Errno::EOPNOTSUPP } else { Errno::EBADF }
 }
 
 fn flags(held: &Held, name: impl Fn((u32, u32, u32)) -> u32) -> u32 {

@@ -21,7 +21,7 @@ use crate::lane::pin;
 ///
 /// # Errors
 /// `EBADF`.
-pub(crate) fn fget_no_path<'r>(task: &Task<'r>, fd: Fd) -> Result<Held<'r>> {
+pub fn fget_no_path<'r>(task: &Task<'r>, fd: Fd) -> Result<Held<'r>> {
     let held = fget_any(task, fd)?;
     // Relaxed: immutable.
     if held.file.mode.load(Relaxed) & file_mode::PATH != 0 { Err(Errno::EBADF) } else { Ok(held) }
