@@ -74,6 +74,7 @@ GROUP(handle, names)
     TN("closed", name(99, "x", MAX_HANDLE_SZ, 0));
     T(syscall(SYS_name_to_handle_at, AT_FDCWD, "f", NULL, &mount_id, 0));
     T(syscall(SYS_name_to_handle_at, AT_FDCWD, NULL, &handle, &mount_id, 0));
+    T(syscall(SYS_name_to_handle_at, file, NULL, &handle, &mount_id, AT_EMPTY_PATH));
     handle.head.handle_bytes = MAX_HANDLE_SZ;
     T(syscall(SYS_name_to_handle_at, AT_FDCWD, "f", &handle, NULL, 0));
 }

@@ -93,6 +93,11 @@ pub fn sendfile(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count:
     }
     let from = task.fget(fd_in)?;
     let at = offset(&from, off_in)?;
+    // The kernel's do_sendfile looks at the source before it looks at the target.
+    opened_for(&from, file_mode::READ)?;
+    if at.checked_add(count as u64).is_none_or(|end| end > i64::MAX as u64) {
+        return Err(Errno::EINVAL);
+    }
     let done = if task.table.is_ours(fd_out) {
         let to = task.fget_second(fd_out)?;
         opened_for(&from, file_mode::READ).and_then(|()| opened_for(&to, file_mode::WRITE))?;

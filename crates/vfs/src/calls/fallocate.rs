@@ -100,8 +100,11 @@ enum Size {
 /// # Errors
 /// `EOPNOTSUPP`.
 fn known(mode: u32) -> Result<()> {
+    /// `FALLOC_FL_WRITE_ZEROES`, which tmpfs does not have.
+    const WRITE_ZEROES: u32 = 0x80;
     match mode & !FALLOC_FL_KEEP_SIZE {
         0 | FALLOC_FL_ZERO_RANGE | FALLOC_FL_UNSHARE_RANGE => Ok(()),
+        WRITE_ZEROES if mode & FALLOC_FL_KEEP_SIZE == 0 => Ok(()),
         FALLOC_FL_PUNCH_HOLE if mode & FALLOC_FL_KEEP_SIZE != 0 => Ok(()),
         FALLOC_FL_COLLAPSE_RANGE | FALLOC_FL_INSERT_RANGE if mode & FALLOC_FL_KEEP_SIZE == 0 => Ok(()),
         _ => Err(Errno::EOPNOTSUPP),

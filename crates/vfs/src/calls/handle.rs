@@ -96,12 +96,12 @@ fn put(handle: UserPtr, inode: InodeRef, put_mount: impl FnOnce() -> Result<()>)
 
 fn put_mount(to: UserPtr, mount: MountId, flags: u32) -> Result<()> {
     let id = mounts::shown_id(mount);
-    // SAFETY: the copy routine handles bad pointers.
-    match flags & UNIQUE {
-        0 => unsafe { ucopy::put(to.as_ptr().cast(), &id) },
-        // SAFETY: as above.
-        _ => unsafe { ucopy::put(to.as_ptr().cast(), &u64::from(id)) },
+    if flags & UNIQUE != 0 {
+        // SAFETY: the copy routine handles bad pointers.
+        return unsafe { ucopy::put(to.as_ptr().cast(), &u64::from(id)) };
     }
+    // SAFETY: as above.
+    unsafe { ucopy::put(to.as_ptr().cast(), &id) }
 }
 
 /// Opens the file of a handle in the file system of the descriptor `mount`, or of the working directory.

@@ -165,7 +165,11 @@ fn set_nonblocking(held: &HeldFile, argument: UserPtr) -> Result<()> {
 fn clone_error(task: &Task, held: &HeldFile, from: Fd) -> Errno {
     let Ok(source) = task.fget_second(from) else { return Errno::EXDEV };
     let (mode, into) = (source.file.mode.load(Relaxed), held.file.mode.load(Relaxed));
-    if (mode | into) & file_mode::DIR != 0 { Errno::EISDIR } else { Errno::EOPNOTSUPP }
+    if (mode | into) & file_mode::DIR != 0 {
+        return Errno::EISDIR;
+    }
+    let opened = mode & file_mode::READ != 0 && into & file_mode::WRITE != 0;
+    if opened { Errno::EOPNOTSUPP } else { Errno::EBADF }
 }
 
 fn flags(held: &HeldFile, name: impl Fn((u32, u32, u32)) -> u32) -> u32 {

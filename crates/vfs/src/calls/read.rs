@@ -169,8 +169,11 @@ pub(crate) fn preadv(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64
 pub fn preadv2(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64, flags: u32) -> Result<usize> {
     let known = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_APPEND | RWF_NOAPPEND;
     if flags & !known != 0 {
-        readable(task, fd)?;
-        return Err(Errno::EOPNOTSUPP);
+        // A directory takes no flags either, before it is found to be one.
+        return match readable(task, fd) {
+            Err(errno) if errno != Errno::EISDIR => Err(errno),
+            _ => Err(Errno::EOPNOTSUPP),
+        };
     }
     match offset {
         -1 => readv(task, fd, entries),

@@ -28,7 +28,8 @@ pub fn is_itself(path: UserPtr) -> bool {
     path.addr() == ITSELF.addr()
 }
 
-/// Whether an optional path is empty or absent. The kernel takes a null pointer for an empty path (since 6.11).
+/// Whether an optional path is empty or absent. stat(2) and its kin take a null pointer for an empty path (since
+/// 6.11).
 ///
 /// # Errors
 /// `EFAULT`.
@@ -55,7 +56,7 @@ pub fn at<T>(
     flags: u32,
     mut work: impl FnMut(InodeId, &Inode, MountId) -> Result<T>,
 ) -> Result<Place<T>> {
-    if is_itself(path) || flags & AT_EMPTY_PATH != 0 && is_absent(path)? {
+    if is_itself(path) || flags & AT_EMPTY_PATH != 0 && walk::is_empty(path)? {
         return descriptor(task, dirfd, work);
     }
     for _ in 0..TRIES {

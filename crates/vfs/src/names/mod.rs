@@ -8,6 +8,8 @@
 //! A change is carried out in a directory's array, and starts from the directory's current state.
 //!
 //! Cycle: `change`, `dir`.
+//!
+//! Cycle: `limits`, `walk`.
 
 pub(crate) mod change;
 pub mod dir;

@@ -16,6 +16,9 @@ use crate::high::fd::{descriptor, device};
 use crate::high::frame::handler::{given, handlers, interruptible, kernel, ret};
 use crate::low::dispatch::NOT_OURS;
 
+/// `F_ALL_SEALS`.
+const KNOWN_SEALS: usize = 0x3f;
+
 handlers! {
     /// fcntl(2).
     fn fcntl(task, fd: Fd, command: u32, argument: usize) {
@@ -64,6 +67,8 @@ fn fcntl_file(task: &Task, fd: Fd, command: u32, argument: usize) -> isize {
         F_GET_SEALS if mode & file_mode::REGULAR == 0 => Errno::EINVAL.to_ret(),
         // Like tmpfs for a file that is not a memfd.
         F_GET_SEALS => F_SEAL_SEAL as isize,
+        // The kernel's memfd_add_seals, for a file that is sealed against seals.
+        F_ADD_SEALS if mode & file_mode::WRITE != 0 && argument & !KNOWN_SEALS != 0 => Errno::EINVAL.to_ret(),
         F_ADD_SEALS => Errno::EPERM.to_ret(),
         F_GET_RW_HINT | F_GET_FILE_RW_HINT => {
             // SAFETY: the copy routine handles bad pointers.

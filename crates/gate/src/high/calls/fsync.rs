@@ -49,16 +49,19 @@ handlers! {
     fn sync_file_range(task, fd: Fd, offset: i64, bytes: i64, flags: u32) {
         file_or_return!(task, fd);
         let known = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+        if let Err(errno) = fsync::sync_file_range(task, fd) {
+            return errno.to_ret();
+        }
         if flags & !known != 0 || offset < 0 || bytes < 0 || offset.checked_add(bytes).is_none() {
             return Errno::EINVAL.to_ret();
         }
-        ret(fsync::sync_file_range(task, fd))
+        0
     }
 
     /// readahead(2).
     fn readahead(task, fd: Fd, offset: i64, count: usize) {
         file_or_return!(task, fd);
-        ret(fsync::readahead(task, fd))
+        ret(fsync::readahead(task, fd, count))
     }
 
     /// posix_fadvise(2).

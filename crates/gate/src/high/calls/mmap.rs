@@ -165,16 +165,21 @@ fn mmap_other(task: &Task, arguments: [usize; 6]) -> isize {
 
 /// Maps a file of ours.
 fn map(task: &Task, wanted: &Wanted) -> Result<usize> {
-    let kind = wanted.flags & MAP_TYPE;
-    let private = kind == MAP_PRIVATE;
-    if !matches!(kind, MAP_SHARED | MAP_PRIVATE | MAP_SHARED_VALIDATE)
-        || wanted.length == 0
-        || !wanted.offset.is_multiple_of(PAGE_SIZE as u64)
-    {
+    // The kernel's ksys_mmap_pgoff and do_mmap, in their order.
+    if !wanted.offset.is_multiple_of(PAGE_SIZE as u64) {
+        return Err(Errno::EINVAL);
+    }
+    task.fget_no_path(wanted.fd)?;
+    if wanted.flags & MAP_HUGETLB != 0 || wanted.length == 0 {
         return Err(Errno::EINVAL);
     }
     let bytes = wanted.length.checked_next_multiple_of(PAGE_SIZE).ok_or(Errno::ENOMEM)?;
-    if wanted.flags & MAP_HUGETLB != 0 {
+    if wanted.offset.checked_add(bytes as u64).is_none_or(|end| end > i64::MAX as u64) {
+        return Err(Errno::EOVERFLOW);
+    }
+    let kind = wanted.flags & MAP_TYPE;
+    let private = kind == MAP_PRIVATE;
+    if !matches!(kind, MAP_SHARED | MAP_PRIVATE | MAP_SHARED_VALIDATE) {
         return Err(Errno::EINVAL);
     }
     if kind == MAP_SHARED_VALIDATE && wanted.flags & !VALIDATED != 0 {

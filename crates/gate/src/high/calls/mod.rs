@@ -2,6 +2,8 @@
 //! calls `lp-vfs`.
 //!
 //! Only dispatch tables call it. Locks are taken in `lp-vfs`, after the lock of the list of mappings.
+//!
+//! Cycle: `open`, `openat2`.
 
 pub mod access;
 pub mod across;

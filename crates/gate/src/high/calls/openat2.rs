@@ -5,7 +5,8 @@
 //! `..` or an absolute link. The directory that confines the walk stays the same.
 
 use lp_abi::linux::{
-    RESOLVE_BENEATH, RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV, open_how,
+    RESOLVE_BENEATH, RESOLVE_CACHED, RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS,
+    RESOLVE_NO_XDEV, open_how,
 };
 use lp_abi::{Errno, Fd, MAX_SYMLINKS, PATH_MAX, Result, UserPtr, UserSlice};
 use lp_region::ucopy;
@@ -19,9 +20,13 @@ use crate::high::frame::handler::given;
 use crate::high::route::hostlink::{self, Entered};
 use crate::high::route::path::{is_base_ours, may_be_link, may_enter};
 
-/// The flags that limit where a walk may lead.
-pub const WALKS: u32 =
-    RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH | RESOLVE_IN_ROOT;
+/// The flags that limit a walk.
+pub const WALKS: u32 = RESOLVE_NO_XDEV
+    | RESOLVE_NO_MAGICLINKS
+    | RESOLVE_NO_SYMLINKS
+    | RESOLVE_BENEATH
+    | RESOLVE_IN_ROOT
+    | RESOLVE_CACHED;
 const SCOPED: u32 = RESOLVE_BENEATH | RESOLVE_IN_ROOT;
 
 /// An openat2(2) on its way.

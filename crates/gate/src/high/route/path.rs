@@ -63,7 +63,7 @@ fn route_slow(task: Option<&Task>, which: Which, at: At, last: Last) -> Route {
         Err(Errno::ENAMETOOLONG) => room,
         // Some calls take NULL as the directory itself, which the kernel does not know.
         Err(_) if at.path.is_null() && task.is_some_and(|task| is_base_ours(task, at.dirfd)) => {
-            return Route::Bad(Errno::EFAULT);
+            return Route::Ours(at);
         }
         // The kernel returns EFAULT where the call does, and accepts NULL where the call does.
         Err(_) => return Route::Host,
@@ -303,8 +303,6 @@ pub fn two(
                 is_host[index] = true;
             }
             Route::Nameless(_) => return Errno::ENOENT.to_ret(),
-            // The first path's errors come first.
-            Route::Bad(Errno::EFAULT) if index == 1 => return Errno::EXDEV.to_ret(),
             Route::Bad(errno) => return errno.to_ret(),
         }
     }
