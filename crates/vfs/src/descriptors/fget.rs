@@ -91,7 +91,7 @@ impl<'r> Task<'r> {
     ///
     /// # Errors
     /// `EBADF`.
-    pub(crate) fn fget_no_path(&self, fd: Fd) -> Result<HeldFile<'r>> {
+    pub fn fget_no_path(&self, fd: Fd) -> Result<HeldFile<'r>> {
         let held = self.fget_any(fd)?;
         // Relaxed: immutable.
         if held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0 {
