@@ -1,4 +1,5 @@
-//! Lends memory of this program to calls of the library's functions, for tools, tests and the library's users.
+//! Lends memory of this program to calls of the library's functions, for tools, tests and the library's
+//! users.
 //!
 //! What these functions return names the memory without borrowing it. The caller must pass it to one call,
 //! which returns before the borrow ends: no call keeps a pointer.

@@ -1,7 +1,7 @@
 //! Libraries that the dynamic linker must load before all others.
 
-/// Whether a library, given by its name or path, checks that it is the first one that the dynamic linker loaded:
-/// the runtime of AddressSanitizer (`AsanCheckDynamicRTPrereqs` in LLVM's `compiler-rt/lib/asan`).
+/// Whether a library, given by its name or path, checks that it is the first one that the dynamic linker
+/// loaded: the runtime of AddressSanitizer (`AsanCheckDynamicRTPrereqs` in LLVM's `compiler-rt/lib/asan`).
 pub fn comes_first(library: &[u8]) -> bool {
     let name = library.rsplit(|byte| *byte == b'/').next().unwrap_or(library);
     [&b"libasan.so"[..], b"libclang_rt.asan"].iter().any(|start| name.starts_with(start))

@@ -345,8 +345,8 @@ pub struct LockRecord {
     pub last: AtomicU64,
     /// `F_RDLCK` or `F_WRLCK`.
     pub kind: AtomicU32,
-    /// 0 POSIX (owner is a process), 1 OFD, 2 flock (owner is an open file), 3 no lock, but the target of an open
-    /// file's signals (`F_SETOWN`).
+    /// 0 POSIX (owner is a process), 1 OFD, 2 flock (owner is an open file), 3 no lock, but the target of an
+    /// open file's signals (`F_SETOWN`).
     pub family: AtomicU32,
     /// Owner: process or open file.
     pub owner: AtomicU32,

@@ -3,10 +3,10 @@
 //!
 //! The steps from a file to an entry of the bundle ([`lp_abi::image`]):
 //! 1. [`elf`]: segments, function bounds, unwind tables, addresses taken in data.
-//! 2. [`code`]: disassembly of the functions that contain the bytes `0f 05`, and the branch targets near
+//! 2. `code`: disassembly of the functions that contain the bytes `0f 05`, and the branch targets near
 //!    them.
 //! 3. [`number`]: the system call of a site, by tracing the value of `eax` back along all paths.
-//! 4. [`window`]: the instructions before (or around) a site that are displaced by a jump.
+//! 4. `window`: the instructions before (or around) a site that are displaced by a jump.
 //! 5. [`thunk`]: the target of the jump.
 //! 6. [`bundle`]: the file that stores images.
 //!

@@ -148,8 +148,8 @@ pub(crate) trait Above: Quick {
     fn end_if_cut();
 
     /// The program's own access to `address` raised `signal`. Returns whether to retry it, because the file
-    /// mapped there has grown since, or has a hole there that now has pages. If that is unclear, the access is retried once, and a second fault is the
-    /// program's.
+    /// mapped there has grown since, or has a hole there that now has pages. If that is unclear, the access
+    /// is retried once, and a second fault is the program's.
     fn fault(thread: &Thread, signal: usize, address: usize) -> bool;
 
     /// Whether a file of ours may be mapped in the process.

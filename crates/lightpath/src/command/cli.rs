@@ -208,7 +208,8 @@ pub(crate) struct Apply {
     /// Only say what is in the way; write nothing.
     #[arg(long)]
     pub(crate) check: bool,
-    /// Keep in FILE what lightpath undo needs to take it back. FILE is a tar archive of what was there before.
+    /// Keep in FILE what lightpath undo needs to take it back. FILE is a tar archive of what was there
+    /// before.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "check")]
     pub(crate) reverse: Option<PathBuf>,
     /// Only what lies at or below these; the session keeps the rest.
@@ -334,8 +335,8 @@ pub(crate) struct Options {
     /// When the command has ended with status 0, write what it changed to DIR.
     #[arg(long, requires = "over")]
     pub(crate) apply: bool,
-    /// When the command has ended, show what it changed as lightpath diff --stat does, and ask whether to apply,
-    /// keep or discard it.
+    /// When the command has ended, show what it changed as lightpath diff --stat does, and ask whether to
+    /// apply, keep or discard it.
     #[arg(long, requires = "over", conflicts_with_all = ["apply", "discard"])]
     pub(crate) ask: bool,
     /// Mount read-only, for this run.

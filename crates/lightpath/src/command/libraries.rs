@@ -22,8 +22,8 @@ pub(crate) fn searched(mounts: &[MountPoint]) -> bool {
     value.is_some_and(|list| any(list.as_bytes(), b":;", mounts))
 }
 
-/// Whether a library that the environment's LD_PRELOAD names by a path lies in a mount, or the first one must be
-/// the loader's first.
+/// Whether a library that the environment's LD_PRELOAD names by a path lies in a mount, or the first one must
+/// be the loader's first.
 pub(crate) fn preloaded(mounts: &[MountPoint]) -> bool {
     std::env::var_os("LD_PRELOAD").is_some_and(|list| {
         if library::comes_first(library::first_of(list.as_bytes())) {

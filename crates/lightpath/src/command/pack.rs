@@ -1,8 +1,8 @@
 //! `lightpath pack` and `unpack`: frozen regions in little space.
 //!
 //! A packed region is a stream of frames as zstd(1) reads it. The first is one that decompressors skip; it
-//! holds a [`Head`] and the parts of the region that hold data. Each frame after it is a piece of these parts,
-//! with a checksum. The last, skipped as well, is a table of the frames in zstd's seekable format.
+//! holds a [`Head`] and the parts of the region that hold data. Each frame after it is a piece of these
+//! parts, with a checksum. The last, skipped as well, is a table of the frames in zstd's seekable format.
 
 use std::ffi::OsString;
 use std::fs::{self, File};

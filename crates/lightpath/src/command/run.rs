@@ -228,9 +228,9 @@ impl Static {
     }
 }
 
-/// A covered shell that becomes the command: only a covered process finds files in a mount, and lets a library
-/// be loaded before the gate. Libraries preloaded so are passed to the shell as an argument, because its own
-/// loader would not find them, or would load them behind the gate.
+/// A covered shell that becomes the command: only a covered process finds files in a mount, and lets a
+/// library be loaded before the gate. Libraries preloaded so are passed to the shell as an argument, because
+/// its own loader would not find them, or would load them behind the gate.
 fn through_shell(command: &[OsString], mounts: &[MountPoint]) -> (OsString, Vec<OsString>) {
     let preload = std::env::var_os("LD_PRELOAD").filter(|_| libraries::preloaded(mounts));
     let script = match preload {

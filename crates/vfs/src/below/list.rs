@@ -3,8 +3,8 @@
 //! A list is a file of root [`ROOT`], named after the place of its directory's record. It begins with a
 //! [`Head`], followed by records, each with its name, padded to 8 bytes. It is written under the lock of its
 //! directory. Once its head says that it is complete, it does not change except for what became of its names
-//! ([`Record::target`], [`Record::list`]) and by [`crate::below::renew`]. It therefore says what the layer had
-//! when it was looked at. The way up from list to list is the path there, wherever directories have been
+//! ([`Record::target`], [`Record::list`]) and by [`crate::below::renew`]. It therefore says what the layer
+//! had when it was looked at. The way up from list to list is the path there, wherever directories have been
 //! moved since.
 
 use core::mem::offset_of;

@@ -46,7 +46,8 @@ pub fn links(task: &Task<'_>, seen: &Record, each: impl FnMut(RecordAt, &Record)
     if links::may_have(seen) { Chain::of(task, seen)?.each(each) } else { Ok(()) }
 }
 
-/// Records that another name of a file was added or removed: its links and its change time are those of `now`.
+/// Records that another name of a file was added or removed: its links and its change time are those of
+/// `now`.
 ///
 /// # Errors
 /// As [`list::record`].
@@ -79,8 +80,8 @@ pub fn remove(region: Region<'_>, at: RecordAt) -> Result<()> {
     Ok(())
 }
 
-/// Adds a name that the layer has `seen`, and that is `target` in the session, to a complete list. Returns the
-/// list of what it names if that is a directory; its names are the caller's to add.
+/// Adds a name that the layer has `seen`, and that is `target` in the session, to a complete list. Returns
+/// the list of what it names if that is a directory; its names are the caller's to add.
 ///
 /// # Errors
 /// `ENOSPC`; `EFBIG` beyond 4 GiB.
@@ -162,8 +163,8 @@ fn forget_name(task: &Task<'_>, dir: InodeRef, name: &Name<'_>) -> Result<u32> {
     left
 }
 
-/// Takes in a name that the layer has got, in a directory whose other names are there. `of` is the directory's
-/// record.
+/// Takes in a name that the layer has got, in a directory whose other names are there. `of` is the
+/// directory's record.
 ///
 /// # Errors
 /// As [`super::take`].

@@ -1,5 +1,5 @@
-//! The caller of a call: the task, its descriptor table, its clock, its scratch buffers and caches, and the events that it reports
-//! to watchers.
+//! The caller of a call: the task, its descriptor table, its clock, its scratch buffers and caches, and the
+//! events that it reports to watchers.
 //!
 //! Every folder may use this one, and it uses none. It takes no lock. [`task::Task`] tells the region's locks
 //! who is dead, and [`crate::life::burial`] replays what the dead had begun.

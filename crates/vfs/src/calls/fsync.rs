@@ -75,7 +75,8 @@ pub fn sync_file_range(task: &Task, fd: Fd) -> Result<()> {
 /// readahead(2). Everything is in memory, so this only checks the descriptor.
 ///
 /// # Errors
-/// `EBADF` if the file is not open for reading; `EINVAL` if it is not a regular file, or for a negative count.
+/// `EBADF` if the file is not open for reading; `EINVAL` if it is not a regular file, or for a negative
+/// count.
 pub fn readahead(task: &Task, fd: Fd, count: usize) -> Result<()> {
     let held = task.fget_no_path(fd)?;
     match held.file.mode.load(Relaxed) {

@@ -569,8 +569,8 @@ fn mode_of(flags: u32, kind: u32) -> u32 {
     (access * file_mode::READ) | kind
 }
 
-/// Creates the open file to install, with [`table::entry::HOST`], beside the kernel's descriptor of an opened
-/// node. It answers for attributes, flags and path.
+/// Creates the open file to install, with [`crate::table::entry::HOST`], beside the kernel's descriptor of an
+/// opened node. It answers for attributes, flags and path.
 ///
 /// # Errors
 /// `ENFILE`; `ENOENT` if the node was unlinked meanwhile.

@@ -28,7 +28,8 @@ pub fn is_itself(path: UserPtr) -> bool {
     path.addr() == ITSELF.addr()
 }
 
-/// Whether an optional path is empty or absent. stat(2) and its kin take a null pointer for an empty path (since
+/// Whether an optional path is empty or absent. stat(2) and its kin take a null pointer for an empty path
+/// (since
 /// 6.11).
 ///
 /// # Errors

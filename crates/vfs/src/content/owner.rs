@@ -2,9 +2,9 @@
 //!
 //! A page's owner word is the inverse of its place in a map. It is written before a map names the page and
 //! cleared before the page can be taken again. While a file has a page, all versions of the word name
-//! the same place. A region whose parts are of different ages therefore still says which pages a file has that
-//! did not change meanwhile; `lp_fsck::rebuild` reads it. Of calls only `SEEK_HOLE` and `SEEK_DATA` do, which
-//! ask whether a page was taken as space by fallocate(2).
+//! the same place. A region whose parts are of different ages therefore still says which pages a file has
+//! that did not change meanwhile; `lp_fsck::rebuild` reads it. Of calls only `SEEK_HOLE` and `SEEK_DATA` do,
+//! which ask whether a page was taken as space by fallocate(2).
 
 use lp_abi::Result;
 use lp_region::layout::{CHUNK_PAGES, OWNERS_AT};

@@ -180,8 +180,8 @@ impl<'r> Task<'r> {
         }
     }
 
-    /// Pins the open file of `fd` and returns its entry; 0 if there is none. One word, so that callers keep it
-    /// in a register.
+    /// Pins the open file of `fd` and returns its entry; 0 if there is none. One word, so that callers keep
+    /// it in a register.
     #[inline(never)]
     fn pinned(&self, fd: Fd, slot: usize, mask: u64) -> u64 {
         loop {

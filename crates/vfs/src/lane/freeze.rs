@@ -1,10 +1,10 @@
 //! Freezing: holds every change through a mount, of all runs of a region, while somebody copies the region.
 //!
-//! Like a remount ([`crate::lane::writer`]) it announces itself in the flags of all mounts and waits for the
+//! Like a remount (`crate::lane::writer`) it announces itself in the flags of all mounts and waits for the
 //! writers that were there. Writers that come later wait for the end, and call the freeze off when it takes
 //! too long, so that one that is stopped or killed holds them up once at most. What is not a change through a
-//! mount, such as marks, caches and allocators, goes on: in the copy it looks as after a crash of the machine,
-//! and is rebuilt there.
+//! mount, such as marks, caches and allocators, goes on: in the copy it looks as after a crash of the
+//! machine, and is rebuilt there.
 
 use lp_abi::{Errno, Result};
 use lp_region::mount::{mount_flags, mount_state};

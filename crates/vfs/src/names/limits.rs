@@ -100,7 +100,8 @@ impl<'a> Limited<'a> {
         Limited { tree: task.region.header().tree.read(), ..self }
     }
 
-    /// Checks that a confined walk, which reached `end` in the directory `within`, was not led out by a rename.
+    /// Checks that a confined walk, which reached `end` in the directory `within`, was not led out by a
+    /// rename.
     ///
     /// # Errors
     /// `EXDEV`, as the kernel's complete_walk.

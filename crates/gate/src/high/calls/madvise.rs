@@ -32,7 +32,8 @@ handlers! {
     }
 }
 
-/// `MADV_REMOVE`: makes a hole in each file mapped within `start..end`. Goes on behind a gap, like the kernel.
+/// `MADV_REMOVE`: makes a hole in each file mapped within `start..end`. Goes on behind a gap, like the
+/// kernel.
 #[cold]
 fn remove(task: &Task, start: usize, end: usize) -> isize {
     let mut list = areas::list();

@@ -1,5 +1,6 @@
 //! Calls on host sockets that name a path of ours or carry descriptors of ours: bind(2), connect(2),
-//! accept(2), getsockname(2), getpeername(2), sendto(2), recvfrom(2), sendmsg(2), sendmmsg(2), recvmsg(2), recvmmsg(2).
+//! accept(2), getsockname(2), getpeername(2), sendto(2), recvfrom(2), sendmsg(2), sendmmsg(2), recvmsg(2),
+//! recvmmsg(2).
 
 use lp_abi::linux::*;
 use lp_abi::{Errno, Fd, Result};

@@ -1,5 +1,5 @@
-//! Calls that Lightpath does not support on files of ours: fanotify(7), swap, accounting. They fail as on a file
-//! system without these features; docs/differences.md lists them.
+//! Calls that Lightpath does not support on files of ours: fanotify(7), swap, accounting. They fail as on a
+//! file system without these features; docs/differences.md lists them.
 
 use lp_abi::linux::*;
 use lp_abi::{Errno, Fd, UserPtr};

@@ -6,8 +6,8 @@
 //! are mapped in ([`resized`], and [`fault`] for growth by others). Large holes are mapped in the same way
 //! until they are touched (`holes.rs`).
 //!
-//! The list is private to the process and sorted by address, in memory of its own (`sorted.rs`), and so is the
-//! list of holes; a fork's child has a copy. The lock is held for the length of a call, with signals
+//! The list is private to the process and sorted by address, in memory of its own (`sorted.rs`), and so is
+//! the list of holes; a fork's child has a copy. The lock is held for the length of a call, with signals
 //! deferred. A child of vfork(2) changes its parent's lists. If the child is killed meanwhile, its parent
 //! finishes the step under way and releases the lists ([`settle_child`]).
 

@@ -1,10 +1,10 @@
 //! Large holes of mapped files, which get pages when they are touched.
 //!
-//! A hole is mapped like memory past a file's end: as an empty memfd, which raises SIGBUS. The fault allocates
-//! pages around the address, under the file's lock, and maps them; whoever else has mapped the hole finds them
-//! at its own fault, and read(2) and write(2) see what they always see. A hole that is read gets pages, too,
-//! as on tmpfs. Sequential faults take more pages each time, and so do all faults once holes are in many
-//! pieces, because the kernel allows a process some 65,000 mappings.
+//! A hole is mapped like memory past a file's end: as an empty memfd, which raises SIGBUS. The fault
+//! allocates pages around the address, under the file's lock, and maps them; whoever else has mapped the hole
+//! finds them at its own fault, and read(2) and write(2) see what they always see. A hole that is read gets
+//! pages, too, as on tmpfs. Sequential faults take more pages each time, and so do all faults once holes are
+//! in many pieces, because the kernel allows a process some 65,000 mappings.
 //!
 //! A fault must reach the process, and the kernel must not meet a hole on the program's behalf:
 //! - While a process has holes, SIGBUS is not blocked (rt_sigprocmask(2)). Where a thread
@@ -242,7 +242,8 @@ impl LockedAreas {
         self.holes().find(start, end).map(|hole| (hole.start.max(start), hole.end.min(end)))
     }
 
-    /// Records that nothing in `start..end` is a hole any more. The caller has reserved space for another one.
+    /// Records that nothing in `start..end` is a hole any more. The caller has reserved space for another
+    /// one.
     pub(crate) fn cut_holes(&mut self, start: usize, end: usize) {
         while let Some(index) = self.holes().index_in(start, end) {
             let holes = self.holes();

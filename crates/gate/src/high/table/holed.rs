@@ -1,5 +1,5 @@
-//! The calls of a process that maps large holes ([`crate::high::memory::holes`]): a dispatch table of its own,
-//! so that other processes pay nothing.
+//! The calls of a process that maps large holes ([`crate::high::memory::holes`]): a dispatch table of its
+//! own, so that other processes pay nothing.
 //!
 //! The kernel fails with `EFAULT` at a hole, or stops there and returns less, and what it had taken from a
 //! socket may be lost. So memory that a call names gets pages first: as much as the call says where the

@@ -8,8 +8,8 @@ use crate::low::tools::{names, report};
 /// Maximum number of objects that the builder is given at once.
 pub(crate) const BATCH: usize = 256;
 
-/// Runs the builder for the objects with these names (empty: the program itself) and waits for it. Returns how
-/// many of the names it was given: at least one, and as many as there is room for.
+/// Runs the builder for the objects with these names (empty: the program itself) and waits for it. Returns
+/// how many of the names it was given: at least one, and as many as there is room for.
 #[cold]
 #[inline(never)]
 pub(crate) fn build<'a>(names: impl Iterator<Item = &'a [u8]>) -> usize {

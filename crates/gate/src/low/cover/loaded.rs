@@ -50,8 +50,8 @@ pub(crate) unsafe fn cover<'o>(objects: impl Iterator<Item = Object<'o>>) {
     }
 }
 
-/// Patches `rest`, and builds images for `first` and all others that the bundle did not know; or for as many of
-/// them as the builder takes at once.
+/// Patches `rest`, and builds images for `first` and all others that the bundle did not know; or for as many
+/// of them as the builder takes at once.
 ///
 /// # Safety
 /// They must be mapped, and their initialisers must not have run.

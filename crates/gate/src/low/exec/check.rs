@@ -78,8 +78,8 @@ impl Program<'_> {
         self.elf.needed(&mut library::comes_first)
     }
 
-    /// How the gate is loaded into a program that names paths itself, or needs a library before the gate, under
-    /// `environment`.
+    /// How the gate is loaded into a program that names paths itself, or needs a library before the gate,
+    /// under `environment`.
     fn load_with_needs(&self, thread: &Thread, loader: Loader, environment: &Environment) -> LoaderHook {
         let audits = loader.is_gnu()
             && (self.needs_a_first() || self.leads_into_mount(thread) || environment.wants_auditor(thread));

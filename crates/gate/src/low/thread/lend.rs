@@ -2,8 +2,8 @@
 //! and with that the gate's words, and runs beside it. (The sanitizers' runtimes look for leaks in such a
 //! process, `StopTheWorld` in LLVM's `compiler-rt/lib/sanitizer_common`.)
 //!
-//! Neither can use the record then, so the words name none, and the calls of both are the kernel's. The thread
-//! takes its record back at its first call after the other has gone and has been waited for.
+//! Neither can use the record then, so the words name none, and the calls of both are the kernel's. The
+//! thread takes its record back at its first call after the other has gone and has been waited for.
 
 use core::arch::asm;
 use core::ptr::null_mut;
@@ -32,8 +32,8 @@ fn storage() -> usize {
 
 /// Prepares the entry, which is about to make the process.
 pub(crate) fn lend(thread: &Thread) {
-    // Where the words are found by gs, the new process gets others; a process that has limited itself makes no
-    // call to find out whether another lives.
+    // Where the words are found by gs, the new process gets others; a process that has limited itself makes
+    // no call to find out whether another lives.
     if tls::is_by_gs() || lp_abi::sys::is_limited() {
         return;
     }

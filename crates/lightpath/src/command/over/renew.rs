@@ -1,5 +1,5 @@
-//! What a session takes over from its directory as a later run begins: what has changed there, and has not been
-//! changed in the session.
+//! What a session takes over from its directory as a later run begins: what has changed there, and has not
+//! been changed in the session.
 //!
 //! Everything is compared before anything is renewed. A name that has changed is forgotten and taken in anew,
 //! so it is another inode. What has changed on both sides stays as it is in the session and is a conflict.

@@ -51,8 +51,8 @@ impl Tree<'_> {
     /// Notes that changes are on the host. What is above another comes first.
     pub(super) fn settle(&self, written: &[Change]) -> Result<(), (PathBuf, io::Error)> {
         let mut lists = Lists::default();
-        // A name that was added or removed has changed the file at its other names. They are found by what the
-        // file was, so this comes first.
+        // A name that was added or removed has changed the file at its other names. They are found by what
+        // the file was, so this comes first.
         for change in written {
             self.relink(change).map_err(|e| (change.path.clone(), e))?;
         }
