@@ -58,6 +58,20 @@ static long kernel_mounts(void)
 }
 static int mount_leaks(void) { return kernel_mounts() != mounts_before; }
 
+/* The mount of a handle is not the host's, in which the covered directory is. */
+static struct { unsigned bytes; int type; char bits[128]; } handle;
+static int host_mount;
+static int handle_leaks(void) { return *(int *)room == host_mount; }
+static void find_host_mount(void)
+{
+    char parent[400];
+    snprintf(parent, sizeof parent, "%s", mount_point);
+    *strrchr(parent, '/') = 0;
+    handle.bytes = sizeof handle.bits;
+    if (syscall(303, AT_FDCWD, *parent ? parent : "/", &handle, &host_mount, 0))
+        host_mount = -1;
+}
+
 /* A watch on the host's file gets no events of ours. */
 static const char *watched;
 static int watched_by;
@@ -105,7 +119,7 @@ static void by_path(const char *f, const char *d, const char *l, const char *n, 
 {
     struct { uint64_t value; uint32_t size, flags; } set = { (uintptr_t)"value", 5, 0 }, get = { (uintptr_t)room, sizeof room, 0 };
     struct timespec times[2] = { { 1, 0 }, { 1, 0 } };
-    struct { unsigned bytes; int type; char bits[128]; } handle = { 128 };
+    handle.bytes = sizeof handle.bits;
     struct { uint64_t flags, mode, resolve; } how = { O_RDWR | O_CREAT, 0600, 0 };
     struct { uint32_t pathname_lo, pathname_hi; uint64_t rest[14]; } bpf = { (uintptr_t)f, (uintptr_t)f >> 32 };
     char attributes[64] = "";
@@ -188,7 +202,7 @@ static void by_path(const char *f, const char *d, const char *l, const char *n, 
     CALL(faccessat, 269, at, (long)f, R_OK);
     CALL(utimensat, 280, at, (long)f, (long)times, 0);
     LOOK(fanotify_mark, always, 301, group, FAN_MARK_ADD, FAN_OPEN, at, (long)f);
-    LOOK(name_to_handle_at, always, 303, at, (long)f, (long)&handle, (long)room, 0);
+    LOOK(name_to_handle_at, handle_leaks, 303, at, (long)f, (long)&handle, (long)room, 0);
     CALL(renameat2, 316, at, (long)f, at, (long)n, 1), rename("n", "f");
     CALL(execveat, 322, at, (long)f, 0, 0, 0);
     LOOK(statx, statx_leaks, 332, at, (long)f, 0, STATX_SIZE, (long)&sx);
@@ -197,7 +211,7 @@ static void by_path(const char *f, const char *d, const char *l, const char *n, 
     LOOK(move_mount, always, 429, AT_FDCWD, (long)"/mnt", at, (long)d, 0);
     LOOK(fspick, always, 433, at, (long)d, 0);
     CALL(faccessat2, 439, at, (long)f, R_OK, 0);
-    LOOK(mount_setattr, always, 442, at, (long)d, 0, (long)attributes, 32);
+    LOOK(mount_setattr, mount_leaks, 442, at, (long)d, 0, (long)attributes, 32);
     CALL(fchmodat2, 452, at, (long)f, 0611, 0);
     CALL(setxattrat, 463, at, (long)f, 0, (long)"user.c", (long)&set, sizeof set);
     LOOK(getxattrat, room_leaks, 464, at, (long)f, 0, (long)"user.host", (long)&get, sizeof get);
@@ -256,12 +270,12 @@ static void by_directory(const char *nothing, int at)
     CALL(newfstatat, 262, at, (long)nothing, (long)&st, AT_EMPTY_PATH);
     CALL(utimensat, 280, at, (long)nothing, (long)times, AT_EMPTY_PATH);
     CALL(linkat, 265, at, (long)nothing, at, (long)"n", AT_EMPTY_PATH);
-    LOOK(name_to_handle_at, always, 303, at, (long)nothing, (long)room, (long)room + 512, AT_EMPTY_PATH);
+    LOOK(name_to_handle_at, handle_leaks, 303, at, (long)nothing, (long)&handle, (long)room, AT_EMPTY_PATH);
     CALL(statx, 332, at, (long)nothing, AT_EMPTY_PATH, STATX_SIZE, (long)&sx);
     LOOK(open_tree, always, 428, at, (long)nothing, 1 | AT_EMPTY_PATH);
     LOOK(move_mount, always, 429, at, (long)nothing, AT_FDCWD, (long)"/mnt", 4);
     LOOK(fspick, always, 433, at, (long)nothing, 8);
-    LOOK(mount_setattr, always, 442, at, (long)nothing, AT_EMPTY_PATH, (long)attributes, 32);
+    LOOK(mount_setattr, mount_leaks, 442, at, (long)nothing, AT_EMPTY_PATH, (long)attributes, 32);
     CALL(fchmodat2, 452, at, (long)nothing, 0711, AT_EMPTY_PATH);
     CALL(setxattrat, 463, at, (long)nothing, AT_EMPTY_PATH, (long)"user.d", (long)&set, sizeof set);
     LOOK(getxattrat, room_leaks, 464, at, (long)nothing, AT_EMPTY_PATH, (long)"user.host", (long)&get, sizeof get);
@@ -279,6 +293,7 @@ int main(int argc, char **argv)
     char whole[4][400];
     mount_point = argv[1];
     mounts_before = kernel_mounts();
+    find_host_mount();
     if (argc != 2 || chdir(mount_point))
         return 9;
     fresh();

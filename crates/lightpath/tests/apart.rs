@@ -120,7 +120,7 @@ code = ctypes.create_string_buffer(struct.pack('HBBI', 6, 0, 0, 0x7fff0000))
 program = struct.pack('HxxxxxxQ', 1, ctypes.addressof(code))
 libc = ctypes.CDLL(None)
 print(libc.prctl(38, 1, 0, 0, 0), libc.prctl(22, 2, program, 0, 0))
-print(any('/memfd:lightpath' in line and int(line.split('-')[0], 16) >> 44 == 3 for line in open('/proc/self/maps')))";
+print(any('/memfd:lightpath' in line and int(line.split('-')[0], 16) >> 40 == 0x58 for line in open('/proc/self/maps')))";
     let output = lightpath(&[], &["/usr/bin/python3", "-c", filtered]).output().unwrap();
     assert_eq!(text(&output), "exit status: 00 0\nTrue\n");
 }

@@ -238,6 +238,8 @@ GROUP(memory, large_hole_in_calls)
     T(read(ends[0], m + MANY / 17, 10));
     T(memcmp(zeros, m + MANY / 17, 10));
     T(access(m + MANY / 19, F_OK));
+    // What stat(2) and pipe(2) have left in it differs from run to run.
+    T(unlink("f"));
 }
 
 static void *blocks_everything(void *at)

@@ -208,6 +208,7 @@ GROUP(mounts, slaves_of_slaves)
     T(umount2("b", MNT_DETACH));
     T(umount2("c", MNT_DETACH));
     T(umount2("d", MNT_DETACH));
+    T(umount2("a", MNT_DETACH));
     tree();
 }
 

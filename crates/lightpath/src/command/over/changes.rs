@@ -200,11 +200,13 @@ impl Tree<'_> {
     fn names_before(&self, old: &Old) -> io::Result<BTreeMap<OsString, Old>> {
         let region = self.task.region;
         let mut seen = self.record(old.at)?;
-        if seen.list == 0 {
-            // It was moved before anybody looked into it.
-            below::take(self.task, seen.target(), Need::All).map_err(error)?;
-            seen = self.record(old.at)?;
+        // It may have been moved before anybody looked into it, or a look was cut short. What was removed had been
+        // looked into.
+        match below::take(self.task, seen.target(), Need::All) {
+            Err(Errno::ESTALE) if seen.list != 0 => {}
+            taken => taken.map_err(error)?,
         }
+        seen = self.record(old.at)?;
         let mut names = BTreeMap::new();
         let mut room: NameRoom = [0; std::mem::size_of::<NameRoom>()];
         list::each(region, InodeId(seen.list), list::FIRST, |at, seen| {
