@@ -133,8 +133,12 @@ const fn bytes(of: Call) -> Call {
 }
 
 /// A call that unmounts.
-const fn ending(name: &'static str, make: fn(&dyn Door, &Dir) -> i64) -> Call {
-    Call { ends_mount: true, ..call(name, &["@/m"], make) }
+const fn ending(
+    name: &'static str,
+    changes: &'static [&'static str],
+    make: fn(&dyn Door, &Dir) -> i64,
+) -> Call {
+    Call { ends_mount: true, ..call(name, changes, make) }
 }
 
 const fn with_corpse(name: &'static str, make: fn(&dyn Door, &Dir) -> i64) -> Call {
@@ -192,9 +196,9 @@ fn mount_both(door: &dyn Door, dir: &Dir) {
     door.mount(None, &dir.d, 0);
 }
 
-/// Mounts a file in `m` that then loses its last name.
+/// Mounts a file that then loses its last name.
 fn mount_gone(door: &dyn Door, dir: &Dir) {
-    door.mount(Some(&dir.b), &dir.my, libc::MS_BIND);
+    door.mount(Some(&dir.b), &dir.long, libc::MS_BIND);
     door.unlink(&dir.b);
 }
 
@@ -335,7 +339,7 @@ pub static CALLS: &[Call] = &[
     call("mount", &["@/d"], |door, dir| door.mount(None, &dir.d, libc::MS_NOSUID)),
     call("bind", &["@/d"], |door, dir| door.mount(Some(&dir.e), &dir.d, libc::MS_BIND)),
     biased("bind-tree", &["@/d"], |door, dir| door.mount(Some(&dir.m), &dir.d, TREE), mount_below),
-    ending("umount", |door, dir| door.umount(&dir.m, 0)),
+    ending("umount", &["@/m"], |door, dir| door.umount(&dir.m, 0)),
     biased("detach", &["@/m"], |door, dir| door.umount(&dir.m, libc::MNT_DETACH), mount_below),
     biased("move", &["@/m", "@/d"], |door, dir| door.mount(Some(&dir.m), &dir.d, libc::MS_MOVE), mount_both),
     call("remount", &["@/m"], |door, dir| door.mount(None, &dir.m, CLOSED)),
@@ -347,11 +351,11 @@ pub static CALLS: &[Call] = &[
     ),
     call("create-below", &["@/e", "@/m", "@/m/n"], |door, dir| door.mkfifo(&dir.mn)),
     call("open-below", &[], |door, dir| door.open(NEW, &dir.mx, libc::O_RDWR, 0)),
-    bytes(call("write-new", &["@/e/x"], |door, _| door.pwrite(NEW, &BYTES[..1], 0))),
+    bytes(call("write-new", &["@/e/x", "@/m"], |door, _| door.pwrite(NEW, &BYTES[..1], 0))),
     call("churn", &["@/m", "@/d"], churn),
     call("chmod-below", &["@/e/x", "@/m"], |door, dir| door.chmod(&dir.mx, 0o600)),
-    biased("chmod-gone", &["@/m"], |door, dir| door.chmod(&dir.my, 0o600), mount_gone),
-    ending("umount-below", |door, dir| door.umount(&dir.my, 0)),
+    biased("chmod-gone", &["@/long"], |door, dir| door.chmod(&dir.long, 0o600), mount_gone),
+    ending("umount-gone", &["@/long"], |door, dir| door.umount(&dir.long, 0)),
     with_corpse("statfs", |door, _| door.statfs()),
     call("born", &[], |door, _| door.born()),
     call("join", &[], |door, _| door.join()),
