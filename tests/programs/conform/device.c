@@ -312,8 +312,10 @@ GROUP(device, inheritance)
     posix_spawn_file_actions_addclose(&a, zero);
     char *argv[] = { "bash", "-c", "head -c 4 | od -An -c; head -c 4 <&30 | od -An -c; head -c 4 <&3", NULL };
     pid_t child;
-    T(posix_spawnp(&child, "bash", &a, NULL, argv, environ));
+    // The child's lines come before or after one of the parent's if that does not wait for it.
+    int spawned = posix_spawnp(&child, "bash", &a, NULL, argv, environ);
     say_wait(child);
+    T(spawned);
     look("after the spawn", zero);
     child = vfork();
     if (child == 0) {
