@@ -1,11 +1,13 @@
 //! rt_sigprocmask(2).
 
+use lp_abi::Errno;
 use lp_abi::linux::{__NR_rt_sigprocmask, SIG_UNBLOCK};
 use lp_region::ucopy;
 
-use crate::high::frame::handler::{handlers, kernel};
+use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::memory::holes;
-use crate::low::dispatch::NOT_OURS;
+use crate::low::dispatch::{AGAIN, NOT_OURS};
+use crate::low::live::deferred;
 
 handlers! {
     /// rt_sigprocmask(2): the signal that large holes raise is not blocked while there are some.
@@ -20,7 +22,13 @@ handlers! {
             return NOT_OURS;
         }
         let set = if holes::exist() { mask & !faults } else { mask };
-        let done = kernel!(__NR_rt_sigprocmask, how, &raw const set, old, size);
+        let words = [how as usize, &raw const set as usize, old, size, 0, 0];
+        // SAFETY: the program's own call; the mask is this function's.
+        let done = ret(unsafe { deferred::blocking_syscall(__NR_rt_sigprocmask, words) });
+        // While a signal waits for the end of the call, the thread's mask is not the program's.
+        if done == Errno::EINTR.to_ret() {
+            return AGAIN;
+        }
         // Another thread may have mapped a hole meanwhile, without seeing that this one blocks the signal.
         if done == 0 && set == mask && holes::exist() {
             kernel!(__NR_rt_sigprocmask, SIG_UNBLOCK, &raw const faults, 0, size);
