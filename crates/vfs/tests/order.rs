@@ -32,7 +32,7 @@ fn the_order_of_the_document_is_kept() {
 }
 
 #[test]
-#[should_panic(expected = "lock order: What { rank: Directory")]
+#[should_panic(expected = "lock order: LockRef { rank: Directory")]
 fn a_directory_after_a_file() {
     let fixture = Fixture::private(4 << 20);
     let _file = inode::lock(&fixture.task, two_files(&fixture)[0]);
@@ -40,7 +40,7 @@ fn a_directory_after_a_file() {
 }
 
 #[test]
-#[should_panic(expected = "lock order: What { rank: Inode")]
+#[should_panic(expected = "lock order: LockRef { rank: Inode")]
 fn the_higher_of_two_files_first() {
     let fixture = Fixture::private(4 << 20);
     let [low, high] = two_files(&fixture);
