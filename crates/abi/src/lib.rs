@@ -17,6 +17,7 @@
 #![deny(unsafe_code)]
 #![no_std]
 
+pub mod dirent64;
 mod errno;
 mod fd;
 pub mod gated;

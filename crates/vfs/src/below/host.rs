@@ -15,7 +15,7 @@ use lp_abi::linux::{
     S_IFMT, STATX_BASIC_STATS, STATX_BTIME, statx as Statx,
 };
 use lp_abi::text::Writer;
-use lp_abi::{Errno, Fd, NAME_MAX, OwnedFd, PATH_MAX, Result};
+use lp_abi::{Errno, Fd, NAME_MAX, OwnedFd, PATH_MAX, Result, dirent64};
 use lp_region::Region;
 
 use crate::below::list::{self, Record, RecordAt};
@@ -184,9 +184,6 @@ pub(super) fn root(path: *const u8) -> Result<Record> {
     of(&openat(Fd::CWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)?)
 }
 
-/// Offset of the name in `struct linux_dirent64`.
-const HEAD: usize = 19;
-
 impl Dir for OwnedFd {
     fn names(&self, task: &Task<'_>, each: &mut dyn FnMut(&[u8], &mut Record) -> Result<()>) -> Result<()> {
         // SAFETY: the buffer belongs to the task, and the path that was in it has been used.
@@ -199,11 +196,11 @@ impl Dir for OwnedFd {
             if rest.is_empty() {
                 return Ok(());
             }
-            while let Some(&[low, high]) = rest.get(16..18) {
+            while let Some(&[low, high]) = rest.get(dirent64::LENGTH..dirent64::TYPE) {
                 let (entry, next) =
                     rest.split_at_checked(u16::from_le_bytes([low, high]).into()).ok_or(Errno::EIO)?;
                 rest = next;
-                let name = entry.get(HEAD..).ok_or(Errno::EIO)?;
+                let name = entry.get(dirent64::NAME..).ok_or(Errno::EIO)?;
                 let length = name.iter().position(|byte| *byte == 0).ok_or(Errno::EIO)?;
                 if matches!(&name[..length], b"." | b"..") {
                     continue;

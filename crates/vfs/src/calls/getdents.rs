@@ -12,7 +12,7 @@
 //! counts as empty only if the directory's `data_seq` did not change; otherwise it is read again.
 
 use lp_abi::linux::S_IFDIR;
-use lp_abi::{Errno, Fd, NAME_MAX, Result, UserSlice};
+use lp_abi::{Errno, Fd, NAME_MAX, Result, UserSlice, dirent64};
 use lp_region::records::{Dirent, Inode, file_mode};
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, sync, ucopy};
@@ -49,9 +49,6 @@ fn bound_of(cookie: u64, tail: u64) -> u64 {
     }
 }
 
-/// Offset of the name in `struct linux_dirent64`.
-const HEAD: usize = 19;
-
 /// Reads of a page of a changing directory before the result is accepted.
 const TRIES: u32 = 100;
 
@@ -59,13 +56,13 @@ const TRIES: u32 = 100;
 #[repr(C)]
 struct Dirent64 {
     /// `d_ino`, `d_off`, `d_reclen`, `d_type`.
-    head: [u8; HEAD],
+    head: [u8; dirent64::NAME],
     name: [u8; NAME_MAX],
     /// The NUL of the longest name and padding: always zeros.
     end: [u8; 6],
 }
 
-const _: () = assert!(size_of::<Dirent64>() == (HEAD + NAME_MAX + 1).next_multiple_of(8));
+const _: () = assert!(size_of::<Dirent64>() == (dirent64::NAME + NAME_MAX + 1).next_multiple_of(8));
 
 /// An entry as readdir shows it. Its name is in the [`Dirent64`].
 #[derive(Clone, Copy)]
@@ -94,8 +91,11 @@ pub fn getdents64(task: &Task<'_>, fd: Fd, buffer: UserSlice) -> Result<usize> {
     if dir::is_dead(held.inode) {
         return Err(Errno::ENOENT);
     }
-    let mut out =
-        Out { to: buffer, done: 0, record: Dirent64 { head: [0; HEAD], name: [0; NAME_MAX], end: [0; 6] } };
+    let mut out = Out {
+        to: buffer,
+        done: 0,
+        record: Dirent64 { head: [0; dirent64::NAME], name: [0; NAME_MAX], end: [0; 6] },
+    };
     let mut cookie = position.get();
     let ended = fill(task, &held, &mut cookie, &mut out);
     position.set(cookie);
@@ -212,7 +212,7 @@ impl Out {
     /// # Errors
     /// `EINVAL` if it does not fit, `EFAULT`.
     fn push(&mut self, entry: &Shown, next: u64) -> Result<()> {
-        let length = (HEAD + entry.length + 1).next_multiple_of(8);
+        let length = (dirent64::NAME + entry.length + 1).next_multiple_of(8);
         // SAFETY: `done` bytes of the buffer have been filled.
         let room = unsafe { self.to.skip_unchecked(self.done) };
         if length > room.len() {
@@ -220,9 +220,9 @@ impl Out {
         }
         let Dirent64 { head, name, end: _ } = &mut self.record;
         head[..8].copy_from_slice(&entry.ino.to_le_bytes());
-        head[8..16].copy_from_slice(&next.to_le_bytes());
-        head[16..18].copy_from_slice(&(length as u16).to_le_bytes());
-        head[18] = entry.kind;
+        head[dirent64::POSITION..dirent64::LENGTH].copy_from_slice(&next.to_le_bytes());
+        head[dirent64::LENGTH..dirent64::TYPE].copy_from_slice(&(length as u16).to_le_bytes());
+        head[dirent64::TYPE] = entry.kind;
         name.iter_mut().skip(entry.length).take(8).for_each(|byte| *byte = 0);
         // SAFETY: a record is no longer than `Dirent64`; the copy routine handles bad pointers.
         unsafe { ucopy::copy(room.start().as_ptr(), (&raw const self.record).cast(), length) }?;

@@ -1,6 +1,6 @@
 //! getdents64(2), getdents(2).
 
-use lp_abi::{Fd, Result, UserPtr, UserSlice};
+use lp_abi::{Fd, Result, UserPtr, UserSlice, dirent64};
 use lp_region::ucopy;
 use lp_vfs::getdents;
 use lp_vfs::task::Task;
@@ -31,7 +31,7 @@ handlers! {
 }
 
 /// Offsets of the name in `struct linux_dirent64` and in `struct linux_dirent`.
-const HEAD: [usize; 2] = [19, 18];
+const HEAD: [usize; 2] = [dirent64::NAME, dirent64::NAME - 1];
 
 /// getdents64's records, rewritten in place. The new ones have the same length, because the type byte moves
 /// behind the NUL.
@@ -43,11 +43,11 @@ fn old_style(task: &Task, fd: Fd, to: UserSlice) -> Result<usize> {
         // SAFETY: the copy routine handles bad pointers. The name moves down by one byte, and the copy
         // ascends.
         unsafe {
-            let length = ucopy::get(record.wrapping_add(16).cast::<u16>())? as usize;
+            let length = ucopy::get(record.wrapping_add(dirent64::LENGTH).cast::<u16>())? as usize;
             if length <= HEAD[0] {
                 break;
             }
-            let kind = ucopy::get(record.wrapping_add(18))?;
+            let kind = ucopy::get(record.wrapping_add(dirent64::TYPE))?;
             let name = length - HEAD[0];
             for byte in 0..name {
                 let moved = ucopy::get(record.wrapping_add(HEAD[0] + byte))?;

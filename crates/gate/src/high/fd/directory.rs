@@ -1,42 +1,28 @@
 //! /proc/self/fd as a directory: hides the gate's own descriptors.
 
 use lp_abi::linux::__NR_getdents64;
-use lp_abi::{Fd, UserSlice};
-use lp_region::sync::{AtomicU64, Ordering};
+use lp_abi::{Fd, UserSlice, dirent64};
 use lp_region::ucopy;
 use lp_vfs::task::Task;
 
+use crate::high::fd::marked_fds::MarkedFds;
 use crate::high::fd::placeholder;
 use crate::high::frame::handler::kernel;
 use lp_abi::text::parse_decimal;
 
-/// Descriptors below 64 that are open on such a directory. A closed one stays set until its number is opened
-/// again; the only cost is a look at the names that another kind of directory returns.
-static OPEN: AtomicU64 = AtomicU64::new(0);
-
-/// Offset of the name in `struct linux_dirent64`.
-const HEAD: usize = 19;
+/// Descriptors that may be open on such a directory. For one that is not, the only cost is a look at the
+/// names that its listing returns.
+static OPEN: MarkedFds = MarkedFds::new();
 
 /// The kernel has opened as `fd` a path that starts with, or is, `path`.
 pub fn opened(fd: Fd, path: &[u8]) {
-    let Some(bit) = bit(fd) else { return };
-    // Relaxed, all: a word of the process's own.
-    let before = OPEN.load(Ordering::Relaxed);
-    let now = if is_path(path) { before | bit } else { before & !bit };
-    if now != before {
-        OPEN.store(now, Ordering::Relaxed);
-    }
+    OPEN.opened(fd, || is_path(path));
 }
 
 /// Whether `fd` may be open on such a directory.
 #[inline(always)]
 pub fn is_one(fd: Fd) -> bool {
-    bit(fd).is_some_and(|bit| OPEN.load(Ordering::Relaxed) & bit != 0)
-}
-
-#[inline(always)]
-fn bit(fd: Fd) -> Option<u64> {
-    1u64.checked_shl(fd.raw() as u32)
+    OPEN.has(fd)
 }
 
 /// Whether an absolute path, as programs write it, names one.
@@ -69,16 +55,18 @@ pub fn getdents64(task: &Task, fd: Fd, to: UserSlice) -> isize {
 fn without_own(task: &Task, records: UserSlice) -> usize {
     let (to, bytes) = (records.start().as_ptr(), records.len());
     let (mut from, mut left) = (0, 0);
-    while from + HEAD < bytes {
+    while from + dirent64::NAME < bytes {
         let record = to.wrapping_add(from);
         let mut name = [0u8; 16];
         // SAFETY: the copy routine handles bad pointers.
-        let Ok(length) = (unsafe { ucopy::get(record.wrapping_add(16).cast::<u16>()) }) else { break };
+        let Ok(length) = (unsafe { ucopy::get(record.wrapping_add(dirent64::LENGTH).cast::<u16>()) }) else {
+            break;
+        };
         if length == 0 {
             break;
         }
         // SAFETY: the copy routine handles bad pointers.
-        let text = unsafe { ucopy::string(&mut name, record.wrapping_add(HEAD)) }.unwrap_or(0);
+        let text = unsafe { ucopy::string(&mut name, record.wrapping_add(dirent64::NAME)) }.unwrap_or(0);
         let own = match parse_decimal(&name[..text]) {
             Some((number, [])) => placeholder::is_guarded(task, Fd::new(number as i32)),
             _ => false,

@@ -8,22 +8,19 @@ use core::mem::MaybeUninit;
 use lp_abi::linux::{
     __NR_fstat, __NR_getdents64, __NR_lseek, __NR_newfstatat, __NR_stat, AT_SYMLINK_NOFOLLOW, SEEK_CUR, stat,
 };
-use lp_abi::{Fd, PATH_MAX, Result, UserSlice};
-use lp_region::sync::{AtomicU64, Ordering};
+use lp_abi::{Fd, PATH_MAX, Result, UserSlice, dirent64};
 use lp_region::ucopy;
 use lp_vfs::mounts::listed;
 use lp_vfs::task::Task;
 
+use crate::high::fd::marked_fds::MarkedFds;
 use crate::high::frame::at::At;
 use crate::high::frame::handler::kernel;
 use crate::high::run::mounts::mounts;
 
-/// Descriptors below 64 that may be open on such a directory. One that is closed stays set until its number
-/// is opened again.
-static OPEN: AtomicU64 = AtomicU64::new(0);
+/// Descriptors that may be open on such a directory.
+static OPEN: MarkedFds = MarkedFds::new();
 
-/// Offset of the name in `struct linux_dirent64`.
-const HEAD: usize = 19;
 /// `DT_DIR`.
 const DIRECTORY: u8 = 4;
 /// Bytes of the records of mounts in one directory.
@@ -33,30 +30,23 @@ const LEAST: usize = 280;
 
 /// The kernel has opened the path `at` as `fd`.
 pub fn opened(fd: Fd, at: At) {
-    let Some(bit) = bit(fd) else { return };
+    OPEN.opened(fd, || may_be_parent(at) && is_parent(fd));
+}
+
+/// Whether the last component of a path is the name of a directory in which a mount appears.
+fn may_be_parent(at: At) -> bool {
     let mut text = [0u8; 256];
     // SAFETY: the copy routine handles bad pointers.
     let length = unsafe { ucopy::string(&mut text, at.path.as_ptr()) }.unwrap_or(0);
     let name = last(&text[..length]);
-    let is_one = matches!(name, b"" | b"." | b"..")
-        || mounts().paths().iter().any(|path| last(parent(path).0) == name);
-    // Relaxed, all: a word of the process's own.
-    let before = OPEN.load(Ordering::Relaxed);
-    let now = if is_one && length != 0 && is_parent(fd) { before | bit } else { before & !bit };
-    if now != before {
-        OPEN.store(now, Ordering::Relaxed);
-    }
+    let is_one = || mounts().paths().iter().any(|path| last(parent(path).0) == name);
+    length != 0 && (matches!(name, b"" | b"." | b"..") || is_one())
 }
 
 /// Whether `fd` may be open on such a directory.
 #[inline(always)]
 pub fn is_one(fd: Fd) -> bool {
-    bit(fd).is_some_and(|bit| OPEN.load(Ordering::Relaxed) & bit != 0)
-}
-
-#[inline(always)]
-fn bit(fd: Fd) -> Option<u64> {
-    1u64.checked_shl(fd.raw() as u32)
+    OPEN.has(fd)
 }
 
 /// The last component of a path, trailing slashes ignored.
@@ -117,16 +107,16 @@ fn records(task: &Task, fd: Fd, to: &mut [u8; ROOM]) -> usize {
     let mut length = 0;
     for (index, path) in mounts().paths().iter().enumerate() {
         let name = parent(path).1;
-        let size = (HEAD + name.len() + 1).next_multiple_of(8);
+        let size = (dirent64::NAME + name.len() + 1).next_multiple_of(8);
         let Some(number) = listed(task, index) else { continue };
         if place(path) != own || has(fd, name) || length + size > ROOM {
             continue;
         }
         let record = &mut to[length..length + size];
         record[..8].copy_from_slice(&number.to_ne_bytes());
-        record[16..18].copy_from_slice(&(size as u16).to_ne_bytes());
-        record[18] = DIRECTORY;
-        record[HEAD..HEAD + name.len()].copy_from_slice(name);
+        record[dirent64::LENGTH..dirent64::TYPE].copy_from_slice(&(size as u16).to_ne_bytes());
+        record[dirent64::TYPE] = DIRECTORY;
+        record[dirent64::NAME..dirent64::NAME + name.len()].copy_from_slice(name);
         length += size;
     }
     length
@@ -147,8 +137,8 @@ pub fn getdents64(task: &Task, fd: Fd, to: UserSlice) -> isize {
     let Some(position) = position_after(to.first(got as usize)) else { return got };
     let mut at = 0;
     while at < length {
-        own[at + 8..at + 16].copy_from_slice(&position);
-        at += usize::from(u16::from_ne_bytes([own[at + 16], own[at + 17]]));
+        own[at + dirent64::POSITION..at + dirent64::LENGTH].copy_from_slice(&position);
+        at += usize::from(u16::from_ne_bytes([own[at + dirent64::LENGTH], own[at + dirent64::LENGTH + 1]]));
     }
     // SAFETY: the copy routine handles bad pointers.
     match unsafe { ucopy::copy(to.skip(got as usize).start().as_ptr(), own.as_ptr(), length) } {
@@ -160,12 +150,13 @@ pub fn getdents64(task: &Task, fd: Fd, to: UserSlice) -> isize {
 /// The position after the last of some records.
 fn position_after(records: UserSlice) -> Option<[u8; 8]> {
     let (start, mut at, mut position) = (records.start().as_ptr(), 0, None);
-    while at + HEAD < records.len() {
+    while at + dirent64::NAME < records.len() {
         let record = start.wrapping_add(at);
         // SAFETY: the copy routine handles bad pointers.
-        let length = unsafe { ucopy::get(record.wrapping_add(16).cast::<u16>()) }.ok()?;
+        let length = unsafe { ucopy::get(record.wrapping_add(dirent64::LENGTH).cast::<u16>()) }.ok()?;
         // SAFETY: as above.
-        position = Some(unsafe { ucopy::get(record.wrapping_add(8).cast::<[u8; 8]>()) }.ok()?);
+        position =
+            Some(unsafe { ucopy::get(record.wrapping_add(dirent64::POSITION).cast::<[u8; 8]>()) }.ok()?);
         at += usize::from(length).max(1);
     }
     position

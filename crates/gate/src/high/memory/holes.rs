@@ -12,11 +12,13 @@
 //! - While a process has holes, its calls go through a table of their own, which gives pages to
 //!   memory that a call names.
 
+use core::ffi::CStr;
+
 use lp_abi::linux::{
     __NR_close, __NR_getdents64, __NR_open, __NR_openat, __NR_read, __NR_rt_sigprocmask, AT_FDCWD,
     MAP_LOCKED, MAP_POPULATE, O_CLOEXEC, O_DIRECTORY, O_RDONLY, PROT_EXEC, SIG_BLOCK, SIGBUS,
 };
-use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_abi::{Errno, PAGE_SIZE, Result, dirent64};
 use lp_region::sync::{AtomicU32, Ordering, heavy_barrier};
 use lp_vfs::task::Task;
 
@@ -182,24 +184,18 @@ fn any_blocks_faults(tasks: usize) -> Result<bool> {
         }
         // SAFETY: the bytes of `room`, any of which are valid.
         let bytes = unsafe { core::slice::from_raw_parts(room.as_ptr().cast::<u8>(), got) };
-        let mut at = 0;
-        // struct linux_dirent64: d_reclen at 16, d_name at 19.
-        while let Some(length) = bytes.get(at + 16..at + 18) {
-            let length = usize::from(u16::from_le_bytes([length[0], length[1]]));
-            let name = bytes.get(at + 19..at + length).unwrap_or_default();
-            if name.first().is_some_and(u8::is_ascii_digit) && one_blocks_faults(tasks, name) {
-                return Ok(true);
-            }
-            at += length.max(19);
+        if dirent64::names(bytes).any(|(_, number)| one_blocks_faults(tasks, number)) {
+            return Ok(true);
         }
     }
 }
 
-/// Whether the thread with this NUL-terminated number blocks SIGBUS. A thread that has ended does not.
-fn one_blocks_faults(tasks: usize, number: &[u8]) -> bool {
+/// Whether the thread with this number blocks SIGBUS. A thread that has ended does not.
+fn one_blocks_faults(tasks: usize, number: &CStr) -> bool {
     const STATUS: &[u8] = b"/status\0";
     let mut path = [0u8; 32];
-    let length = number.iter().position(|byte| *byte == 0).unwrap_or(0).min(path.len() - STATUS.len());
+    let number = number.to_bytes();
+    let length = number.len().min(path.len() - STATUS.len());
     path[..length].copy_from_slice(&number[..length]);
     path[length..length + STATUS.len()].copy_from_slice(STATUS);
     status(tasks as isize, &path, b"\nSigBlk:\t").is_some_and(|mask| mask & BUS != 0)

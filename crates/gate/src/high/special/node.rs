@@ -9,7 +9,7 @@ use lp_abi::linux::{
     __NR_getdents64, __NR_mkdir, __NR_mknod, __NR_open, __NR_rmdir, __NR_unlink, __NR_unlinkat, O_CLOEXEC,
     O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_TRUNC, S_IFIFO, S_IFMT,
 };
-use lp_abi::{Errno, Fd, PATH_MAX, Result};
+use lp_abi::{Errno, Fd, PATH_MAX, Result, dirent64};
 use lp_region::InodeRef;
 use lp_region::process::Run;
 use lp_region::sync::Ordering;
@@ -72,9 +72,6 @@ pub fn prepare(task: &Task, path: &mut [u8], directory: usize) {
 
 /// Removes the directory of objects.
 pub(crate) fn remove_all(task: &Task) {
-    /// Offsets of the name and of the record's length in `struct linux_dirent64`.
-    const HEAD: usize = 19;
-    const LENGTH: usize = 16;
     let path: &mut [u8; PATH_MAX] = spare_buffer();
     let Ok((_, end)) = host_path(task, InodeRef::NONE, path) else { return };
     path[end] = 0;
@@ -87,12 +84,9 @@ pub(crate) fn remove_all(task: &Task) {
         // SAFETY: the kernel writes within the buffer.
         let got = unsafe { lp_abi::syscall!(__NR_getdents64, directory, records.as_mut_ptr(), room) };
         let Ok(got @ 1..) = got else { break };
-        let mut at = 0;
-        while at + HEAD < got {
-            // SAFETY: a record from the kernel, whose name is NUL-terminated. unlinkat(2) fails for `.` and
-            // `..`.
-            let _ = unsafe { lp_abi::syscall!(__NR_unlinkat, directory, records[at + HEAD..].as_ptr(), 0) };
-            at += u16::from_ne_bytes([records[at + LENGTH], records[at + LENGTH + 1]]) as usize;
+        for (_, name) in dirent64::names(&records[..got]) {
+            // SAFETY: the name is NUL-terminated.
+            let _ = unsafe { lp_abi::syscall!(__NR_unlinkat, directory, name.as_ptr(), 0) };
         }
     }
     placeholder::close_number(Fd::new(directory as i32));

@@ -4,16 +4,10 @@ use lp_abi::linux::{
     __NR_getdents64, __NR_open, __NR_rmdir, __NR_unlinkat, AT_REMOVEDIR, O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW,
     S_IFDIR,
 };
-use lp_abi::{Errno, Fd, PATH_MAX, Result};
-use lp_vfs::watch::ShadowKind;
+use lp_abi::{Errno, Fd, PATH_MAX, Result, dirent64};
 
 use crate::high::fd::placeholder::close_number;
 use crate::high::frame::at::{Which, buffer};
-
-/// Offsets in `struct linux_dirent64`: the name, the record's length, the type.
-const HEAD: usize = 19;
-const LENGTH: usize = 16;
-const KIND: usize = 18;
 
 /// Removes the directory at a NUL-terminated path. Directories below it are emptied deepest first.
 ///
@@ -69,41 +63,21 @@ fn unlink_records(
     length: usize,
 ) -> Result<Option<usize>> {
     let mut below = None;
-    each(records, |name, kind| {
-        let flags = if kind == ShadowKind::Directory { AT_REMOVEDIR } else { 0 };
-        // SAFETY: a name from the kernel, followed by its NUL.
+    for (kind, name) in dirent64::names(records) {
+        let flags = if u32::from(kind) == S_IFDIR >> 12 { AT_REMOVEDIR } else { 0 };
+        // SAFETY: the name is NUL-terminated.
         match unsafe { lp_abi::syscall!(__NR_unlinkat, directory, name.as_ptr(), flags) } {
             Err(Errno::ENOTEMPTY) if below.is_none() => {
-                let more = length + 1 + name.len();
+                let name = name.to_bytes_with_nul();
+                let more = length + name.len();
                 let room = text.get_mut(length..=more).ok_or(Errno::ENAMETOOLONG)?;
                 room[0] = b'/';
-                room[1..=name.len()].copy_from_slice(name);
-                room[name.len() + 1] = 0;
+                room[1..].copy_from_slice(name);
                 below = Some(more);
-                Ok(())
             }
-            Ok(_) | Err(Errno::ENOENT | Errno::ENOTEMPTY) => Ok(()),
-            Err(errno) => Err(errno),
-        }
-    })?;
-    Ok(below)
-}
-
-/// Calls `found` with the names that getdents64(2) returned, except `.` and `..`. Each is followed by a NUL.
-///
-/// # Errors
-/// Those of `found`.
-pub(crate) fn each(records: &[u8], mut found: impl FnMut(&[u8], ShadowKind) -> Result<()>) -> Result<()> {
-    let mut at = 0;
-    while at + HEAD < records.len() {
-        let end = at + u16::from_ne_bytes([records[at + LENGTH], records[at + LENGTH + 1]]) as usize;
-        let name = &records[at + HEAD..end];
-        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-        let is_directory = u32::from(records[at + KIND]) == S_IFDIR >> 12;
-        at = end;
-        if !matches!(name, b"." | b"..") {
-            found(name, if is_directory { ShadowKind::Directory } else { ShadowKind::File })?;
+            Ok(_) | Err(Errno::ENOENT | Errno::ENOTEMPTY) => {}
+            Err(errno) => return Err(errno),
         }
     }
-    Ok(())
+    Ok(below)
 }
