@@ -57,7 +57,34 @@ macro_rules! dispatch_table {
 
 pub(crate) use dispatch_table;
 
-/// A dispatch table made by [`dispatch_table!`].
+/// Defines a dispatch table whose entries are all one stub: `stub_table!(pub NAME "symbol": "stub")`.
+macro_rules! stub_table {
+    ($(#[$doc:meta])* $visible:vis $name:ident $symbol:literal: $stub:literal) => {
+        core::arch::global_asm!(
+            ".pushsection .rodata.lp_tables,\"a\",@progbits",
+            ".balign 64",
+            concat!(".globl ", $symbol),
+            concat!(".hidden ", $symbol),
+            concat!($symbol, ":"),
+            ".rept 512",
+            concat!(".long ", $stub, " - ", $symbol),
+            ".endr",
+            ".popsection",
+        );
+        $(#[$doc])*
+        $visible static $name: $crate::low::dispatch::Table = {
+            unsafe extern "C" {
+                #[link_name = $symbol]
+                static TABLE: [i32; 512];
+            }
+            $crate::low::dispatch::Table(&raw const TABLE)
+        };
+    };
+}
+
+pub(crate) use stub_table;
+
+/// A dispatch table made by [`dispatch_table!`] or [`stub_table!`].
 pub struct Table(#[doc(hidden)] pub *const [i32; 512]);
 
 // SAFETY: the table is constant.

@@ -181,12 +181,9 @@ fn receive_each(fd: Fd, vector: usize, count: u32, flags: usize, timeout: *mut [
             NOT_OURS => blocking(__NR_recvmsg, [fd.word(), at, how, 0, 0, 0]),
             done => done,
         };
+        let done = store_length(at, done);
         if done < 0 {
             return if received == 0 { done } else { received as isize };
-        }
-        // SAFETY: the copy routine handles bad pointers.
-        if unsafe { ucopy::put((at + SENT) as *mut u32, &(done as u32)) }.is_err() {
-            return if received == 0 { Errno::EFAULT.to_ret() } else { received as isize };
         }
         received += 1;
         if flags & WAIT_FOR_ONE != 0 {
@@ -250,15 +247,25 @@ fn send_each(fd: Fd, vector: usize, count: u32, flags: usize) -> isize {
             NOT_OURS => blocking(__NR_sendmsg, [fd.word(), at, flags, 0, 0, 0]),
             done => done,
         };
+        let done = store_length(at, done);
         if done < 0 {
             return if index == 0 { done } else { index as isize };
         }
-        // SAFETY: the copy routine handles bad pointers.
-        if unsafe { ucopy::put((at + SENT) as *mut u32, &(done as u32)) }.is_err() {
-            return if index == 0 { Errno::EFAULT.to_ret() } else { index as isize };
-        }
     }
     count.min(MOST) as isize
+}
+
+/// Stores the result of a call for one message of a vector, its length, in that message. Returns the result,
+/// or `-EFAULT`.
+fn store_length(message: usize, result: isize) -> isize {
+    if result < 0 {
+        return result;
+    }
+    // SAFETY: the copy routine handles bad pointers.
+    match unsafe { ucopy::put((message + SENT) as *mut u32, &(result as u32)) } {
+        Ok(()) => result,
+        Err(errno) => errno.to_ret(),
+    }
 }
 
 /// Makes a call that may wait. If a signal interrupts it, it restarts if the signal's handler has SA_RESTART.

@@ -9,19 +9,10 @@ use core::arch::global_asm;
 use lp_region::lane::{COUNTED_CALLS, MOVING_CALLS};
 use lp_region::sync::{AtomicU32, Ordering};
 
-use crate::low::dispatch::{AGAIN, MAKE_THREAD, NOT_OURS, SHARE_MEMORY, Table};
+use crate::low::dispatch::{AGAIN, MAKE_THREAD, NOT_OURS, SHARE_MEMORY, stub_table};
 use crate::low::thread::current;
 
 global_asm!(
-    ".pushsection .rodata.lp_tables,\"a\",@progbits",
-    ".balign 64",
-    ".globl lp_table_counted",
-    ".hidden lp_table_counted",
-    "lp_table_counted:",
-    ".rept 512",
-    ".long lp_counted - lp_table_counted",
-    ".endr",
-    ".popsection",
     ".pushsection .text.lp_counted,\"ax\",@progbits",
     ".hidden lp_counted",
     "lp_counted:",
@@ -49,13 +40,10 @@ global_asm!(
     count = sym count,
 );
 
-unsafe extern "C" {
-    #[link_name = "lp_table_counted"]
-    static STUBS: [i32; 512];
+stub_table! {
+    /// The table of a run with `--stats`.
+    pub COUNTED "lp_table_counted": "lp_counted"
 }
-
-/// The table of a run with `--stats`.
-pub static COUNTED: Table = Table(&raw const STUBS);
 
 /// Counts one call by its result.
 extern "sysv64" fn count(number: usize, result: isize) {

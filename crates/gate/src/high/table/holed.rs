@@ -18,18 +18,9 @@ use lp_vfs::task::Task;
 use crate::high::frame::handler::task;
 use crate::high::frame::message;
 use crate::high::memory::holes;
-use crate::low::dispatch::{NOT_OURS, Table};
+use crate::low::dispatch::{NOT_OURS, stub_table};
 
 global_asm!(
-    ".pushsection .rodata.lp_tables,\"a\",@progbits",
-    ".balign 64",
-    ".globl lp_table_holed",
-    ".hidden lp_table_holed",
-    "lp_table_holed:",
-    ".rept 512",
-    ".long lp_holed - lp_table_holed",
-    ".endr",
-    ".popsection",
     ".pushsection .text.lp_holed,\"ax\",@progbits",
     ".hidden lp_holed",
     "lp_holed:",
@@ -61,13 +52,10 @@ global_asm!(
     touch = sym touch,
 );
 
-unsafe extern "C" {
-    #[link_name = "lp_table_holed"]
-    static STUBS: [i32; 512];
+stub_table! {
+    /// The table of a process that maps large holes.
+    pub(crate) HOLED "lp_table_holed": "lp_holed"
 }
-
-/// The table of a process that maps large holes.
-pub(crate) static HOLED: Table = Table(&raw const STUBS);
 
 /// Words below are no addresses of mappings: counts, flags, descriptors.
 const LOWEST: usize = 1 << 16;

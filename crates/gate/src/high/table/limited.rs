@@ -40,7 +40,7 @@ use crate::high::memory::areas;
 use crate::high::route::path::{route, route_apart};
 use crate::high::special::address;
 use crate::high::table::calls::CALLS;
-use crate::low::dispatch::{NOT_OURS, Table};
+use crate::low::dispatch::{NOT_OURS, stub_table};
 use crate::low::live::deferred;
 use crate::low::thread::current;
 use crate::low::thread::pool;
@@ -48,15 +48,6 @@ use crate::low::thread::record::Thread;
 use crate::low::thread::tls;
 
 global_asm!(
-    ".pushsection .rodata.lp_tables,\"a\",@progbits",
-    ".balign 64",
-    ".globl lp_table_limited",
-    ".hidden lp_table_limited",
-    "lp_table_limited:",
-    ".rept 512",
-    ".long lp_limited - lp_table_limited",
-    ".endr",
-    ".popsection",
     ".pushsection .text.lp_limited,\"ax\",@progbits",
     ".hidden lp_limited",
     "lp_limited:",
@@ -68,13 +59,10 @@ global_asm!(
     answer = sym answer,
 );
 
-unsafe extern "C" {
-    #[link_name = "lp_table_limited"]
-    static STUBS: [i32; 512];
+stub_table! {
+    /// The table of a limited process.
+    pub(crate) LIMITED "lp_table_limited": "lp_limited"
 }
-
-/// The table of a limited process.
-pub(crate) static LIMITED: Table = Table(&raw const STUBS);
 
 /// Answers call `nr`. `words` holds its arguments in reverse order.
 extern "sysv64" fn answer(nr: u32, words: &[usize; 6]) -> isize {

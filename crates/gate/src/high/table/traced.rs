@@ -16,21 +16,12 @@ use lp_region::ucopy;
 use lp_vfs::flight;
 use lp_vfs::task::Task;
 
-use crate::low::dispatch::{AGAIN, MAKE_THREAD, NOT_OURS, SHARE_MEMORY, Table};
+use crate::low::dispatch::{AGAIN, MAKE_THREAD, NOT_OURS, SHARE_MEMORY, stub_table};
 use crate::low::thread::current;
 use crate::low::thread::record::Thread;
 use crate::low::tools::report;
 
 global_asm!(
-    ".pushsection .rodata.lp_tables,\"a\",@progbits",
-    ".balign 64",
-    ".globl lp_table_traced",
-    ".hidden lp_table_traced",
-    "lp_table_traced:",
-    ".rept 512",
-    ".long lp_traced - lp_table_traced",
-    ".endr",
-    ".popsection",
     ".pushsection .text.lp_traced,\"ax\",@progbits",
     ".hidden lp_traced",
     "lp_traced:",
@@ -71,13 +62,10 @@ global_asm!(
     record = sym record,
 );
 
-unsafe extern "C" {
-    #[link_name = "lp_table_traced"]
-    static STUBS: [i32; 512];
+stub_table! {
+    /// The table of a traced run.
+    pub TRACED "lp_table_traced": "lp_traced"
 }
-
-/// The table of a traced run.
-pub static TRACED: Table = Table(&raw const STUBS);
 
 /// Nonzero if times are requested: reading the processor's counter costs as much as a call. Set while the
 /// process has one thread.
