@@ -4,19 +4,17 @@
 //! [`crate::lane::writer`] has the writers' side.
 
 use lp_abi::{Errno, Result};
-use lp_region::mount::{mount_flags, mount_state};
+use lp_region::mount::mount_flags;
 use lp_region::mount_change::Set;
 use lp_region::records::{OpenFile, file_mode};
-use lp_region::sync::{Ordering, futex_wait};
-use lp_region::{FileId, InodeRef, MountId, marks, order};
+use lp_region::sync::Ordering;
+use lp_region::{FileId, InodeRef, MountId, marks};
 
 use crate::caller::task::Task;
 use crate::descriptors::table::FdTable;
-use crate::lane::pin;
+use crate::lane::{pin, writer};
 use crate::names::mounts;
 
-/// Checks of one writer's lane before a remount gives up; 1 ms apart.
-const REMOUNT_TRIES: u32 = 1000;
 /// Attempts of a remount that writers cancel.
 const ATTEMPTS: u32 = 5;
 
@@ -51,8 +49,7 @@ impl RemountTarget {
             RemountTarget::Superblock(root) => {
                 let record = task.region.mount(mount);
                 // Relaxed: immutable while in use.
-                matches!(record.state().kind(), mount_state::ATTACHED | mount_state::DETACHED)
-                    && record.superblock.load(Ordering::Relaxed) == root
+                record.state().is_mount() && record.superblock.load(Ordering::Relaxed) == root
             }
         }
     }
@@ -80,7 +77,9 @@ pub fn shut(task: &Task, what: RemountTarget, becomes: impl Fn(u32) -> u32) -> R
         let is_shut = what
             .mounts(task)
             .all(|mount| marks::shut(&task.region.mount(mount).flags, mount_flags::SHUTTING));
-        let is_free = is_shut && wait_for_writers(task, what) && !has_writable_file(task, what);
+        let is_free = is_shut
+            && writer::wait_for_all(task, |mount| what.holds(task, mount))
+            && !has_writable_file(task, what);
         if !is_free {
             break;
         }
@@ -93,29 +92,6 @@ pub fn shut(task: &Task, what: RemountTarget, becomes: impl Fn(u32) -> u32) -> R
     }
     open(task, what);
     Err(Errno::EBUSY)
-}
-
-/// Waits for the writers that were there. Returns whether they have finished.
-fn wait_for_writers(task: &Task, what: RemountTarget) -> bool {
-    order::idle(order::of(&task.lane.holding));
-    for id in task.region.lanes().filter(|id| *id != task.lane_id) {
-        let lane = task.region.lane(id);
-        for tries in 0.. {
-            // PAIRS: the release store when the mark is dropped: the writer's changes are visible.
-            let mark = lane.writing.load(Ordering::Acquire);
-            if mark == 0
-                || !what.holds(task, MountId::of_mark(mark))
-                || task.region.lane_is_dead(id, task.process_id)
-            {
-                break;
-            }
-            if tries > REMOUNT_TRIES {
-                return false;
-            }
-            let _ = futex_wait(&lane.writing, mark, 1_000_000);
-        }
-    }
-    true
 }
 
 /// Whether a file is open for writing, or on its way into or out of a table. Nor can a file system become

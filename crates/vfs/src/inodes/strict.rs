@@ -7,7 +7,7 @@
 
 use lp_region::InodeId;
 use lp_region::MountId;
-use lp_region::mount::{mount_flags, mount_state};
+use lp_region::mount::mount_flags;
 use lp_region::records::Inode;
 use lp_region::slab::Slot;
 use lp_region::sync::{Ordering, heavy_barrier, light_barrier};
@@ -26,7 +26,7 @@ fn is_any(task: &Task, inode: &Inode) -> bool {
     task.region.mounts().any(|id| {
         let record = task.region.mount(id);
         record.superblock.load(Ordering::Relaxed) == root
-            && matches!(record.state().kind(), mount_state::ATTACHED | mount_state::DETACHED)
+            && record.state().is_mount()
             && is_one(record.flags.load(Ordering::Relaxed))
     })
 }
@@ -47,7 +47,8 @@ pub(super) fn set_due(task: &Task, inode: &Inode, due: u32) {
 
 /// A mount has become strict.
 pub(crate) fn begin(task: &Task, mount: MountId) {
-    let root = task.region.mount(mount).superblock.load(Ordering::Relaxed); // Relaxed: immutable while in use.
+    // Relaxed: immutable while in use.
+    let root = task.region.mount(mount).superblock.load(Ordering::Relaxed);
     // PAIRS: the light barrier in `set_due`. A process without barriers leaves some files relatime.
     let _ = heavy_barrier();
     for id in 1..=task.region.header().slabs[Inode::SLAB].last() {

@@ -7,14 +7,12 @@
 //! machine, and is rebuilt there.
 
 use lp_abi::{Errno, Result};
-use lp_region::mount::{mount_flags, mount_state};
-use lp_region::sync::{Ordering, futex_wait};
+use lp_region::mount::mount_flags;
+use lp_region::sync::Ordering;
 use lp_region::{MountId, marks};
 
 use crate::caller::task::Task;
-
-/// Checks of one writer's lane before a freeze gives up; 1 ms apart.
-const TRIES: u32 = 1000;
+use crate::lane::writer;
 
 /// A freeze: what is dropped ends it.
 pub struct Frozen<'t, 'r> {
@@ -34,21 +32,7 @@ pub fn begin<'t, 'r>(task: &'t Task<'r>) -> Result<Frozen<'t, 'r>> {
     if !is_shut {
         return Err(Errno::ENOSYS);
     }
-    for id in task.region.lanes().filter(|id| *id != task.lane_id) {
-        let lane = task.region.lane(id);
-        for tries in 0.. {
-            // PAIRS: the release store when the mark is dropped: the writer's changes are visible.
-            let mark = lane.writing.load(Ordering::Acquire);
-            if mark == 0 || task.region.lane_is_dead(id, task.process_id) {
-                break;
-            }
-            if tries > TRIES {
-                return Err(Errno::EBUSY);
-            }
-            let _ = futex_wait(&lane.writing, mark, 1_000_000);
-        }
-    }
-    Ok(frozen)
+    if writer::wait_for_all(task, |_| true) { Ok(frozen) } else { Err(Errno::EBUSY) }
 }
 
 impl Frozen<'_, '_> {
@@ -78,7 +62,5 @@ impl Drop for Frozen<'_, '_> {
 
 /// The mounts through which something can be changed.
 fn mounts<'t>(task: &'t Task<'_>) -> impl Iterator<Item = MountId> + 't {
-    task.region.mounts().filter(|mount| {
-        matches!(task.region.mount(*mount).state().kind(), mount_state::ATTACHED | mount_state::DETACHED)
-    })
+    task.region.mounts().filter(|mount| task.region.mount(*mount).state().is_mount())
 }

@@ -11,7 +11,7 @@ use lp_region::layout::{MOUNT_SIZE_BITS, MOUNTS};
 use lp_region::mount::mount_flags;
 use lp_region::order::{self, Rank};
 use lp_region::records::OpenFile;
-use lp_region::sync::{Ordering, pause};
+use lp_region::sync::{Ordering, futex_wait, pause};
 use lp_region::{MountId, marks};
 
 use crate::caller::task::Task;
@@ -20,6 +20,9 @@ use crate::caller::task::Task;
 const PATIENCE: u32 = 40;
 /// The same for a freeze, which lasts as long as a copy.
 const FREEZE_PATIENCE: u32 = 40_000;
+/// Checks of one writer's lane before who waits for it gives up; 1 ms apart.
+const TRIES: u32 = 1000;
+
 /// A writer's mark: the mount stays writable until this is dropped.
 #[must_use = "the mark is taken away once this is dropped"]
 pub struct Writing<'t, 'r> {
@@ -119,6 +122,28 @@ fn enter_slow(task: &Task, mount: MountId, depth: u32) -> Result<()> {
             return Ok(());
         }
     }
+}
+
+/// Waits for the other lanes' writers that are in a mount for which `is_shut` holds, once new ones are kept
+/// out of it. Returns whether they have left; one that is stopped does not.
+pub(crate) fn wait_for_all(task: &Task, is_shut: impl Fn(MountId) -> bool) -> bool {
+    order::idle(order::of(&task.lane.holding));
+    for id in task.region.lanes().filter(|id| *id != task.lane_id) {
+        let lane = task.region.lane(id);
+        for tries in 0.. {
+            // PAIRS: the release store when the mark is dropped: the writer's changes are visible.
+            let mark = lane.writing.load(Ordering::Acquire);
+            let is_inside = mark != 0 && is_shut(MountId::of_mark(mark));
+            if !is_inside || task.region.lane_is_dead(id, task.process_id) {
+                break;
+            }
+            if tries > TRIES {
+                return false;
+            }
+            let _ = futex_wait(&lane.writing, mark, 1_000_000);
+        }
+    }
+    true
 }
 
 /// Whether a mount is read-only, for an open for writing.
