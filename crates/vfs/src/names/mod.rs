@@ -14,11 +14,14 @@
 pub(crate) mod change;
 pub mod dir;
 pub mod dirent;
+mod goal;
 pub mod hash;
+mod known;
 pub(crate) mod limits;
 pub mod link_target;
 pub(crate) mod mounts;
 pub mod name;
+mod path_text;
 pub(crate) mod removal;
 pub(crate) mod tree;
 pub mod walk;

@@ -19,16 +19,22 @@ use lp_abi::{Errno, Fd, MAX_SYMLINKS, NAME_MAX, PATH_MAX, Result, UserPtr};
 use lp_region::mount::mount_flags;
 use lp_region::records::{COVERED, Inode};
 use lp_region::sync::Ordering;
-use lp_region::{DirentId, InodeId, InodeRef, MountId, Spot, ucopy};
+use lp_region::{DirentId, InodeId, InodeRef, MountId, Spot};
 
 use crate::caller::below::{self, Need};
 use crate::caller::prefix_cache::{self, Prefix};
-use crate::caller::task::{Outside, Place, SLACK, Task};
+use crate::caller::task::{Outside, Place, Task};
 use crate::inodes::inode as inodes;
-use crate::names::hash::Hit;
+pub use crate::names::goal::{End, Follow, Found, LastType, Parent};
+use crate::names::goal::{Existing, Goal, Making, Placing};
+pub(crate) use crate::names::known::in_known;
+use crate::names::known::{base, end_in_known, known, may_everyone_search, place_in};
 use crate::names::limits::{Free, Limited, Limits, SCOPED, Top};
 use crate::names::mounts::{self, AboveRoot, Crossing};
 use crate::names::name::Name;
+pub use crate::names::path_text::PathBuffer;
+use crate::names::path_text::buffer;
+pub(crate) use crate::names::path_text::{PathText, copied, copy_path, is_empty, keep};
 use crate::names::{dir, hash, link_target, tree};
 use crate::rights::permission::{self, EXEC};
 use crate::rights::protected;
@@ -38,278 +44,6 @@ const TEXT: usize = 2 * PATH_MAX;
 
 /// Walks before a name that leads to a freed inode each time counts as damage: `ESTALE`.
 pub(crate) const TRIES: u32 = 1000;
-
-/// The task's buffer for a path.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PathBuffer {
-    /// `scratch.path`.
-    Path,
-    /// `scratch.other`, for the second path of a call.
-    Other,
-}
-
-/// How to treat a symbolic link at the end of a path.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Follow {
-    /// Follow it.
-    Link,
-    /// Use the link itself (`O_NOFOLLOW`, `AT_SYMLINK_NOFOLLOW`), unless a slash follows it.
-    No,
-}
-
-/// The kind of a path's last component.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LastType {
-    /// A name.
-    Name,
-    /// `.`.
-    Dot,
-    /// `..`.
-    DotDot,
-    /// None: the path is a mount's.
-    Root,
-}
-
-/// An inode and how it was reached.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Found {
-    /// The inode.
-    pub inode: InodeRef,
-    /// The entry that led to it; none for a root.
-    pub dirent: DirentId,
-    /// The directory of that entry. A root is its own.
-    pub parent: InodeId,
-    /// The mount through which it was reached.
-    pub mount: MountId,
-}
-
-impl Found {
-    /// The inode and the mount.
-    #[inline]
-    pub fn spot(&self) -> Spot {
-        Spot { inode: self.inode, mount: self.mount }
-    }
-
-    /// It, and the directory that has it.
-    fn reached(&self) -> (Spot, Spot) {
-        let within = match self.dirent.is_none() {
-            true => self.inode,
-            false => InodeRef { id: self.parent, generation: 0 },
-        };
-        (self.spot(), Spot { inode: within, mount: self.mount })
-    }
-}
-
-/// A place in a directory where a call creates or removes a name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Parent {
-    /// The directory.
-    pub dir: InodeRef,
-    /// The mount through which it was reached.
-    pub mount: MountId,
-    /// The kind of the last component.
-    pub last: LastType,
-    /// Whether a slash follows the last component.
-    pub trailing_slash: bool,
-    which: PathBuffer,
-    start: u16,
-    length: u16,
-}
-
-impl Parent {
-    /// The last component, if it is a name; the walk has checked its length. Valid until the next walk into
-    /// the same buffer.
-    #[inline]
-    pub fn name<'a>(&self, task: &'a Task<'_>) -> Name<'a> {
-        let buffer = buffer(task, self.which).cast::<u8>();
-        // SAFETY: the walk left the name there, with a NUL or a slash behind it. The buffer belongs to the
-        // task, which makes one call at a time.
-        let name = unsafe { Name::scan(buffer.add(self.start as usize)) };
-        debug_assert_eq!(name.len(), self.length as usize);
-        name
-    }
-}
-
-/// Where a path ends: the place, and what the walk found there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct End {
-    /// The place.
-    pub place: Parent,
-    /// What the walk found there.
-    pub found: Option<Found>,
-}
-
-/// The goal of a walk: how it treats the last component, and its result.
-trait Goal: Copy {
-    /// The result of the walk.
-    type End;
-    /// Whether the last component, with or without a trailing slash, is not looked up.
-    fn leaves_alone(self, trailing_slash: bool) -> bool;
-    /// Whether a symbolic link at the end is followed.
-    fn follows(self) -> bool;
-    /// The walk ended at a place where nothing exists, or that was not looked up.
-    fn place(self, place: impl FnOnce() -> Parent) -> Result<Self::End>;
-    /// The walk ended at something that exists.
-    fn found(self, place: impl FnOnce() -> Parent, found: Found) -> Self::End;
-    /// What the walk reached, and the directory that has it; a root is its own.
-    fn reached(end: &Self::End) -> (Spot, Spot);
-}
-
-/// An existing inode.
-#[derive(Clone, Copy)]
-struct Existing(Follow);
-
-impl Goal for Existing {
-    type End = Found;
-
-    #[inline(always)]
-    fn leaves_alone(self, _trailing_slash: bool) -> bool {
-        false
-    }
-
-    #[inline(always)]
-    fn follows(self) -> bool {
-        self.0 == Follow::Link
-    }
-
-    #[inline(always)]
-    fn place(self, _place: impl FnOnce() -> Parent) -> Result<Found> {
-        Err(Errno::ENOENT)
-    }
-
-    #[inline(always)]
-    fn found(self, _place: impl FnOnce() -> Parent, found: Found) -> Found {
-        found
-    }
-
-    fn reached(end: &Found) -> (Spot, Spot) {
-        end.reached()
-    }
-}
-
-/// An inode that exists or may be created. With a trailing slash the call must fail, whatever exists.
-#[derive(Clone, Copy)]
-struct Making(Follow);
-
-impl Goal for Making {
-    type End = End;
-
-    #[inline(always)]
-    fn leaves_alone(self, trailing_slash: bool) -> bool {
-        trailing_slash
-    }
-
-    #[inline(always)]
-    fn follows(self) -> bool {
-        self.0 == Follow::Link
-    }
-
-    #[inline(always)]
-    fn place(self, place: impl FnOnce() -> Parent) -> Result<End> {
-        Ok(End { place: place(), found: None })
-    }
-
-    #[inline(always)]
-    fn found(self, place: impl FnOnce() -> Parent, found: Found) -> End {
-        End { place: place(), found: Some(found) }
-    }
-
-    fn reached(end: &End) -> (Spot, Spot) {
-        end.found.map_or_else(|| Placing::reached(&end.place), |found| found.reached())
-    }
-}
-
-/// A place in a directory.
-#[derive(Clone, Copy)]
-struct Placing;
-
-impl Goal for Placing {
-    type End = Parent;
-
-    #[inline(always)]
-    fn leaves_alone(self, _trailing_slash: bool) -> bool {
-        true
-    }
-
-    #[inline(always)]
-    fn follows(self) -> bool {
-        false
-    }
-
-    #[inline(always)]
-    fn place(self, place: impl FnOnce() -> Parent) -> Result<Parent> {
-        Ok(place())
-    }
-
-    #[inline(always)]
-    fn found(self, place: impl FnOnce() -> Parent, _found: Found) -> Parent {
-        place()
-    }
-
-    fn reached(end: &Parent) -> (Spot, Spot) {
-        let dir = Spot { inode: end.dir, mount: end.mount };
-        (dir, dir)
-    }
-}
-
-/// A path in one of the task's buffers.
-#[derive(Clone, Copy)]
-pub(crate) struct PathText {
-    which: PathBuffer,
-    /// Its bytes, without the NUL.
-    length: usize,
-    /// Length of the part up to and including its last slash.
-    prefix: usize,
-}
-
-/// Copies a path of the program's into one of the task's buffers.
-///
-/// # Errors
-/// `EFAULT`, `ENAMETOOLONG`; `ENOENT` if it is empty.
-#[inline]
-pub(crate) fn copy_path(task: &Task<'_>, which: PathBuffer, path: UserPtr) -> Result<PathText> {
-    // SAFETY: the buffer belongs to the task, and no other reference to it is alive.
-    let buffer = unsafe { slice::from_raw_parts_mut(buffer(task, which).cast::<u8>(), PATH_MAX) };
-    // SAFETY: the copy routine handles bad pointers.
-    match unsafe { ucopy::path(buffer, path.as_ptr()) }? {
-        (0, _) => Err(Errno::ENOENT),
-        (length, prefix) => Ok(PathText { which, length, prefix }),
-    }
-}
-
-/// The path that [`copy_path`] left in a buffer.
-pub(crate) fn copied<'t>(task: &'t Task<'_>, which: PathBuffer) -> &'t [u8] {
-    // SAFETY: the buffer belongs to the task, which makes one call at a time; nobody writes it while the call
-    // uses the path.
-    let bytes = unsafe { slice::from_raw_parts(buffer(task, which).cast::<u8>(), PATH_MAX) };
-    &bytes[..bytes.iter().position(|byte| *byte == 0).unwrap_or(PATH_MAX)]
-}
-
-/// Moves a path that a walk left in `scratch.outside` to its own buffer, for calls with two paths.
-///
-/// # Errors
-/// `ENAMETOOLONG` if the kernel would not take it either.
-pub(crate) fn keep(task: &Task<'_>, outside: Outside, which: PathBuffer) -> Result<Outside> {
-    if let Outside::Rewritten(length) = outside {
-        if length >= PATH_MAX {
-            return Err(Errno::ENAMETOOLONG);
-        }
-        let from = task.scratch.outside.get().cast::<u8>();
-        // SAFETY: both are the task's buffers, distinct, and large enough for the path and its NUL.
-        unsafe { buffer(task, which).cast::<u8>().copy_from_nonoverlapping(from, length + 1) };
-    }
-    Ok(outside)
-}
-
-/// Whether a path of the program's is empty, for calls with `AT_EMPTY_PATH`.
-///
-/// # Errors
-/// `EFAULT`.
-#[inline]
-pub(crate) fn is_empty(path: UserPtr) -> Result<bool> {
-    // SAFETY: the copy routine handles bad pointers.
-    Ok(unsafe { ucopy::get(path.as_ptr()) }? == 0)
-}
 
 /// The inode that a path names.
 ///
@@ -345,113 +79,6 @@ pub(crate) fn second_inode(
     again(task, dirfd, copy_path(task, PathBuffer::Other, path)?, Existing(follow))
 }
 
-/// Fast path of [`inode`]: a name in a directory whose prefix is known. `None` to fall back to a walk.
-///
-/// Not made of [`known`] and [`look_up`]: with the name in registers it takes fifty instructions less.
-#[inline(always)]
-pub(crate) fn in_known(task: &Task<'_>, dirfd: Fd, given: PathText, follow: Follow) -> Option<Result<Found>> {
-    let text = buffer(task, given.which).cast::<u8>().cast_const();
-    // SAFETY: the buffer holds the text and a NUL, with SLACK bytes behind it, and is not written while these
-    // are used.
-    let (absolute, name, prefix) = unsafe {
-        let absolute = *text == b'/';
-        let base = if absolute { Spot::NONE } else { base(task, dirfd)? };
-        let prefix = Prefix::new(base.to_word(), text, given.prefix);
-        (absolute, Name::scan(text.add(given.prefix)), prefix)
-    };
-    if name.is_empty() || name.starts_with_dot() || name.len() > NAME_MAX || given.prefix == 0 && absolute {
-        return None;
-    }
-    let Spot { inode: dir, mount } = match given.prefix {
-        0 => Spot::from_word(prefix.base),
-        _ => prefix_cache::find(task, prefix)?,
-    };
-    let inode = task.region.inode(dir.id);
-    if !may_everyone_search(inode) {
-        return None;
-    }
-    let hit = hash::lookup(task.region, dir.id, &name);
-    // Acquire: an inode's generation is incremented before its slot is reused.
-    if inode.generation.load(Ordering::Acquire) != dir.generation {
-        return None;
-    }
-    match hit {
-        Some(hit) if !hit.is_plain() && (follow == Follow::Link || !hit.is_link()) => None,
-        Some(hit) => Some(Ok(Found { inode: hit.target(), dirent: hit.dirent(), parent: dir.id, mount })),
-        None => Some(Err(Errno::ENOENT)),
-    }
-}
-
-/// The directory that a path's prefix is known to lead to, if everyone may search it, and the name behind the
-/// prefix, which ends the path. Whoever uses the directory looks at its generation afterwards.
-#[inline(always)]
-fn known<'t>(task: &'t Task<'_>, dirfd: Fd, given: PathText) -> Option<(Spot, Name<'t>)> {
-    let text = buffer(task, given.which).cast::<u8>().cast_const();
-    // SAFETY: the buffer holds the text and a NUL, with SLACK bytes behind it, and is not written while these
-    // are used.
-    let (absolute, name, prefix) = unsafe {
-        let absolute = *text == b'/';
-        let base = if absolute { Spot::NONE } else { base(task, dirfd)? };
-        let prefix = Prefix::new(base.to_word(), text, given.prefix);
-        (absolute, Name::scan(text.add(given.prefix)), prefix)
-    };
-    if name.is_empty() || name.starts_with_dot() || name.len() > NAME_MAX || given.prefix == 0 && absolute {
-        return None;
-    }
-    let dir = match given.prefix {
-        0 => Spot::from_word(prefix.base),
-        _ => prefix_cache::find(task, prefix)?,
-    };
-    may_everyone_search(task.region.inode(dir.inode.id)).then_some((dir, name))
-}
-
-/// What a name stands for in a directory; `None` if the directory was freed since.
-#[inline(always)]
-fn look_up(task: &Task<'_>, Spot { inode: dir, .. }: Spot, name: &Name<'_>) -> Option<Option<Hit>> {
-    let hit = hash::lookup(task.region, dir.id, name);
-    // Acquire: an inode's generation grows before its slot is used again.
-    let generation = task.region.inode(dir.id).generation.load(Ordering::Acquire);
-    (generation == dir.generation).then_some(hit)
-}
-
-/// The place that a known prefix and a name behind it make.
-#[inline(always)]
-fn place_in(dir: Spot, name: &Name<'_>, given: PathText) -> Parent {
-    Parent {
-        dir: dir.inode,
-        mount: dir.mount,
-        last: LastType::Name,
-        trailing_slash: false,
-        which: given.which,
-        start: given.prefix as u16,
-        length: name.len() as u16,
-    }
-}
-
-/// Fast path of [`end`], as [`in_known`].
-#[inline(always)]
-fn end_in_known(task: &Task<'_>, dirfd: Fd, given: PathText, follow: Follow) -> Option<End> {
-    let (dir, name) = known(task, dirfd, given)?;
-    let hit = look_up(task, dir, &name)?;
-    if hit.is_some_and(|hit| !hit.is_plain() && (follow == Follow::Link || !hit.is_link())) {
-        return None;
-    }
-    let (parent, mount) = (dir.inode.id, dir.mount);
-    let found = hit.map(|hit| Found { inode: hit.target(), dirent: hit.dirent(), parent, mount });
-    Some(End { place: place_in(dir, &name, given), found })
-}
-
-/// Whether everyone may search this: a directory whose mode says so, without an ACL, and with nothing mounted
-/// on it.
-#[inline(always)]
-fn may_everyone_search(inode: &Inode) -> bool {
-    // Relaxed: each is one word and used as seen; see `permission::check`.
-    let mode = inode.mode.load(Ordering::Relaxed);
-    // An ACL word of 0 also says that the names are there (`below::names`). x86-64 reads the names after this
-    // word, on which they depend.
-    mode & (S_IFMT | 0o111) == S_IFDIR | 0o111 && inode.acl.load(Ordering::Relaxed) == 0
-}
-
 /// Where a path ends and what is there, possibly nothing: for an open that may create.
 ///
 /// # Errors
@@ -473,13 +100,6 @@ pub(crate) fn parent(task: &Task<'_>, dirfd: Fd, path: UserPtr, which: PathBuffe
     match known(task, dirfd, text) {
         Some((dir, name)) => Ok(Place::Inside(place_in(dir, &name, text))),
         None => again(task, dirfd, text, Placing),
-    }
-}
-
-fn buffer(task: &Task<'_>, which: PathBuffer) -> *mut [u8; PATH_MAX + SLACK] {
-    match which {
-        PathBuffer::Path => task.scratch.path.get(),
-        PathBuffer::Other => task.scratch.other.get(),
     }
 }
 
@@ -634,16 +254,6 @@ fn walk_limited<G: Goal>(
     Ok(done)
 }
 
-/// The directory from which relative paths start; `None` if it is the host's.
-#[inline]
-fn base(task: &Task<'_>, dirfd: Fd) -> Option<Spot> {
-    if dirfd == Fd::CWD {
-        let cwd = task.process.cwd.load(Ordering::Relaxed); // Relaxed: only the calling process writes it.
-        return (cwd != 0).then(|| Spot::from_word(cwd));
-    }
-    task.fget_any(dirfd).ok().map(|held| held.spot())
-}
-
 /// The text after leading slashes.
 #[inline(always)]
 fn past_slashes(text: *const u8) -> *const u8 {
@@ -661,7 +271,7 @@ struct Walk<'t, 'r, L> {
     task: &'t Task<'r>,
     limits: L,
     which: PathBuffer,
-    /// The text left to walk: up to `end`, where a NUL and [`SLACK`] bytes follow.
+    /// The text left to walk: up to `end`, where a NUL and SLACK bytes follow.
     text: *const u8,
     end: *const u8,
     /// The current inode.
