@@ -54,7 +54,7 @@ pub mod order {
     pub const GO_ON: u32 = 4;
     /// Make the next call.
     pub const NEXT: u32 = 5;
-    /// Take the next call as made, with `EBUSY`.
+    /// Record that the next call failed with `EBUSY`, without making it.
     pub const REFUSED: u32 = 6;
 }
 

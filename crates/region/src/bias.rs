@@ -61,7 +61,8 @@ impl BiasedLock {
 
     /// Sets the key that names this lock in a mark: from now on it may be biased. No other lock has this key.
     pub fn set_key(&self, key: u32) {
-        self.key.store(key, Ordering::Relaxed); // Relaxed: a lock's key never changes from one value to another.
+        // Relaxed: a lock's key never changes from one value to another.
+        self.key.store(key, Ordering::Relaxed);
     }
 
     /// Takes the lock for `me` by compare-and-swap, revoking another lane's bias.
@@ -152,7 +153,8 @@ impl BiasedLock {
         if holder.is_some() && !undertaker.lanes().is_dead(holder) {
             return false;
         }
-        let owner = LaneId(self.bias.load(Ordering::Relaxed) & !REVOKED); // Relaxed: a hint; `lock` looks again.
+        // Relaxed: a hint; `lock` looks again.
+        let owner = LaneId(self.bias.load(Ordering::Relaxed) & !REVOKED);
         owner.is_none() || !self.is_inside(owner, undertaker) || undertaker.lanes().is_dead(owner)
     }
 

@@ -72,7 +72,8 @@ impl<'r> Region<'r> {
         let slot = |place: usize| slots[place].load(Ordering::Relaxed);
         let link = |index: u32| self.slot::<T>(index).link();
         for place in 0..BATCH - 1 {
-            link(slot(place)).store(slot(place + 1), Ordering::Relaxed); // Relaxed: published by the exchange.
+            // Relaxed: published by the exchange.
+            link(slot(place)).store(slot(place + 1), Ordering::Relaxed);
         }
         let batch = Batch { first: slot(0), count: BATCH as u32 };
         let head = &self.header().slabs[T::SLAB].free;

@@ -174,7 +174,8 @@ impl OwnerLock {
 
     /// Sleeps once; then takes the lock over if its holder is dead, and returns that holder.
     fn sleep_or_take_over(&self, me: LaneId, undertaker: &dyn Undertaker) -> Option<LaneId> {
-        let owner = self.owner.load(Ordering::Relaxed); // Relaxed: checked again by the futex and the exchange.
+        // Relaxed: checked again by the futex and the exchange.
+        let owner = self.owner.load(Ordering::Relaxed);
         if owner == 0 {
             return None;
         }

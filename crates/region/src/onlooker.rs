@@ -24,7 +24,8 @@ impl Lanes for Onlooker<'_> {
 
     fn note_wait(&self, me: LaneId, lock: Option<&OwnerLock>) {
         let name = lock.map_or(0, |lock| self.region.offset_of(lock));
-        self.region.lane(me).waits_for.store(name, Ordering::Relaxed); // Relaxed: ordered by the barriers of the lock.
+        // Relaxed: ordered by the barriers of the lock.
+        self.region.lane(me).waits_for.store(name, Ordering::Relaxed);
     }
 
     fn is_awaited(&self, lock: &OwnerLock) -> bool {

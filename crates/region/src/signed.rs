@@ -120,7 +120,8 @@ impl<const VALUE: u32, const PLACE: u64> Signed<VALUE, PLACE> {
 
     /// The turn in a note.
     pub(crate) fn noted_turn(note: &Note) -> u64 {
-        note.0.load(Ordering::Relaxed) & ((1 << Self::TURN_BITS) - 1) // Relaxed: the lane's own, or of the dead.
+        // Relaxed: the lane's own, or of the dead.
+        note.0.load(Ordering::Relaxed) & ((1 << Self::TURN_BITS) - 1)
     }
 
     /// Whether the exchange that the dead lane number `lane` noted took effect. `self` is the word that it
@@ -149,7 +150,8 @@ impl Note {
     /// Confirms the exchange whose bits under `naming` are `name`, unless the note was cleared meanwhile.
     #[inline]
     fn confirm(&self, name: u64, naming: u64) {
-        let word = self.0.load(Ordering::Relaxed); // Relaxed: the load of the word that it explains acquired it.
+        // Relaxed: the load of the word that it explains acquired it.
+        let word = self.0.load(Ordering::Relaxed);
         if word & (naming | CONFIRMED) == name {
             // PAIRS: `took_effect`, through the exchange that follows. If it fails, another lane has
             // confirmed it, or it was cleared.

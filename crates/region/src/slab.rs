@@ -141,7 +141,8 @@ impl Region<'_> {
     #[inline]
     pub fn take<T: Slot>(self, lane: &Lane) -> Result<T::Id> {
         let cache = &lane.caches[T::SLAB];
-        let count = cache.count.load(Ordering::Relaxed); // Relaxed throughout: only this lane writes its cache.
+        // Relaxed throughout: only this lane writes its cache.
+        let count = cache.count.load(Ordering::Relaxed);
         if count == 0 {
             self.refill_slow::<T>(lane)?;
             return self.take::<T>(lane);

@@ -79,7 +79,8 @@ pub fn take<'a>(
                 next = 0;
                 break;
             };
-            next = link.load(Ordering::Relaxed); // Relaxed: if it was the stack's, `Signed::load` acquired it.
+            // Relaxed: if it was the stack's, `Signed::load` acquired it.
+            next = link.load(Ordering::Relaxed);
             count += 1;
         }
         if count == 0 {

@@ -36,7 +36,8 @@ static WIDE: AtomicU8 = AtomicU8::new(0);
 
 /// Sets whether the processor has AVX2 ([`crate::cpu::has_avx2`]). Until then a wide [`copy_as`] is [`copy`].
 pub fn set_wide(avx2: bool) {
-    WIDE.store(u8::from(avx2), Ordering::Relaxed); // Relaxed: the copy routine's choice, either of which is right.
+    // Relaxed: the copy routine's choice, either of which is right.
+    WIDE.store(u8::from(avx2), Ordering::Relaxed);
 }
 
 const _: () = {

@@ -107,8 +107,9 @@ pub(crate) enum Verb {
 }
 
 const RUN_AFTER_HELP: &str = "\
-Exit status: that of CMD; 128+N if signal N killed it; 127 if CMD is not found; 126 if it cannot be run or cannot \
-be covered (setuid, or built for another machine); 2 for a usage error; 1 if the region cannot be used.
+Exit status: that of CMD; 128+N if signal N killed it; 127 if CMD is not found; 126 if it cannot be run or \
+cannot be covered (setuid, or built for another machine); 2 for a usage error; 1 if the region cannot be \
+used.
 
 Example: lightpath run -- sh -c 'cp -r /usr/include $LIGHTPATH && du -sh $LIGHTPATH'";
 
@@ -116,11 +117,13 @@ const DIFF_AFTER_HELP: &str = "\
 Letters: A added, M content or attributes changed, D deleted, R renamed, T another type.";
 
 const APPLY_AFTER_HELP: &str = "\
-Nothing is written if the directory has changed where the session has: each such path is a conflict and is listed. \
-An apply that was interrupted is finished by the next one. With PATH, directories that a path needs are made with it, \
-and a rename of which only one name is chosen is taken as what happens to that name: an addition or a deletion.
+Nothing is written if the directory has changed where the session has: each such path is a conflict and is \
+listed. An apply that was interrupted is finished by the next one. With PATH, directories that a path needs \
+are made with it, and a rename of which only one name is chosen is taken as what happens to that name: an \
+addition or a deletion.
 
-Exit status: 0 if all was written; 1 if there is a conflict or writing failed, and then the session is kept.";
+Exit status: 0 if all was written; 1 if there is a conflict or writing failed, and then the session is \
+kept.";
 
 const EXEC_AFTER_HELP: &str = "\
 Exit status: as of run; 126 as well if RUN is another user's.
@@ -128,22 +131,22 @@ Exit status: as of run; 126 as well if RUN is another user's.
 Example: lightpath exec 4711 -- ls -l /light";
 
 const TRACE_AFTER_HELP: &str = "\
-The calls of all processes that the command starts are shown, until it ends. Calls that go to the kernel are not: strace \
-shows those. Exit status: as of run.
+The calls of all processes that the command starts are shown, until it ends. Calls that go to the kernel \
+are not: strace shows those. Exit status: as of run.
 
 Example: lightpath trace -e openat,close -- ls -l /light";
 
 const PS_AFTER_HELP: &str = "\
-A run is named by the pid of its oldest process: that of the command, as long as it runs. Runs of other users show to \
-root only, and without what their regions hold.";
+A run is named by the pid of its oldest process: that of the command, as long as it runs. Runs of other \
+users show to root only, and without what their regions hold.";
 
 const TOP_AFTER_HELP: &str = "\
-Keys: Up and Down choose a run, Tab a table; s changes what the runs are sorted by, / filters them by command or mount, \
-q ends. Calls are counted in runs that were started with --stats.";
+Keys: Up and Down choose a run, Tab a table; s changes what the runs are sorted by, / filters them by \
+command or mount, q ends. Calls are counted in runs that were started with --stats.";
 
 const FSCK_AFTER_HELP: &str = "\
-Exit status, as for fsck(8): 0 if there are no errors; 1 if all errors were corrected; 4 if errors are left; 8 if \
-FILE cannot be checked because it is not a region or a run is using it; 16 for a usage error.";
+Exit status, as for fsck(8): 0 if there are no errors; 1 if all errors were corrected; 4 if errors are \
+left; 8 if FILE cannot be checked because it is not a region or a run is using it; 16 for a usage error.";
 
 /// `lightpath fsck`.
 #[derive(Args)]
@@ -370,8 +373,8 @@ fn mount_point() -> ValueParser {
 pub(crate) fn one_line(error: &clap::Error) -> String {
     let said = match error.kind() {
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            "say what to do: run, shell, diff, apply, undo, discard, sessions, export, cat, ls, cp, exec, ps, trace, doctor, fsck, info, freeze, pack, unpack, bench, \
-             completions or man"
+            "say what to do: run, shell, diff, apply, undo, discard, sessions, export, cat, ls, cp, exec, ps, \
+             trace, doctor, fsck, info, freeze, pack, unpack, bench, completions or man"
                 .to_owned()
         }
         ErrorKind::MissingRequiredArgument => missing(error),

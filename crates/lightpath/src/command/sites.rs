@@ -36,7 +36,8 @@ pub(crate) fn sites(arguments: &Sites) -> Result<u8, Failure> {
     let progress = Progress::new(arguments.paths.len());
     let next = AtomicUsize::new(0);
     let work = || {
-        // A descriptor of its own: the bundle's lock keeps those of one descriptor from nothing.
+        // Each thread opens the bundle itself: flock(2) excludes other open file descriptions, and would not
+        // exclude threads that share one.
         let bundle = Bundle::open(&place).map_err(|e| fail(&place, &e))?;
         let mut is_refused = false;
         // Relaxed: only the number matters.

@@ -128,7 +128,8 @@ pub fn open_by_handle_at(task: &Task, mount: Fd, handle: UserPtr, flags: u32) ->
 /// Where the handle is looked up.
 fn anchor(task: &Task, fd: Fd) -> Result<Spot> {
     if fd == Fd::CWD {
-        return Ok(Spot::from_word(task.process.cwd.load(Ordering::Relaxed))); // Relaxed: only its own process writes it.
+        // Relaxed: only its own process writes it.
+        return Ok(Spot::from_word(task.process.cwd.load(Ordering::Relaxed)));
     }
     let held = task.fget_any(fd)?;
     // Relaxed: immutable.
@@ -175,7 +176,8 @@ fn hold_open<'r>(task: &Task<'r>, inode: InodeRef) -> Option<Pin<'r>> {
     let pin = pin::hold_known(task, pin::slot::OPEN, inode.id);
     let record = task.region.inode(inode.id);
     let names = |id: FileId| {
-        task.region.file(id).inode.load(Ordering::Relaxed) == inode.to_word() // Relaxed: immutable while named.
+        // Relaxed: immutable while named.
+        task.region.file(id).inode.load(Ordering::Relaxed) == inode.to_word()
     };
     let is_open = task.region.processes().any(|process| {
         let mut hit = false;

@@ -95,7 +95,8 @@ pub(crate) fn found(
         return Ok(Place::Outside(Outside::AsGiven));
     }
     if fd == Fd::CWD {
-        let cwd = Spot::from_word(task.process.cwd.load(Relaxed)); // Relaxed: changes only in its own process.
+        // Relaxed: changes only in its own process.
+        let cwd = Spot::from_word(task.process.cwd.load(Relaxed));
         let parent = cwd.inode.id;
         return Ok(match cwd.inode.id.is_some() {
             true => {

@@ -28,7 +28,8 @@ fn lock_of(id: FileId, at: i64, length: i64) -> flock {
 
 /// The run's flights.
 pub fn descriptor(task: &Task) -> Option<Fd> {
-    task.run.flights.load(Ordering::Relaxed).checked_sub(1).map(|fd| Fd::new(fd as i32)) // Relaxed: immutable.
+    // Relaxed: immutable.
+    task.run.flights.load(Ordering::Relaxed).checked_sub(1).map(|fd| Fd::new(fd as i32))
 }
 
 /// A run's bit in [`lp_region::records::OpenFile::in_flight`], shared with few other runs.

@@ -90,7 +90,8 @@ impl<'r> Tree<'_, 'r> {
 pub(crate) fn shown_parent(task: &crate::caller::task::Task<'_>, id: MountId) -> MountId {
     let region = task.region;
     let at = region.standing(id, region.mount(id).state());
-    let serial = |id: MountId| region.mount(id).serial.load(Ordering::Relaxed); // Relaxed: immutable while in use.
+    // Relaxed: immutable while in use.
+    let serial = |id: MountId| region.mount(id).serial.load(Ordering::Relaxed);
     let is_below = |other: &MountId| {
         *other != id
             && at.parent.is_some()

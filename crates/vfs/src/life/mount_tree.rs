@@ -180,7 +180,8 @@ impl<'t, 'r> Tree<'t, 'r> {
         let wanted = (0..most).map(|step| MountId(1 + serial.wrapping_add(step) % span)).take(span as usize);
         let beyond = (span + 1..=most).map(MountId);
         let id = wanted.chain(beyond).find(|id| self.try_claim(*id)).ok_or(Errno::ENOSPC)?;
-        self.record(id).serial.store(serial, Ordering::Relaxed); // Relaxed, below too: published by the change.
+        // Relaxed, below too: published by the change.
+        self.record(id).serial.store(serial, Ordering::Relaxed);
         header.mount_limit.fetch_max(id.0, Ordering::AcqRel);
         Ok(id)
     }
@@ -399,7 +400,8 @@ impl<'t, 'r> Tree<'t, 'r> {
     /// The mount of the command line that shows root number `root`, if it is there.
     pub fn base_of(&self, root: u32) -> Option<MountId> {
         mounts::of_run(self.task, self.run()).find(|id| {
-            self.standing(*id).parent.is_none() && self.record(*id).superblock.load(Ordering::Relaxed) == root // Relaxed: immutable.
+            // Relaxed: immutable.
+            self.standing(*id).parent.is_none() && self.record(*id).superblock.load(Ordering::Relaxed) == root
         })
     }
 

@@ -264,7 +264,8 @@ pub(crate) fn may_reconfigure(task: &Task<'_>, root: u32, options: &Options) -> 
     let used = allowance::used(task.region, root);
     let limits = [(&record.pages, options.pages, used.0), (&record.inodes, options.inodes, used.1)];
     let is_bad = limits.into_iter().any(|(now, to, used)| {
-        to.is_some_and(|to| to != 0 && (now.load(Ordering::Relaxed) == 0 || used > to)) // Relaxed: a limit of a moment.
+        // Relaxed: a limit of a moment.
+        to.is_some_and(|to| to != 0 && (now.load(Ordering::Relaxed) == 0 || used > to))
     });
     if is_bad { Err(Errno::EINVAL) } else { Ok(()) }
 }

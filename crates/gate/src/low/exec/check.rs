@@ -74,7 +74,7 @@ impl Program<'_> {
     }
 
     /// Whether it needs a library that must be the loader's first.
-    fn needs_a_first(&self) -> bool {
+    fn needs_first_library(&self) -> bool {
         self.elf.needed(&mut library::comes_first)
     }
 
@@ -82,7 +82,9 @@ impl Program<'_> {
     /// under `environment`.
     fn load_with_needs(&self, thread: &Thread, loader: Loader, environment: &Environment) -> LoaderHook {
         let audits = loader.is_gnu()
-            && (self.needs_a_first() || self.leads_into_mount(thread) || environment.wants_auditor(thread));
+            && (self.needs_first_library()
+                || self.leads_into_mount(thread)
+                || environment.wants_auditor(thread));
         if audits { LoaderHook::Audit { storage: self.storage(thread) } } else { LoaderHook::Preload }
     }
 
@@ -96,7 +98,7 @@ impl Program<'_> {
         remember: impl FnOnce(Loader),
     ) -> LoaderHook {
         // Where its paths lead depends on the run's mounts.
-        if self.elf.has_paths() || self.needs_a_first() {
+        if self.elf.has_paths() || self.needs_first_library() {
             return self.load_with_needs(thread, loader, environment);
         }
         let loader = match loader {

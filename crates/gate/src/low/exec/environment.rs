@@ -151,10 +151,10 @@ impl Environment {
         };
         leads(self.library_path, LIBRARY_PATH, List::Directories)
             || leads(self.preload, PRELOAD, List::Libraries)
-            || self.preloads_a_first()
+            || self.preloads_first_library()
     }
 
-    fn preloads_a_first(&self) -> bool {
+    fn preloads_first_library(&self) -> bool {
         if self.preload == 0 {
             return false;
         }

@@ -8,25 +8,25 @@ use clap::{Args, ValueHint};
 use super::Which;
 
 pub(super) const FREEZE_AFTER_HELP: &str = "\
-The copy is consistent: programs wait before their next change until it is made. What they store through shared mappings \
-is not held.
+The copy is consistent: programs wait before their next change until it is made. What they store through \
+shared mappings is not held.
 
 Example: lightpath freeze 4711 base.region && lightpath run --from base.region -- make check";
 
 pub(super) const EXPORT_AFTER_HELP: &str = "\
-Owners, permissions, times, extended attributes and hard links are kept. A layer has a file .wh.NAME for each name that \
-is gone, as the OCI image format does.";
+Owners, permissions, times, extended attributes and hard links are kept. A layer has a file .wh.NAME for \
+each name that is gone, as the OCI image format does.";
 
 pub(super) const PLACE_AFTER_HELP: &str = "\
-A PLACE is SESSION:PATH or RUN:PATH, where a RUN is the pid of one of its processes; :PATH is in the session of the \
-current directory. A relative PATH starts at the session's directory, or at the run's first mount. A name with a slash \
-before the colon is a file of the host.
+A PLACE is SESSION:PATH or RUN:PATH, where a RUN is the pid of one of its processes; :PATH is in the \
+session of the current directory. A relative PATH starts at the session's directory, or at the run's first \
+mount. A name with a slash before the colon is a file of the host.
 
 Example: lightpath cp 4711:out/result /tmp";
 
 pub(super) const UNDO_AFTER_HELP: &str = "\
-Nothing is written if the directory has changed since where the apply wrote: each such path is a conflict and is listed. \
-An undo that was interrupted is finished by the next one. FILE is kept.
+Nothing is written if something that apply wrote has changed since: each such path is a conflict and is \
+listed. An undo that was interrupted is finished by the next one. FILE is kept.
 
 Exit status: 0 if all is as it was; 1 if there is a conflict or writing failed.";
 

@@ -200,8 +200,8 @@ impl Tree<'_> {
     fn names_before(&self, old: &Old) -> io::Result<BTreeMap<OsString, Old>> {
         let region = self.task.region;
         let mut seen = self.record(old.at)?;
-        // It may have been moved before anybody looked into it, or a look was cut short. What was removed had been
-        // looked into.
+        // The names may be incomplete, if the directory was moved before anybody listed it or if a listing was
+        // cut short. Those of a removed directory are complete.
         match below::take(self.task, seen.target(), Need::All) {
             Err(Errno::ESTALE) if seen.list != 0 => {}
             taken => taken.map_err(error)?,

@@ -52,7 +52,8 @@ pub(super) struct Reading {
 impl Reading {
     /// Has what is in the rings told, and stops.
     pub(super) fn finish(self) -> io::Result<()> {
-        self.is_over.store(true, Std::Release); // PAIRS: the acquire in `run`: what was written before is read.
+        // PAIRS: the acquire in `run`: what was written before is read.
+        self.is_over.store(true, Std::Release);
         self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the tracer failed")))
     }
 }
@@ -119,7 +120,8 @@ impl Reader {
     /// The entry at a position, and where the next one is.
     fn entry(&self, lane: usize, at: u64, end: u64) -> Option<(Call, u64)> {
         let left = end.wrapping_sub(at) as usize;
-        let word = |index: usize| self.rings.word(lane, at + index as u64).load(Relaxed); // Ordered by `written`.
+        // Ordered by `written`.
+        let word = |index: usize| self.rings.word(lane, at + index as u64).load(Relaxed);
         if left == 0 || left > WORDS {
             return None;
         }
