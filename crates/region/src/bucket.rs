@@ -32,9 +32,9 @@
 use crate::sync::{AtomicU32, AtomicU64, Ordering, acquire_fence};
 
 /// Bits of an entry's number in a word.
-pub const ID_BITS: u32 = 23;
+pub(crate) const ID_BITS: u32 = 23;
 /// Bits of an overflow bucket's number in [`Bucket::next`].
-pub const NEXT_BITS: u32 = 20;
+pub(crate) const NEXT_BITS: u32 = 20;
 
 const ID: u64 = (1 << ID_BITS) - 1;
 /// The tag: how often the bucket had been split when a split last visited the word.

@@ -67,11 +67,11 @@ pub const RUN_SIZE: usize = 16384;
 /// Mounts of all runs of a region.
 pub const MOUNTS: usize = 1 << MOUNT_BITS;
 /// Bits of a mount's number.
-pub const MOUNT_BITS: u32 = 8;
+pub(crate) const MOUNT_BITS: u32 = 8;
 /// A mount's record has 2 to this many bytes.
 pub const MOUNT_SIZE_BITS: u32 = 7;
 /// Bits of an inode's number; a mount's fits above it in one word.
-pub const INODE_BITS: u32 = 23;
+pub(crate) const INODE_BITS: u32 = 23;
 /// Root numbers: file systems of a region.
 pub const SUPERBLOCKS: usize = 256;
 /// Root numbers of the file systems that command lines name. The others are made by mount(2).

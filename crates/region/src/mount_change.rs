@@ -90,7 +90,7 @@ impl Change {
 pub const SETS: usize = 2 * (MOUNTS / 64) + 1;
 
 /// Words of a plan.
-pub const PLAN_WORDS: usize = SETS + MOUNTS;
+pub(crate) const PLAN_WORDS: usize = SETS + MOUNTS;
 
 /// A plan where others read it: its sets, then a word for each mount that changes.
 pub type PlanWords = [AtomicU64; PLAN_WORDS];

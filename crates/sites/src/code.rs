@@ -43,7 +43,7 @@ impl Listing {
     }
 
     /// Whether execution continues after the instruction at `index`.
-    pub fn falls_through(&self, index: usize) -> bool {
+    pub(crate) fn falls_through(&self, index: usize) -> bool {
         let instruction = &self.instructions[index];
         let ends = matches!(
             instruction.flow_control(),
@@ -139,7 +139,7 @@ pub fn meaning(elf: &Elf<'_>, listing: &Listing, address: u64) -> SiteMeaning {
 }
 
 /// All places near one of the `sites` that may be jump targets, from the `listings` or from data.
-pub fn listed_targets(elf: &Elf<'_>, listings: &[Listing], sites: &BTreeSet<u64>) -> BTreeSet<u64> {
+pub(crate) fn listed_targets(elf: &Elf<'_>, listings: &[Listing], sites: &BTreeSet<u64>) -> BTreeSet<u64> {
     let mut targets: BTreeSet<u64> =
         elf.entries.iter().copied().filter(|target| is_near(*target, sites)).collect();
     for listing in listings {
@@ -153,7 +153,7 @@ pub fn listed_targets(elf: &Elf<'_>, listings: &[Listing], sites: &BTreeSet<u64>
 ///
 /// Short branches come from nearby code, which is disassembled. Other branches are found by their bytes at
 /// all addresses: bytes that only look like a branch to a place near a site count, too.
-pub fn branch_targets(elf: &Elf<'_>, sites: &BTreeSet<u64>) -> BTreeSet<u64> {
+pub(crate) fn branch_targets(elf: &Elf<'_>, sites: &BTreeSet<u64>) -> BTreeSet<u64> {
     let mut targets = BTreeSet::new();
     let (Some(first), Some(last)) = (sites.first(), sites.last()) else { return targets };
     let around = first.saturating_sub(NEAR)..=last.saturating_add(NEAR);

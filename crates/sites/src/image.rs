@@ -149,7 +149,7 @@ pub fn analyse(elf: &Elf<'_>) -> Result<Analysis, ObjectRefusal> {
 ///
 /// # Errors
 /// See [`ObjectRefusal`].
-pub fn analyse_for(elf: &Elf<'_>, place: ThunkPlace) -> Result<Analysis, ObjectRefusal> {
+pub(crate) fn analyse_for(elf: &Elf<'_>, place: ThunkPlace) -> Result<Analysis, ObjectRefusal> {
     let mut analysis =
         Analysis { sites: Vec::new(), patches: Vec::new(), place, thunks: Vec::new(), fixups: Vec::new() };
     let Listings { all, sites, out_of_step } = listings(elf);

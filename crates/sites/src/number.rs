@@ -35,7 +35,7 @@ impl Number {
 
 /// Traces back from the instruction at `index` along all paths. `entered` are places that are reached in ways
 /// that the listing does not show.
-pub fn at_site(listing: &Listing, index: usize, entered: &BTreeSet<u64>) -> Number {
+pub(crate) fn at_site(listing: &Listing, index: usize, entered: &BTreeSet<u64>) -> Number {
     match values(listing, index, Register::RAX, entered) {
         Some(numbers) if !numbers.is_empty() => Number::Known(numbers),
         _ => Number::Dynamic,

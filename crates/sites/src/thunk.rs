@@ -6,7 +6,7 @@ use lp_abi::image::{BACK_TO_SITE, Fixup, GATE_PAGE, GatePage};
 use crate::code::SYSCALL;
 
 /// Alignment of thunks in bytes.
-pub const ALIGN: usize = 16;
+pub(crate) const ALIGN: usize = 16;
 
 /// The entry through which a thunk enters the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ struct Writer {
 ///
 /// # Errors
 /// The encoder's error for an instruction that cannot reach its operand.
-pub fn assemble(parts: &Parts<'_>, at: u64) -> Result<(Vec<u8>, Vec<u32>), String> {
+pub(crate) fn assemble(parts: &Parts<'_>, at: u64) -> Result<(Vec<u8>, Vec<u32>), String> {
     let mut code = Writer { at, bytes: Vec::new(), fixups: Vec::new() };
     code.displaced(parts.before)?;
     code.raw(&[0x48, 0x8d, 0x64, 0x24, 0x80]); // lea rsp, [rsp - 128]

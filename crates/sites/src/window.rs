@@ -8,7 +8,7 @@ use iced_x86::{Code, FlowControl, Instruction, InstructionInfoFactory, OpAccess,
 use crate::code::Listing;
 
 /// Bytes of `jmp rel32`.
-pub const JUMP: usize = 5;
+pub(crate) const JUMP: usize = 5;
 
 /// Instructions to displace, as indices in the listing.
 #[derive(Clone, Debug, PartialEq, Eq)]

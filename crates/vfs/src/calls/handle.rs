@@ -84,13 +84,13 @@ fn put(handle: UserPtr, inode: InodeRef, put_mount: impl FnOnce() -> Result<()>)
     let fits = room >= LENGTH;
     put_mount()?;
     let kind = if fits { KIND } else { INVALID };
-    // SAFETY: the copy routine handles bad pointers, here and below.
+    // SAFETY: the copy routine handles bad pointers.
     unsafe { ucopy::put(head.as_ptr(), &Head { bytes: LENGTH, kind }) }?;
     if !fits {
         return Err(Errno::EOVERFLOW);
     }
     let words = [inode.generation, inode.id.0, 0];
-    // SAFETY: as above.
+    // SAFETY: the copy routine handles bad pointers.
     unsafe { ucopy::put(head.as_ptr().wrapping_add(1).cast(), &words) }
 }
 
@@ -100,7 +100,7 @@ fn put_mount(to: UserPtr, mount: MountId, flags: u32) -> Result<()> {
         // SAFETY: the copy routine handles bad pointers.
         return unsafe { ucopy::put(to.as_ptr().cast(), &u64::from(id)) };
     }
-    // SAFETY: as above.
+    // SAFETY: the copy routine handles bad pointers.
     unsafe { ucopy::put(to.as_ptr().cast(), &id) }
 }
 

@@ -15,7 +15,7 @@ pub mod op {
     /// A change of names that uses only the first of those words.
     pub const PLAIN_CHANGE: u64 = 4;
     /// A split of a hash bucket, which the table's state identifies.
-    pub const SPLIT: u64 = 2;
+    pub(crate) const SPLIT: u64 = 2;
     /// A change of an inode's blob; the words are `crate::inodes::blob::swap`'s.
     pub const BLOB: u64 = 3;
     /// A change of an inode's owners; the words are `crate::inodes::ownership`'s.

@@ -16,7 +16,7 @@ pub mod slot {
     /// The inode that a path walk is at or has ended at.
     pub const WALK: usize = 2;
     /// The second such inode.
-    pub const WALK_OTHER: usize = 3;
+    pub(crate) const WALK_OTHER: usize = 3;
     /// An open file that is being installed in a table, or the inode on which it is being opened.
     pub const OPEN: usize = 4;
     /// An open file that is being closed. It has no guard: the store that removes the file from a table sets

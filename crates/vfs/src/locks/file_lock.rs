@@ -27,9 +27,9 @@ pub mod family {
     /// Owned by an open file.
     pub const OFD: u32 = 1;
     /// flock(2): owned by an open file, always [`super::ByteRange::FLOCK`].
-    pub const FLOCK: u32 = 2;
+    pub(crate) const FLOCK: u32 = 2;
     /// No lock: what [`crate::locks::signal_target`] keeps of an open file.
-    pub const SIGNAL: u32 = 3;
+    pub(crate) const SIGNAL: u32 = 3;
 }
 
 /// Last byte of a lock that reaches to the end of the file, whatever its length (`OFFSET_MAX`).
@@ -68,7 +68,7 @@ pub struct ByteRange {
 
 impl ByteRange {
     /// What flock(2) locks: a byte past all that record locks reach. The two families do not meet.
-    pub const FLOCK: ByteRange = ByteRange { start: 1 << 63, end: 1 << 63 };
+    pub(crate) const FLOCK: ByteRange = ByteRange { start: 1 << 63, end: 1 << 63 };
     /// Every lock's bytes.
     const ALL: ByteRange = ByteRange { start: 0, end: u64::MAX };
 

@@ -75,7 +75,7 @@ fn lock(mapping: Mapping, populates: bool) -> Result<()> {
     unsafe { lp_abi::syscall!(__NR_mlock2, start, bytes, MLOCK_ONFAULT) }?;
     if populates && is_readable {
         // mlockall(2) ignores that a page cannot be made present.
-        // SAFETY: as above.
+        // SAFETY: changes no byte. The mapping may have gone meanwhile.
         let _ = unsafe { lp_abi::syscall!(__NR_mlock, start, bytes) };
     }
     Ok(())

@@ -191,7 +191,7 @@ fn receive_each(fd: Fd, vector: usize, count: u32, flags: usize, timeout: *mut [
         }
         let Some(end) = end else { continue };
         let left = (end - now()).max(0);
-        // SAFETY: as above.
+        // SAFETY: the copy routine handles bad pointers.
         let told = unsafe { ucopy::put(timeout, &[left / SECOND, left % SECOND]) };
         if told.is_err() || left == 0 {
             break;

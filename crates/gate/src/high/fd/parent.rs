@@ -154,7 +154,7 @@ fn position_after(records: UserSlice) -> Option<[u8; 8]> {
         let record = start.wrapping_add(at);
         // SAFETY: the copy routine handles bad pointers.
         let length = unsafe { ucopy::get(record.wrapping_add(dirent64::LENGTH).cast::<u16>()) }.ok()?;
-        // SAFETY: as above.
+        // SAFETY: the copy routine handles bad pointers.
         position =
             Some(unsafe { ucopy::get(record.wrapping_add(dirent64::POSITION).cast::<[u8; 8]>()) }.ok()?);
         at += usize::from(length).max(1);
