@@ -112,7 +112,8 @@ pub(crate) fn hold_known<'r>(task: &Task<'r>, slot: usize, id: InodeId) -> Pin<'
     Pin(&task.lane.pins[slot])
 }
 
-/// Clears a pin.
+/// Clears a pin that a step of an open, a close or an exec set for the steps after it. [`Pin`] is for the
+/// others.
 #[inline]
 pub fn clear(task: &Task, slot: usize) {
     marks::unpin(&task.lane.pins[slot]);

@@ -49,12 +49,10 @@ fn add_watch(task: &Task, fd: Fd, at: At, mask: u32) -> Result<Place<isize>> {
             Place::Inside(found) => found,
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
         };
-        if pin::inode(task, pin::slot::WALK, found.inode).is_ok() {
-            let done = watch_found(task, fd, &found, mask);
-            pin::clear(task, pin::slot::WALK);
-            if done != Err(Errno::ESTALE) {
-                return done.map(Place::Inside);
-            }
+        let Ok(_pin) = pin::hold(task, pin::slot::WALK, found.inode) else { continue };
+        match watch_found(task, fd, &found, mask) {
+            Err(Errno::ESTALE) => {}
+            done => return done.map(Place::Inside),
         }
     }
     Err(Errno::ENOENT)

@@ -90,11 +90,9 @@ pub fn storage_of(task: &Task, origin: &[u8], directory: &[u8], name: &[u8]) -> 
     };
     match walk::inode(task, inside.dirfd, inside.path, Follow::Link).ok()? {
         Place::Inside(found) => {
-            pin::inode(task, pin::slot::SECOND, found.inode).ok()?;
+            let _pin = pin::hold(task, pin::slot::SECOND, found.inode).ok()?;
             let record = task.region.inode(found.inode.id);
-            let bytes = storage(&|to, at| read_at(task, record, to, at).unwrap_or(0));
-            pin::clear(task, pin::slot::SECOND);
-            bytes
+            storage(&|to, at| read_at(task, record, to, at).unwrap_or(0))
         }
         Place::Outside(_) => None,
     }
