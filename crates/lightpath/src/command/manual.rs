@@ -1,7 +1,7 @@
 //! The manual page: one page for the command and its subcommands. The options come from the definition of the
 //! command line; the rest is text.
 
-use clap::{Command, CommandFactory};
+use clap::{Arg, Command, CommandFactory};
 use clap_mangen::Man;
 
 use super::cli::Cli;
@@ -21,8 +21,8 @@ pub(crate) fn page() -> std::io::Result<Vec<u8>> {
     }
     whole.render_description_section(&mut page)?;
     page.extend_from_slice(b".SH COMMANDS\n");
-    for verb in verbs {
-        page.extend_from_slice(&section(verb)?);
+    for verb in &verbs {
+        page.extend_from_slice(section(verb, verbs[0])?.as_bytes());
     }
     for text in [EXIT_STATUS, EXAMPLES, DURABILITY, ENVIRONMENT, FILES, SEE_ALSO] {
         page.extend_from_slice(text.as_bytes());
@@ -41,19 +41,37 @@ fn synopsis(verb: &Command) -> String {
     format!(".P\n.B {name}\n{rest}\n")
 }
 
-/// Description and options of a subcommand. Its sections are one level below the page's.
-fn section(verb: &Command) -> std::io::Result<Vec<u8>> {
+/// Description and options of a subcommand. Its sections are one level below the page's. Options that `first`
+/// has too are only named.
+fn section(verb: &Command, first: &Command) -> std::io::Result<String> {
+    let is_everywhere = |arg: &Arg| ["help", "version"].contains(&arg.get_id().as_str());
+    let is_shared = |arg: &Arg| {
+        let same = |other: &Arg| arg.get_long() == other.get_long() && arg.get_help() == other.get_help();
+        verb.get_name() != first.get_name()
+            && arg.get_long().is_some()
+            && !arg.is_hide_set()
+            && !is_everywhere(arg)
+            && first.get_arguments().any(same)
+    };
+    let shared: Vec<String> = verb
+        .get_arguments()
+        .filter(|arg| is_shared(arg))
+        .map(|arg| format!("\\-\\-{}", arg.get_id()))
+        .collect();
     let mut options = Vec::new();
     let man = Man::new(verb.clone().mut_args(|arg| {
-        let everywhere = ["help", "version"].contains(&arg.get_id().as_str());
-        let hidden = everywhere || arg.is_hide_set();
+        let hidden = is_everywhere(&arg) || arg.is_hide_set() || shared.len() > 1 && is_shared(&arg);
         arg.hide(hidden)
     }));
     man.render_description_section(&mut options)?;
     man.render_options_section(&mut options)?;
     let options =
         String::from_utf8_lossy(&options).replace(".SH DESCRIPTION\n", "").replace(".SH OPTIONS\n", "");
-    Ok(format!(".SS lightpath {}\n{options}", verb.get_name()).into_bytes())
+    let as_first = match &shared[..] {
+        [] | [_] => String::new(),
+        names => format!(".TP\n{}\nAs for lightpath {}\n", names.join(", "), first.get_name()),
+    };
+    Ok(format!(".SS lightpath {}\n{options}{as_first}", verb.get_name()))
 }
 
 const EXIT_STATUS: &str = "\
