@@ -148,8 +148,10 @@ impl<'r> Chain<'r> {
             // Power may have failed before the list was written, and after the table was.
             let Ok(seen) = list::record(self.region, at) else { return Ok(Found::Nothing) };
             let target = seen.target();
-            // Acquire: the generation grows before the slot is used again.
-            let lives = self.region.inode(target.id).generation.load(Acquire) == target.generation;
+            // Acquire: the generation grows before the slot is used again. A record that is being renewed has
+            // no target.
+            let lives = seen.target != 0
+                && self.region.inode(target.id).generation.load(Acquire) == target.generation;
             if own == Some(at) {
                 return Ok(Found::Own);
             }

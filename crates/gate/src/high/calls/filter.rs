@@ -93,7 +93,7 @@ fn install(nr: u32, [a, b, c, d, e]: [usize; 5], program: Option<usize>) -> isiz
         return done;
     }
     // Close the fast paths, which do not know of the limit.
-    patch::fill_gate_page(&High::calls(thread()));
+    patch::change_calls(&High::calls(thread()));
     done
 }
 

@@ -57,7 +57,7 @@ fn enter(thread: &Thread, joining: Joining) -> Result<(), &'static [u8]> {
         reap::dead(task);
     }
     loaded::cover_rest();
-    patch::fill_gate_page(&High::calls(thread));
+    patch::change_calls(&High::calls(thread));
     Ok(())
 }
 
