@@ -1,6 +1,7 @@
 //! The command line of `lp-audit`.
 
 use crate::budget::{Budget, Budgets};
+use crate::commute::{Actors, Findings, Report};
 use crate::library;
 use crate::matrix::Matrix;
 use crate::probe::{Audit, Ground, Probe};
@@ -10,7 +11,7 @@ use clap::Parser;
 use comfy_table::{CellAlignment, Table, TableComponent, presets};
 use iced_x86::{Formatter, GasFormatter};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Count what file calls execute: instructions, serialising instructions, system calls, cache lines
@@ -54,6 +55,15 @@ enum Action {
         #[arg(value_name = "CALL")]
         calls: Vec<String>,
     },
+    /// Print which of all pairs of commuting calls touch a cache line that one of them writes
+    Commute {
+        /// Take every Nth call only
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        stride: usize,
+        /// Write the page and its heat maps to DIR, not to standard output
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
     /// Act as the audited program of the library door
     #[command(hide = true)]
     Perform {
@@ -72,6 +82,9 @@ pub fn run(command: &Command) -> Result<ExitCode> {
         library::perform(*repetitions, calls)?;
         return Ok(ExitCode::SUCCESS);
     }
+    if let Action::Commute { stride, out } = &command.action {
+        return commute(*stride, out.as_deref());
+    }
     let ground = command.ground()?;
     let known = |names: &[String]| known(&ground, names);
     let probe = Probe::new(ground.clone())?;
@@ -84,7 +97,35 @@ pub fn run(command: &Command) -> Result<ExitCode> {
             write!(out, "{}", listing(&probe.audit(call[0])?))?;
         }
         Action::Matrix { calls } => write!(out, "{}", conflicts(&probe, &known(calls)?)?)?,
-        Action::Perform { .. } => {}
+        Action::Perform { .. } | Action::Commute { .. } => {}
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The page's first paragraph.
+const COMMUTE: &str = include_str!("commute/page.md");
+
+fn commute(stride: usize, out: Option<&Path>) -> Result<ExitCode> {
+    let find = |actors| Findings::of(actors, stride);
+    let report = Report(vec![find(Actors::Processes)?, find(Actors::Threads)?]);
+    let maps = ["processes.svg", "threads.svg"];
+    let page = format!("{COMMUTE}{}", report.page(&maps.map(str::to_owned)));
+    match out {
+        None => write!(std::io::stdout().lock(), "{page}")?,
+        Some(dir) => {
+            let write = |name: &str, text: &str| {
+                std::fs::write(dir.join(name), text)
+                    .with_context(|| format!("cannot write {name} in {}", dir.display()))
+            };
+            write("README.md", &page)?;
+            for (name, findings) in maps.iter().zip(&report.0) {
+                write(name, &findings.heat_map())?;
+            }
+        }
+    }
+    let unexplained = report.unexplained();
+    if !unexplained.is_empty() {
+        bail!("conflicts without a reason on {}", Vec::from_iter(unexplained).join(", "));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -9,6 +9,8 @@
 
 mod budget;
 mod command;
+#[allow(unsafe_code, reason = "forks the process that makes the calls")]
+mod commute;
 #[allow(unsafe_code, reason = "a record of zeros")]
 mod decode;
 #[allow(unsafe_code, reason = "forks the probed process")]
@@ -21,6 +23,7 @@ mod tracer;
 
 pub use budget::{Budget, Budgets, Excess};
 pub use command::{Command, run};
+pub use commute::{Actors, Findings, Pair, Report};
 pub use decode::{Access, Serialising};
 pub use matrix::{Conflict, Matrix};
 pub use probe::{CALLS, Ground, Probe};

@@ -227,7 +227,7 @@ fn failed(what: &'static str) -> impl Fn(Errno) -> anyhow::Error {
 }
 
 /// The tracer attaches silently; the kernel shows when it has.
-fn wait_for_tracer() -> Result<()> {
+pub(crate) fn wait_for_tracer() -> Result<()> {
     loop {
         let status = std::fs::read_to_string("/proc/self/status")?;
         let tracer =
@@ -241,7 +241,7 @@ fn wait_for_tracer() -> Result<()> {
 
 /// Stops for the tracer.
 #[inline(always)]
-fn breakpoint() {
+pub(crate) fn breakpoint() {
     // SAFETY: the process is traced, as it has waited for the tracer: it stops here and continues.
     unsafe { std::arch::asm!("int3") };
 }

@@ -60,7 +60,7 @@ impl Matrix {
 }
 
 /// The lines that one writes and the other reads or writes.
-fn conflicting_lines(one: &Count, other: &Count) -> BTreeSet<u64> {
+pub(crate) fn conflicting_lines(one: &Count, other: &Count) -> BTreeSet<u64> {
     let against = |writer: &Count, reader: &Count| -> BTreeSet<u64> {
         let touched: BTreeSet<_> = reader.lines_read.union(&reader.lines_written).copied().collect();
         writer.lines_written.intersection(&touched).copied().collect()

@@ -43,6 +43,8 @@ pub struct Count {
     /// Cache lines of the region, by their number from the region's start.
     pub lines_read: BTreeSet<u64>,
     pub lines_written: BTreeSet<u64>,
+    /// What is written of it, by the offset of each 4-byte word.
+    pub words_written: BTreeSet<u64>,
     pub steps: Vec<Step>,
 }
 
@@ -189,6 +191,8 @@ impl Count {
             }
             if access.writes {
                 self.lines_written.extend(lines);
+                let start = access.address - mapping.start + mapping.offset;
+                self.words_written.extend((start & !3..start + access.size.max(1)).step_by(4));
             }
         }
     }

@@ -10,7 +10,8 @@ pub const UNANNOUNCED: u32 = u32::MAX;
 
 /// A process of a run: what Linux keeps in `task_struct`, `files_struct`, `fs_struct` and `cred`. 1 KiB.
 ///
-/// Only its own process writes it, and the lane that `life` names. It survives exec; fork copies it.
+/// Only its own process writes it, and the lane that `life` names. It survives exec; fork copies it. The first
+/// line is what most calls read; what threads of a process often write has the third for itself.
 #[repr(C, align(64))]
 pub struct Process {
     /// State, generation, and the lane responsible for it. Atomic.
@@ -24,20 +25,10 @@ pub struct Process {
     /// Distinguishes the process's pid namespace from others of the run; 0 if unknown. While it is born, its
     /// parent's.
     pub pid_namespace: AtomicU32,
-    /// Incremented after each copy of a reference within the process's table. Atomic.
-    pub moves: AtomicU32,
-    /// Incremented for each thread that ends. Atomic.
-    pub threads_gone: AtomicU32,
-    /// Spare.
-    pub spare_word: AtomicU32,
     /// End of the table in use: descriptors from here on are not ours.
     pub fd_limit: AtomicU32,
     /// Nonzero while several threads share the table.
     pub threads: AtomicU32,
-    /// Working directory if it is ours ([`crate::ids::Spot`]), else 0.
-    pub cwd: AtomicU64,
-    /// Parked placeholders among the first 64 descriptors.
-    pub parked: AtomicU64,
     /// `umask`.
     pub umask: AtomicU32,
     /// Real user id.
@@ -50,21 +41,16 @@ pub struct Process {
     pub caps: AtomicU32,
     /// Supplementary groups in `groups`.
     pub group_count: AtomicU32,
-    /// Spare.
-    pub spare_too: AtomicU32,
-    /// First of its mapping records.
-    pub mappings: AtomicU32,
-    /// What it executes if that is ours ([`crate::ids::Spot`]), for `/proc/self/exe`; 0 none.
-    pub exe: AtomicU64,
+    /// Permitted capabilities among these: those that access(2) grants to a real root.
+    pub permitted: AtomicU32,
     /// `RLIMIT_FSIZE`, soft.
     pub fsize_limit: AtomicU64,
-    /// Set by the gate's constructor once it has attached: a canary.
-    pub attached: AtomicU32,
-    /// Serialises changes of the table while threads share it.
-    pub table_lock: OwnerLock,
-    /// Nonzero if close must check more: the process may hold POSIX locks, or watchers are notified of its
-    /// open files (`lp_vfs::table::closing`).
-    pub posix_locks: AtomicU32,
+    /// Working directory if it is ours ([`crate::ids::Spot`]), else 0.
+    pub cwd: AtomicU64,
+    /// What it executes if that is ours ([`crate::ids::Spot`]), for `/proc/self/exe`; 0 none.
+    pub exe: AtomicU64,
+    /// First of its mapping records.
+    pub mappings: AtomicU32,
     /// Directory entry of the executed file, for its path.
     pub exe_dirent: AtomicU32,
     /// Lane of its first thread, or of the thread that last called exec ([`crate::ids::LaneId`]), which the
@@ -72,14 +58,27 @@ pub struct Process {
     pub first_lane: AtomicU32,
     /// Real group id.
     pub rgid: AtomicU32,
-    /// Permitted capabilities among these: those that access(2) grants to a real root.
-    pub permitted: AtomicU32,
     /// Nonzero once a filter forbids all of the gate's own calls, including barriers.
     pub limited: AtomicU32,
-    /// Spare.
-    pub spare: [AtomicU32; 17],
-    /// Spare.
-    pub spare_pair: [AtomicU64; 2],
+    /// Set by the gate's constructor once it has attached: a canary.
+    pub attached: AtomicU32,
+    /// Unused.
+    pub unused: [AtomicU32; 6],
+    /// Parked placeholders among the first 64 descriptors.
+    pub parked: AtomicU64,
+    /// Serialises changes of the table while threads share it.
+    pub table_lock: OwnerLock,
+    /// Incremented after each copy of a reference within the process's table. Atomic.
+    pub moves: AtomicU32,
+    /// Incremented for each thread that ends. Atomic.
+    pub threads_gone: AtomicU32,
+    /// Nonzero if close must check more: the process may hold POSIX locks, or watchers are notified of its
+    /// open files (`lp_vfs::table::closing`).
+    pub posix_locks: AtomicU32,
+    /// The gate's words; its `high::run::words` has their meaning.
+    pub gate_words: [AtomicU32; 8],
+    /// Unused.
+    pub unused_too: [AtomicU32; 17],
     /// Supplementary groups.
     pub groups: [AtomicU32; 192],
 }
@@ -94,18 +93,18 @@ impl Process {
     #[rustfmt::skip]
     pub fn clear(&self) {
         let Process {
-            life: _, table_lock, pid, run, pid_namespace, moves, threads_gone, spare_word, fd_limit, threads, umask, ruid,
-            fsuid, fsgid, caps, group_count, spare_too, mappings, attached, posix_locks, exe_dirent, first_lane, rgid,
-            permitted, limited, cwd, parked, exe, fsize_limit, spare, spare_pair, groups,
+            life: _, table_lock, pid, run, pid_namespace, moves, threads_gone, fd_limit, threads, umask, ruid, fsuid,
+            fsgid, caps, group_count, mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited,
+            cwd, parked, exe, fsize_limit, unused, unused_too, gate_words, groups,
         } = self;
         let words = [
-            pid, run, pid_namespace, moves, threads_gone, spare_word, fd_limit, threads, umask, ruid, fsuid, fsgid, caps,
-            group_count, spare_too, mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited,
+            pid, run, pid_namespace, moves, threads_gone, fd_limit, threads, umask, ruid, fsuid, fsgid, caps, group_count,
+            mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited,
         ];
         // Relaxed: published with the slot's life.
-        words.into_iter().chain(spare).chain(groups).for_each(|word| word.store(0, Ordering::Relaxed));
-        let pairs = [cwd, parked, exe, fsize_limit];
-        pairs.into_iter().chain(spare_pair).for_each(|word| word.store(0, Ordering::Relaxed));
+        words.into_iter().chain(unused).chain(unused_too)
+            .chain(gate_words).chain(groups).for_each(|word| word.store(0, Ordering::Relaxed));
+        [cwd, parked, exe, fsize_limit].into_iter().for_each(|word| word.store(0, Ordering::Relaxed));
         table_lock.clear();
     }
 }
@@ -196,8 +195,11 @@ pub struct Run {
     pub flights: AtomicU32,
     /// The mounts ([`crate::ids::MountId`]) at those paths.
     pub bases: [AtomicU32; 16],
-    /// Spare.
-    pub spare: [AtomicU64; 3],
+    /// Which kinds of objects of the gate's the host has for inodes of the run; its `high::run::words` has the bits.
+    /// Atomic.
+    pub host_objects: AtomicU64,
+    /// Unused.
+    pub unused: [AtomicU64; 2],
     /// [`protections`], as they were when the run started.
     pub protections: AtomicU64,
     /// The launcher's own path.
@@ -230,5 +232,6 @@ pub mod protections {
 
 const _: () = {
     assert!(size_of::<Process>() == crate::layout::PROCESS_SIZE);
+    assert!(core::mem::offset_of!(Process, cwd) == 64 && core::mem::offset_of!(Process, parked) == 128);
     assert!(size_of::<Run>() <= crate::layout::RUN_SIZE);
 };

@@ -35,7 +35,7 @@ const ZERO: u64 = 0x105;
 const USER_END: usize = 0x7fff_ffff_f000;
 
 fn distrusted(process: &Process) -> &AtomicU32 {
-    &process.spare[DISTRUSTED]
+    &process.gate_words[DISTRUSTED]
 }
 
 /// The kernel has opened `path` with `flags` as `fd`.

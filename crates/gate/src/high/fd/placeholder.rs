@@ -39,11 +39,11 @@ const BELOW: i32 = 16;
 const FIRST_READY: i32 = PARKABLE;
 
 fn base_word<'t>(task: &'t Task) -> &'t AtomicU32 {
-    &task.process.spare[BASE]
+    &task.process.gate_words[BASE]
 }
 
 fn watermark<'t>(task: &'t Task) -> &'t AtomicU32 {
-    &task.process.spare[WATERMARK]
+    &task.process.gate_words[WATERMARK]
 }
 
 /// Holds the table lock while threads share the table. The guard of the file system's own functions names the
@@ -168,7 +168,7 @@ fn put_ready(task: &Task, fd: Fd) -> bool {
     }
     let Ok(place) = table::reach(task, fd) else { return false };
     table::replace(task, place, entry::PARKED);
-    let ready = &task.process.spare[READY];
+    let ready = &task.process.gate_words[READY];
     ready.store(ready.load(Ordering::Relaxed) | 1 << bit, Ordering::Relaxed);
     true
 }
@@ -176,7 +176,7 @@ fn put_ready(task: &Task, fd: Fd) -> bool {
 /// Takes the lowest reserved number that is at least `min`.
 fn take_ready(task: &'static Task<'static>, min: u32) -> Result<Fd> {
     let _locked = Guard::take(task);
-    let all = task.process.spare[READY].load(Ordering::Relaxed);
+    let all = task.process.gate_words[READY].load(Ordering::Relaxed);
     let usable = all & u32::MAX.checked_shl(min.saturating_sub(FIRST_READY as u32)).unwrap_or(0);
     if usable == 0 {
         return Err(Errno::EMFILE);
@@ -234,7 +234,7 @@ pub fn unmark_parked(task: &Task, fd: Fd) {
     }
     let bit = fd.raw().wrapping_sub(FIRST_READY) as u32;
     if bit < u32::BITS {
-        let ready = &task.process.spare[READY];
+        let ready = &task.process.gate_words[READY];
         ready.store(ready.load(Ordering::Relaxed) & !(1 << bit), Ordering::Relaxed);
     }
 }
@@ -343,7 +343,7 @@ pub fn after_exec(task: &Task) {
 /// In a child, whose table and the kernel's are copies of the same moment: what other threads were opening is
 /// not open here.
 pub fn after_fork(task: &Task) {
-    if task.process.spare[FROM_THREADS].swap(0, Ordering::Relaxed) != 0 {
+    if task.process.gate_words[FROM_THREADS].swap(0, Ordering::Relaxed) != 0 {
         clear(task, |word| word == entry::TRANSIT, |_| true);
     }
 }
@@ -370,10 +370,11 @@ fn is_placeholder(fd: Fd) -> bool {
 /// Copies the placeholders' state to the slot of a child, which has a copy of the descriptors.
 pub fn copy_to(task: &Task, child: &lp_region::process::Process) {
     child.parked.store(task.process.parked.load(Ordering::Relaxed), Ordering::Relaxed);
-    child.spare[FROM_THREADS]
+    child.gate_words[FROM_THREADS]
         .store(u32::from(task.process.threads.load(Ordering::Relaxed) != 0), Ordering::Relaxed);
     for word in [BASE, WATERMARK] {
-        child.spare[word].store(task.process.spare[word].load(Ordering::Relaxed), Ordering::Relaxed);
+        child.gate_words[word]
+            .store(task.process.gate_words[word].load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 

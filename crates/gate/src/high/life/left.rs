@@ -13,7 +13,7 @@ use crate::high::watch::shadow_end;
 /// The process has released its slot and ends. The last process removes the shadows, and the last process of
 /// a region that is not a file removes the objects.
 pub fn left(task: &Task) {
-    if task.run.spare[0].load(Ordering::Relaxed) != 0 {
+    if task.run.host_objects.load(Ordering::Relaxed) != 0 {
         left_slow(task);
     }
 }
@@ -25,7 +25,7 @@ fn left_slow(task: &Task) {
     if !is_last {
         return;
     }
-    if task.run.spare[0].load(Ordering::Relaxed) & SHADOWS != 0 {
+    if task.run.host_objects.load(Ordering::Relaxed) & SHADOWS != 0 {
         shadow_end::remove_all(task);
     }
     if node::any(task) && is_unnamed(task.region.fd()) {

@@ -1,4 +1,4 @@
-//! Words of a process's record that belong to the gate: indices into `Process::spare`, each used once.
+//! Words of a process's record that belong to the gate: indices into `Process::gate_words`, each used once.
 
 /// The base of the placeholders' numbers plus one; 0 if there is none yet.
 pub(crate) const BASE: usize = 0;
@@ -15,7 +15,7 @@ pub(crate) const WATCHES: usize = 5;
 /// In a limited process, the set of reserved numbers that have a placeholder.
 pub(crate) const READY: usize = 6;
 
-/// Bit of `Run::spare[0]`: some inode of the run has an object on the host.
+/// Bit of `Run::host_objects`: some inode of the run has an object on the host.
 pub(crate) const NODES: u64 = 1;
-/// Bit of `Run::spare[0]`: there may be shadows.
+/// Bit of `Run::host_objects`: there may be shadows.
 pub(crate) const SHADOWS: u64 = 2;

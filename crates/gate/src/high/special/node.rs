@@ -58,12 +58,12 @@ pub fn any(task: &Task) -> bool {
 
 /// [`any`] for the record of a run.
 pub fn any_of(run: &Run) -> bool {
-    run.spare[0].load(Ordering::Relaxed) & NODES != 0 // Relaxed: a node's maker also tells us by other means.
+    run.host_objects.load(Ordering::Relaxed) & NODES != 0 // Relaxed: a node's maker also tells us by other means.
 }
 
 /// Creates the directory of objects, and sets [`NODES`].
 pub fn prepare(task: &Task, path: &mut [u8], directory: usize) {
-    task.run.spare[0].fetch_or(NODES, Ordering::Relaxed); // Relaxed: see `any_of`.
+    task.run.host_objects.fetch_or(NODES, Ordering::Relaxed); // Relaxed: see `any_of`.
     let slash = core::mem::replace(&mut path[directory], 0);
     // SAFETY: a NUL-terminated path. EEXIST is fine.
     let _ = unsafe { lp_abi::syscall!(__NR_mkdir, path.as_ptr(), 0o700) };

@@ -78,7 +78,7 @@ pub(crate) fn prepare(task: &Task<'_>, watchers: Watchers) -> Result<()> {
         let _ = tree::remove(&room[..=length]);
     }
     let (length, above) = base(task, &mut room)?;
-    task.run.spare[0].fetch_or(SHADOWS, Ordering::Relaxed); // Relaxed: see `node::any_of`.
+    task.run.host_objects.fetch_or(SHADOWS, Ordering::Relaxed); // Relaxed: see `node::any_of`.
     room[above] = 0;
     let _ = make_above(&room[..=above]);
     room[above] = b'/';

@@ -41,14 +41,15 @@ static TOLD: AtomicU32 = AtomicU32::new(0);
 pub(crate) fn note_watcher(task: &Task<'_>) -> Watchers {
     // SeqCst: of two processes that mark themselves at the same time, at least one sees the other. The mark
     // also precedes the flags, which `forget_all` clears under the inode's lock.
-    let before = task.process.spare[WATCHES].swap(1, Ordering::SeqCst);
+    let before = task.process.gate_words[WATCHES].swap(1, Ordering::SeqCst);
     let alone = before == 0 && !is_watched_by(task, |id| id != task.process_id);
     if alone { Watchers::One } else { Watchers::More }
 }
 
 /// A child inherits the inotify descriptors, so it inherits the mark.
 pub(crate) fn copy_to(task: &Task<'_>, child: &Process) {
-    child.spare[WATCHES].store(task.process.spare[WATCHES].load(Ordering::Relaxed), Ordering::Relaxed);
+    child.gate_words[WATCHES]
+        .store(task.process.gate_words[WATCHES].load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
 /// Counts an event, and periodically checks whether anybody watches. The caller must hold no lock.
@@ -69,7 +70,7 @@ fn is_watched(task: &Task<'_>) -> bool {
 
 fn is_watched_by(task: &Task<'_>, who: impl Fn(ProcessId) -> bool) -> bool {
     task.region.processes().filter(|id| who(*id)).any(|id| {
-        task.region.process(id).spare[WATCHES].load(Ordering::Acquire) != 0
+        task.region.process(id).gate_words[WATCHES].load(Ordering::Acquire) != 0
             && !task.region.process_is_dead(id, task.process_id)
     })
 }

@@ -1,0 +1,98 @@
+//! Names for what lies at an offset of a region: the record and the field.
+
+use lp_region::lane::Lane;
+use lp_region::layout::{
+    BUCKETS_AT, CHUNKS_AT, DATA_AT, DIRENTS_AT, FD_TABLES_AT, FILES_AT, HEADER_AT, INODES_AT, LANE_SIZE,
+    LANES_AT, LOCKS_AT, MAPPINGS_AT, MOUNTS_AT, NAMES_AT, OVERFLOWS_AT, OWNERS_AT, PLANS_AT, PROCESS_SIZE,
+    RUNS_AT, SUPERBLOCKS_AT,
+};
+use lp_region::process::Process;
+use lp_region::records::{Dirent, Header, Inode, LockRecord, OpenFile};
+use std::mem::offset_of;
+
+/// The fields of a record, in order of offset.
+type Fields = &'static [(usize, &'static str)];
+
+/// Names the fields of a structure with their offsets.
+macro_rules! fields {
+    ($record:ident: $($field:ident)*) => { &[$((offset_of!($record, $field), stringify!($field)),)*] };
+}
+
+const HEADER: Fields = fields!(Header: magic version checksum length data_pages identity inode_limit hash_state
+    read_only tree roots tickets split_lock lane_limit chunk_limit chunk_hint process_limit slabs moves life in_file
+    boot flown programs shadows mount_turn mount_serial mount_limit frozen);
+const INODE: Fields = fields!(Inode: seq generation mode uid gid nlink size acl xattr rdev root pages flags link atime
+    mtime ctime btime btime_nsec atime_due lock data_seq map default_acl custody tail entries parent self_dirent locks
+    inline moving);
+const LANE: Fields = fields!(Lane: process tid writing writing_depth holding pins intent taken unlinked chains
+    unlisting claims arrived kept shifting moves waits_for caches pages answered passed bytes id moving generation
+    burial posix_wait walked);
+const PROCESS: Fields = fields!(Process: life pid run pid_namespace fd_limit threads umask ruid fsuid fsgid caps
+    group_count permitted fsize_limit cwd exe mappings exe_dirent first_lane rgid limited attached unused parked
+    table_lock moves threads_gone posix_locks gate_words unused_too groups);
+const FILE: Fields = fields!(OpenFile: position inode flags shared lock generation link parent dirent locked in_flight
+    mode custody);
+const DIRENT: Fields = fields!(Dirent: target position parent hash seq shape long link name);
+const LOCK: Fields = fields!(LockRecord: start end last kind family owner owner_generation link right pid version
+    waiters inode);
+
+/// Slabs in order of offset: where they start, the record's name and size, its fields.
+const SLABS: &[(usize, &str, usize, Fields)] = &[
+    (HEADER_AT, "header", 4096, HEADER),
+    (RUNS_AT, "run", 16384, &[]),
+    (MOUNTS_AT, "mount", 128, &[]),
+    (SUPERBLOCKS_AT, "superblock", 64, &[]),
+    (LANES_AT, "lane", LANE_SIZE, LANE),
+    (PLANS_AT, "plan", 4096, &[]),
+    (FILES_AT, "open file", 64, FILE),
+    (INODES_AT, "inode", 256, INODE),
+    (DIRENTS_AT, "dirent", 64, DIRENT),
+    (BUCKETS_AT, "bucket", 64, &[]),
+    (OVERFLOWS_AT, "overflow bucket", 64, &[]),
+    (NAMES_AT, "long name", 256, &[]),
+    (LOCKS_AT, "lock record", 64, LOCK),
+    (MAPPINGS_AT, "mapping", 64, &[]),
+    (FD_TABLES_AT, "descriptor table", 64, &[]),
+    (CHUNKS_AT, "chunk", 256, &[]),
+    (OWNERS_AT, "page owners", 64, &[]),
+    (DATA_AT, "page", 4096, &[]),
+];
+
+/// What lies at an offset: `inode.mtime`, `bucket`.
+pub(super) fn name(offset: u64) -> String {
+    let offset = offset as usize;
+    let slab = SLABS.partition_point(|(start, ..)| *start <= offset).saturating_sub(1);
+    let (start, mut record, size, mut fields) = SLABS[slab];
+    let mut within = (offset - start) % size;
+    // A process's record lies at the end of the lane with its number.
+    if record == "lane" && within >= LANE_SIZE - PROCESS_SIZE {
+        (record, fields, within) = ("process", PROCESS, within - (LANE_SIZE - PROCESS_SIZE));
+    }
+    match fields.partition_point(|(start, _)| *start <= within).checked_sub(1) {
+        Some(field) => format!("{record}.{}", fields[field].1),
+        None => record.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_have_names() {
+        assert_eq!(name((INODES_AT + 3 * 256 + offset_of!(Inode, mtime) + 8) as u64), "inode.mtime");
+        assert_eq!(name((LANES_AT + 2 * LANE_SIZE + offset_of!(Lane, pins)) as u64), "lane.pins");
+        assert_eq!(
+            name((LANES_AT + 3 * LANE_SIZE - PROCESS_SIZE + offset_of!(Process, cwd)) as u64),
+            "process.cwd"
+        );
+        assert_eq!(name((BUCKETS_AT + 64) as u64), "bucket");
+        assert_eq!(name((DATA_AT + 5000) as u64), "page");
+    }
+
+    #[test]
+    fn slabs_and_fields_ascend() {
+        assert!(SLABS.is_sorted_by_key(|(start, ..)| *start));
+        assert!(SLABS.iter().all(|(.., fields)| fields.is_sorted_by_key(|(start, _)| *start)));
+    }
+}

@@ -1,0 +1,189 @@
+//! The world in which pairs of calls are made: a small tree, and two actors in the state that each pair finds.
+
+use super::calls;
+use anyhow::{Result, anyhow, bail};
+use lp_abi::linux::{O_CREAT, O_RDWR};
+use lp_abi::{Errno, Fd, lent};
+use lp_region::{Geometry, ProcessId, Region};
+use lp_vfs::boot::{self, RunSetup};
+use lp_vfs::{Task, clock, fork};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::unistd::{Whence, lseek};
+use std::ffi::CStr;
+use std::fs::File;
+use std::os::fd::IntoRawFd;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+/// What the two actors are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Actors {
+    /// Processes, the second of which was forked by the first: descriptor 5 is the same open file description.
+    Processes,
+    /// Threads of one process: all descriptors are the same.
+    Threads,
+}
+
+/// The open files of each actor: two of its own, and one that both have.
+pub(super) const FIRST: Fd = Fd::new(3);
+pub(super) const SECOND: Fd = Fd::new(4);
+pub(super) const BOTH: Fd = Fd::new(5);
+
+/// Directories, in the order in which they are made.
+pub(super) const DIRECTORIES: &[&CStr] = &[c"/d", c"/e", c"/d/dir"];
+/// Files of [`CONTENT`] bytes.
+const FILES: &[&CStr] = &[c"/d/a", c"/d/b", c"/e/two"];
+const CONTENT: usize = 4 * 4096;
+/// Longer than the clock's resolution, however coarse.
+const TICK: Duration = Duration::from_millis(20);
+/// Rounds of calls that fill caches before the state is kept.
+const WARM_UP: usize = 100;
+
+/// A region with two actors, whose state can be restored.
+pub(super) struct World {
+    memory: File,
+    tasks: [Box<Task<'static>>; 2],
+    /// The region's pages that hold data, by offset.
+    kept: Vec<(u64, Vec<u8>)>,
+    /// Time at which the state was kept, in seconds and nanoseconds.
+    pub(super) began: (i64, i64),
+}
+
+impl World {
+    pub(super) fn new(actors: Actors) -> Result<Self> {
+        // SAFETY: the address comes from the kernel.
+        unsafe { clock::init(nix::libc::getauxval(nix::libc::AT_SYSINFO_EHDR) as usize) };
+        // The tracer recognises the region by this name.
+        let memory = memfd_create("lightpath-audit", MFdFlags::MFD_CLOEXEC)?;
+        let copy = File::from(memory.try_clone()?);
+        let geometry = Geometry { data_bytes: 16 << 20, inodes: 4096, identity: 1 };
+        // Leaked: the region lives as long as the process.
+        let memory =
+            lp_region::life_file::beside(Fd::new(memory.into_raw_fd())).map_err(failed("a life file"))?;
+        let region = Region::create(memory, &geometry).map_err(|error| anyhow!("{error:?}"))?;
+        let setup = RunSetup { mounts: &[b""], ..RunSetup::default() };
+        let run = boot::claim_run(region, &setup).map_err(failed("a run"))?;
+        let process = boot::claim_process(region, run).map_err(failed("a process"))?;
+        let lane = boot::attach(region, process, std::process::id()).map_err(failed("attach"))?;
+        let first = Box::new(Task::new(region, process, lane, clock::now));
+        boot::arrive(&first);
+        boot::mkfs(&first, 0).map_err(failed("mkfs"))?;
+        make_tree(&first)?;
+        let second = match actors {
+            Actors::Processes => forked(region, &first)?,
+            Actors::Threads => thread(region, process, &first)?,
+        };
+        let mut world = Self { memory: copy, tasks: [first, second], kept: Vec::new(), began: (0, 0) };
+        world.open_own(actors)?;
+        for _ in 0..WARM_UP {
+            for task in &world.tasks {
+                calls::warm_up(task).map_err(failed("warm up"))?;
+            }
+        }
+        world.keep()?;
+        Ok(world)
+    }
+
+    /// The task of actor 0 or 1.
+    pub(super) fn task(&self, actor: usize) -> &Task<'static> {
+        &self.tasks[actor]
+    }
+
+    fn open_own(&self, actors: Actors) -> Result<()> {
+        for (index, task) in self.tasks.iter().enumerate() {
+            if index == 1 && actors == Actors::Threads {
+                break;
+            }
+            for (fd, path) in [(FIRST, c"/d/a"), (SECOND, c"/d/b")] {
+                calls::open_at(task, fd, path, O_RDWR).map_err(failed("open"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the present state as the one that pairs find. All files have been read since they were written, so
+    /// that reads set no access time (relatime).
+    fn keep(&mut self) -> Result<()> {
+        std::thread::sleep(TICK);
+        for fd in [FIRST, SECOND] {
+            lp_vfs::read::pread(&self.tasks[0], fd, lent::room(&mut [0; 16]), 0).map_err(failed("read"))?;
+        }
+        self.kept = self.extents()?;
+        let now = clock::now();
+        self.began = (now.sec, now.nsec as i64);
+        std::thread::sleep(TICK);
+        Ok(())
+    }
+
+    /// Restores that state.
+    pub(super) fn restore(&self) -> Result<()> {
+        for (at, bytes) in self.extents()? {
+            let zeros = vec![0; bytes.len()];
+            let is_kept = |kept: &&(u64, Vec<u8>)| {
+                kept.0 < at + bytes.len() as u64 && at < kept.0 + kept.1.len() as u64
+            };
+            let mut wanted = zeros;
+            for (from, kept) in self.kept.iter().filter(is_kept) {
+                let (begin, end) = (at.max(*from), (at + bytes.len() as u64).min(from + kept.len() as u64));
+                wanted[(begin - at) as usize..(end - at) as usize]
+                    .copy_from_slice(&kept[(begin - from) as usize..(end - from) as usize]);
+            }
+            for (page, (now, then)) in bytes.chunks(4096).zip(wanted.chunks(4096)).enumerate() {
+                if now != then {
+                    self.memory.write_all_at(then, at + page as u64 * 4096)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The parts of the region that hold data.
+    fn extents(&self) -> Result<Vec<(u64, Vec<u8>)>> {
+        let (mut found, mut at) = (Vec::new(), 0);
+        while let Ok(start) = lseek(&self.memory, at, Whence::SeekData) {
+            let end = lseek(&self.memory, start, Whence::SeekHole)?;
+            let mut bytes = vec![0; (end - start) as usize];
+            self.memory.read_exact_at(&mut bytes, start as u64)?;
+            found.push((start as u64, bytes));
+            at = end;
+        }
+        Ok(found)
+    }
+}
+
+fn make_tree(task: &Task) -> Result<()> {
+    for path in DIRECTORIES {
+        lp_vfs::mkdir::mkdirat(task, Fd::CWD, lent::path(path), 0o755).map_err(failed("mkdir"))?;
+    }
+    for path in FILES {
+        calls::open_at(task, FIRST, path, O_RDWR | O_CREAT).map_err(failed("create"))?;
+        let content: Vec<u8> = (0..CONTENT).map(|at| (at % 251) as u8).collect();
+        let wrote = lp_vfs::write::write(task, FIRST, lent::bytes(&content)).map_err(failed("write"))?;
+        if wrote != CONTENT {
+            bail!("wrote {wrote} bytes of {CONTENT}");
+        }
+        lp_vfs::close::close(task, FIRST).map_err(failed("close"))?;
+    }
+    lp_vfs::link::linkat(task, Fd::CWD, lent::path(c"/e/two"), Fd::CWD, lent::path(c"/d/two"), 0)
+        .map_err(failed("link"))?;
+    lp_vfs::symlink::symlinkat(task, lent::path(c"a"), Fd::CWD, lent::path(c"/d/sym"))
+        .map_err(failed("symlink"))?;
+    calls::open_at(task, BOTH, c"/d/a", O_RDWR).map_err(failed("open"))
+}
+
+fn forked(region: Region<'static>, first: &Task<'static>) -> Result<Box<Task<'static>>> {
+    let id = fork::before(first).map_err(failed("fork"))?;
+    fork::copied(first);
+    let lane = fork::child(region, id, std::process::id()).map_err(failed("become a child"))?;
+    Ok(Box::new(Task::new(region, id, lane, clock::now)))
+}
+
+fn thread(region: Region<'static>, process: ProcessId, first: &Task<'static>) -> Result<Box<Task<'static>>> {
+    boot::before_thread(first);
+    let lane = boot::thread_lane(region, process, std::process::id()).map_err(failed("a thread's lane"))?;
+    Ok(Box::new(Task::new(region, process, lane, clock::now)))
+}
+
+fn failed(what: &'static str) -> impl Fn(Errno) -> anyhow::Error {
+    move |errno| anyhow!("cannot {what}: {errno:?}")
+}
