@@ -156,18 +156,19 @@ fn step(pid: pid_t, state: &mut State, known: &mut HashMap<(pid_t, u64), bool>, 
 /// displaced).
 fn is_patched(pid: pid_t, at: u64) -> bool {
     let memory = File::open(format!("/proc/{pid}/mem")).expect("the child's memory");
-    // In a thunk the distance of the site precedes the syscall.
+    // In a thunk the distance of the site precedes the syscall. The site was displaced with what followed.
     let mut distance = [0u8; 4];
     let site = memory.read_exact_at(&mut distance, at - 2 - 4).ok();
     let site = site.map(|()| (at - 2).wrapping_add_signed(i64::from(i32::from_le_bytes(distance))));
-    follows_jump(&memory, at - 2) || site.is_some_and(|site| follows_jump(&memory, site))
+    follows_jump(&memory, at - 2)
+        || site.is_some_and(|site| (site + 2..site + 9).any(|end| follows_jump(&memory, end)))
 }
 
-/// Whether a jump and `int3`s precede `site`.
-fn follows_jump(memory: &File, site: u64) -> bool {
+/// Whether a jump, and `int3`s after it, end at `end`.
+fn follows_jump(memory: &File, end: u64) -> bool {
     const BEFORE: u64 = 24;
     let mut bytes = [0u8; BEFORE as usize];
-    if memory.read_exact_at(&mut bytes, site.wrapping_sub(BEFORE)).is_err() {
+    if memory.read_exact_at(&mut bytes, end.wrapping_sub(BEFORE)).is_err() {
         return false;
     }
     let fill = bytes.iter().rev().take_while(|byte| **byte == 0xcc).count();
