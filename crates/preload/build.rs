@@ -23,7 +23,7 @@ fn main() {
         // Where the kernel enters it when it starts a static program.
         "-Wl,-e,lp_standalone",
         "-Wl,--no-undefined",
-        "-Wl,--no-eh-frame-hdr",
+        "-Wl,--eh-frame-hdr",
     ] {
         println!("cargo::rustc-link-arg-cdylib={argument}");
     }

@@ -609,6 +609,12 @@ static int fence(void)
         return -1;
     /* A mount that the kernel does not know stays as it is. */
     syscall(SYS_mount_setattr, AT_FDCWD, above, 0, &writable, sizeof writable);
+    /* A standard stream was opened outside: /proc/self/fd leads from it to a device that can be changed. */
+    for (int fd = 0, null = open("/dev/null", O_RDWR | O_CLOEXEC); fd < 3; fd++) {
+        struct stat st;
+        if (!fstat(fd, &st) && S_ISCHR(st.st_mode) && dup2(null, fd) < 0)
+            return -1;
+    }
     return chdir(base) || chdir(".");
 }
 

@@ -102,3 +102,39 @@ env | grep -v -e ^T= -e ^OUT= -e ^HOME= -e ^M= -e ^_= -e ^PWD -e ^OLDPWD -e ^LIG
 
 #:: resource_limits
 ulimit -f 10; { head -c 100000 /dev/zero >big; echo $?; } 2>/dev/null; stat -c %s big; (trap '' XFSZ; head -c 100000 /dev/zero >big2); echo $?; stat -c %s big2; ulimit -n 8; sh -c 'exec 3>a 4>b 5>c 6>d 7>e; echo ok; exec 8>f' ; echo $?; ls
+
+#:: redis needs redis-server,redis-cli limit 120
+up() { for i in $(seq 500); do [ "$(cli ping 2>/dev/null)" = PONG ] && return; sleep 0.02; done; echo 'not up'; }
+cli() { redis-cli -s "$T/r.sock" "$@"; }
+exec 2>/dev/null # the shell tells process numbers
+redis-server --port 0 --unixsocket "$T/r.sock" --dir "$T" --appendonly yes --appendfsync always --save '' >log & p=$!
+up; for i in $(seq 200); do echo "SET k$i v$i"; done | cli >/dev/null; cli incrby n 41; cli incr n; cli lpush l a b c; cli bgrewriteaof >/dev/null
+for i in $(seq 500); do cli info persistence | grep -q 'aof_rewrite_in_progress:0' && break; sleep 0.02; done; cli set last 1; cli dbsize; kill -9 $p; wait $p; rm r.sock
+redis-server --port 0 --unixsocket "$T/r.sock" --dir "$T" --appendonly yes --save '' >log & p=$!
+up; cli dbsize; cli get n; cli get k200; cli get last; cli lrange l 0 -1; cli save; cli shutdown; wait $p; echo $?; ls; ls appendonlydir | wc -l; rm -r log dump.rdb appendonlydir
+
+#:: nginx needs nginx,curl limit 120
+mkdir -p n www; seq 20000 >www/big; echo one >www/small
+[ "$(id -u)" = 0 ] && user='user root root;'
+cat >n/c <<X
+$user daemon off; worker_processes 2; pid $T/n/pid; error_log $T/n/err; events {}
+http { access_log $T/n/acc; sendfile on; client_body_temp_path $T/n/b; proxy_temp_path $T/n/p; fastcgi_temp_path $T/n/f; uwsgi_temp_path $T/n/u; scgi_temp_path $T/n/s; server { listen unix:$T/n/sock; root $T/www; } }
+X
+nginx -p "$T/n" -c "$T/n/c" & p=$!
+get() { curl -s --unix-socket "$T/n/sock" "$@"; }
+for i in $(seq 500); do get http://x/small >/dev/null && break; sleep 0.02; done; : >n/acc
+get http://x/small; get http://x/big | cmp - www/big; echo two >www/small; get http://x/small; echo three >new; mv new www/small; get http://x/small; get -r 10-20 http://x/big; get -o /dev/null -w '%{http_code}\n' http://x/none; echo tail >>www/big; get http://x/big | tail -1; : >www/big; get http://x/big | wc -c
+for i in 1 2 3 4; do (for j in $(seq 25); do get http://x/small >/dev/null || echo lost; done) & w="$w $!"; done; wait $w; kill -HUP $p; sleep 0.3; get http://x/small; kill -QUIT $p; wait $p; echo $?; wc -l <n/acc; rm -r n
+
+#:: memcached needs memcached,python3
+as=; [ "$(id -u)" = 0 ] && as='-u root'
+memcached $as -s "$T/s" -P "$T/pid" -m 32 -t 2 & p=$!
+for i in $(seq 500); do [ -S s ] && [ -s pid ] && break; sleep 0.02; done
+python3 - <<'X'
+import socket, os
+c = socket.socket(socket.AF_UNIX); c.connect(os.environ['T'] + '/s'); f = c.makefile('rwb')
+for i in range(300): f.write(b'set k%d 0 0 6\r\nvalue%d\r\n' % (i, i % 10))
+f.flush(); print(sum(f.readline() == b'STORED\r\n' for i in range(300)))
+f.write(b'get k7 k299\r\n'); f.flush(); print([f.readline() for i in range(5)])
+X
+kill $p; wait $p; echo $?; rm -f s pid

@@ -119,3 +119,132 @@ int main(int c, char **v)
 }
 X
 for s in address leak undefined; do gcc -fsanitize=$s m.c -o $s -lpthread; for how in none past leak; do for i in 1 2; do rm -f file; ./$s $how 2>err; echo $?; grep -o 'SUMMARY: [^/]*' err; done; done; done; gcc m.c -o plain -lpthread; rm file; LD_PRELOAD=$(gcc -print-file-name=libasan.so) ./plain; rm file; LD_PRELOAD=libasan.so.8 sh -c ./plain 2>&1 | sed 's/.*libasan.*/no such version/'
+
+#:: unwinding needs g++ limit 120
+cat >u.cpp <<'X'
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+struct Guard { const char *name; ~Guard() { printf("~%s\n", name); fflush(stdout); } };
+static int fd;
+static volatile pid_t waiter;
+static void on_signal(int)
+{
+    void *at[64];
+    int n = backtrace(at, 64);
+    printf("handler:");
+    for (int i = 0; i < n; i++) { Dl_info d; if (dladdr(at[i], &d) && d.dli_sname && !strncmp(d.dli_sname, "step_", 5)) printf(" %s", d.dli_sname); }
+    puts("");
+    fflush(stdout);
+}
+static void on_throw(int) { throw 7; }
+static struct flock whole() { struct flock l = {}; l.l_type = F_WRLCK; return l; }
+static int locked() { struct flock l = whole(); return fcntl(fd, F_SETLKW, &l); }
+extern "C" __attribute__((noinline)) int step_lock() { int r = locked(); return r + 1; }
+extern "C" __attribute__((noinline)) int step_raw() { struct flock l = whole(); int r = syscall(SYS_fcntl, fd, F_SETLKW, &l); return r + 1; }
+extern "C" __attribute__((noinline)) int step_inline()
+{
+    struct flock l = whole();
+    long r;
+    asm volatile("syscall" : "=a"(r) : "a"(SYS_fcntl), "D"((long)fd), "S"((long)F_SETLKW), "d"(&l) : "rcx", "r11", "memory");
+    return r + 1;
+}
+extern "C" __attribute__((noinline)) void *step_thread(void *f) { Guard g{"thread"}; waiter = gettid(); ((int (*)())f)(); return 0; }
+// Returns once a thread sleeps in its call.
+static void asleep(pid_t process, pid_t thread)
+{
+    char name[64], text[256], state = 0;
+    snprintf(name, sizeof name, "/proc/%d/task/%d/stat", process, thread);
+    for (int seen = 0; seen < 3; usleep(20000)) {
+        FILE *f = fopen(name, "r");
+        if (f && fgets(text, sizeof text, f)) state = strrchr(text, ')')[2];
+        if (f) fclose(f);
+        seen = state == 'S' ? seen + 1 : 0;
+    }
+}
+static pthread_t start(int (*f)())
+{
+    pthread_t t;
+    waiter = 0;
+    pthread_create(&t, 0, step_thread, (void *)f);
+    while (!waiter) usleep(1000);
+    asleep(getpid(), waiter);
+    return t;
+}
+int main()
+{
+    int p[2];
+    char b;
+    fd = open("lock", O_RDWR | O_CREAT, 0600);
+    if (pipe(p)) return 1;
+    pid_t holder = fork();
+    if (!holder) { locked(); if (write(p[1], "x", 1)) alarm(60); for (;;) pause(); }
+    if (read(p[0], &b, 1) != 1) return 1;
+    struct sigaction a = {};
+    a.sa_handler = on_signal;
+    sigaction(SIGUSR1, &a, 0);
+    a.sa_handler = on_throw;
+    sigaction(SIGUSR2, &a, 0);
+    int (*how[])() = {step_lock, step_raw, step_inline};
+    void *end;
+    for (int i = 0; i < 3; i++) { pthread_t t = start(how[i]); pthread_kill(t, SIGUSR1); pthread_join(t, 0); }
+    pthread_t t = start(step_lock);
+    pthread_cancel(t);
+    pthread_join(t, &end);
+    printf("cancelled %d\n", end == PTHREAD_CANCELED);
+    fflush(stdout);
+    if (!fork()) { asleep(getppid(), getppid()); kill(getppid(), SIGUSR2); _exit(0); }
+    try { Guard g{"try"}; step_lock(); } catch (int e) { printf("caught %d\n", e); }
+    kill(holder, SIGKILL);
+    while (wait(0) > 0);
+    return 0;
+}
+X
+g++ -O1 -rdynamic -fnon-call-exceptions -fasynchronous-unwind-tables u.cpp -o u -lpthread; ./u; rm u
+
+#:: gdb needs gdb,gcc limit 120
+cat >b.c <<'X'
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static char *how;
+static int fd;
+static struct flock whole = {.l_type = F_WRLCK};
+__attribute__((noinline)) int step_fifo(void) { char b[8]; mkfifo("fifo", 0600); int r = read(open("fifo", O_RDWR), b, 8); return r + 1; }
+__attribute__((noinline)) int step_lock(void) { int r = fcntl(fd, F_SETLKW, &whole); return r + 1; }
+__attribute__((noinline)) int step_inline(void)
+{
+    long r;
+    asm volatile("syscall" : "=a"(r) : "a"(SYS_fcntl), "D"((long)fd), "S"((long)F_SETLKW), "d"(&whole) : "rcx", "r11", "memory");
+    return r + 1;
+}
+__attribute__((noinline)) void *step_thread(void *none) { if (strstr(how, "fifo")) step_fifo(); else if (strstr(how, "inline")) step_inline(); else step_lock(); return none; }
+int main(int c, char **v)
+{
+    int p[2];
+    char b;
+    pthread_t t;
+    how = v[1];
+    fd = open("lock", O_RDWR | O_CREAT, 0600);
+    if (pipe(p)) return 1;
+    if (!fork()) { fcntl(fd, F_SETLKW, &whole); if (write(p[1], "x", 1)) close(p[0]); close(p[1]); sleep(60); _exit(0); }
+    close(p[1]);
+    if (read(p[0], &b, 1) != 1) return 1;
+    close(open("ready", O_CREAT, 0600));
+    if (strstr(how, "thread")) pthread_create(&t, 0, step_thread, 0), pthread_join(t, 0); else step_thread(0);
+    return c;
+}
+X
+gcc -O1 b.c -o b -lpthread; exec 2>/dev/null # the shell tells process numbers
+for how in lock fifo inline thread_lock thread_fifo thread_inline; do ./b $how & p=$!; s=; while [ "$s" != SSS ]; do sleep 0.05; [ -e ready ] || continue; case $(cat /proc/$p/task/*/wchan /proc/$p/task/*/stat) in *') R '*) s= ;; *) s=${s}S ;; esac; done; echo $how; gdb -batch -nx -p $p -ex 'thread apply all bt' | grep '^[#B]' | grep -o 'in step_[a-z]*\|in main\|Backtrace stopped.*'; rm ready; kill -9 $p $(cat /proc/$p/task/*/children); wait $p; done; rm -f b fifo

@@ -22,6 +22,8 @@ shift
 while read -r _ point _; do
     case $kept in *" $point "*) ;; *) mount -o remount,bind,ro "$point" 2>/dev/null || : ;; esac
 done </proc/self/mounts
+# What was opened outside can be changed through /proc/self/fd.
+[ ! /dev/null -ef /proc/self/fd/0 ] || exec </dev/null
 exec "$@"
 "#;
 

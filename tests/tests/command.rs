@@ -380,6 +380,36 @@ fn nothing_is_left_behind() {
 }
 
 #[test]
+fn users_of_a_run_share_fifos_and_sockets() {
+    // Without root there is one user, and permissions deny nothing to root.
+    let root = rustix::process::geteuid().is_root();
+    let other = if root { "setpriv --reuid 65534 --regid 65534 --clear-groups" } else { "" };
+    let denied = if root { "denied\n" } else { "" };
+    let script = r#"umask 077; cd $LIGHTPATH; mkdir -m 777 d; cd d
+        ready() { for i in $(seq 500); do [ -S ready ] && return; sleep 0.02; done; echo none; kill $(jobs -p); exit; }
+        mkfifo -m 666 p; mkfifo q
+        $OTHER sh -c 'echo text >p' & timeout 20 cat p; wait
+        $OTHER mkfifo r; $OTHER sh -c 'echo back >r' & timeout 20 cat r; wait
+        [ -z "$OTHER" ] || $OTHER sh -c 'echo x >q' 2>/dev/null || echo denied
+        listen='use IO::Socket::UNIX; my $s = IO::Socket::UNIX->new(Local => $ARGV[0], Listen => 1) or die $!;
+            rename $ARGV[0], "ready"; print $s->accept->getline'
+        connect='use IO::Socket::UNIX; my $s = IO::Socket::UNIX->new(Peer => "ready") or die "denied\n";
+            print $s $ARGV[0]'
+        $OTHER perl -e "$listen" s & ready; perl -e "$connect" "to other
+"; wait; rm ready
+        (umask 0; exec perl -e "$listen" s) & ready
+        $OTHER perl -e "$connect" "from other
+"; wait; rm ready
+        perl -e "$listen" s & ready
+        [ -z "$OTHER" ] || $OTHER perl -e "$connect" x 2>&1; perl -e "$connect" "own
+"; wait"#;
+    let mut command = lightpath();
+    command.env("OTHER", other).args(["run", "--", "bash", "-c", script]);
+    let expected = format!("text\nback\n{denied}to other\nfrom other\n{denied}own\n");
+    assert_eq!(said(&command.output().unwrap()), expected);
+}
+
+#[test]
 fn fifos_and_sockets_leave_nothing_behind() {
     let cache = directory();
     let script = "cd $LIGHTPATH; mkfifo p q; cat p & echo text >p; wait; (sleep 0.2; echo late >q) & \
@@ -387,7 +417,6 @@ fn fifos_and_sockets_leave_nothing_behind() {
     let mut command = lightpath();
     command.env("XDG_CACHE_HOME", cache.path()).args(["run", "--", "bash", "-c", script]);
     assert_eq!(said(&command.output().unwrap()), "text\nlate\n");
-    let left = fs::read_dir(cache.path().join("lightpath")).unwrap();
-    let names = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    assert_eq!(names.filter(|name| name.starts_with("nodes-")).collect::<Vec<_>>(), [""; 0]);
+    let left = fs::read_dir(cache.path().join("lightpath/nodes")).unwrap();
+    assert_eq!(left.map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>(), [""; 0]);
 }

@@ -8,7 +8,9 @@
 //!
 //! A thunk does, in this order: the displaced instructions; `lea rsp, [rsp - 128]`; a call through a slot of
 //! the [`GatePage`]; `lea rsp, [rsp + 128]`; `jo` to the site's own `syscall` (the gate returns with the
-//! overflow flag set for "not ours"); `jmp` to the instruction after it.
+//! overflow flag set for "not ours"); `jmp` to the instruction after it. Where the instructions after the
+//! `syscall` are displaced too, `jo` leads to a copy of it at the end of the thunk, and both ways end with
+//! them. The four bytes before the copy are the distance from it to the site's.
 //!
 //! The builder appends pages and then fills in an entry, its state last, under flock(2) on the bundle.
 //! Readers take no lock. Entries and pages are never changed or removed afterwards.
@@ -49,14 +51,14 @@ pub struct GatePage {
     pub before_load: usize,
 }
 
-/// What a thunk that leaves the `syscall` at its site does after its call: `lea rsp, [rsp + 128]`, and the
-/// start of `jo`, whose distance to the `syscall` follows.
+/// What a thunk does after its call: `lea rsp, [rsp + 128]`, and the start of `jo`, whose distance to the
+/// `syscall` follows.
 pub const BACK_TO_SITE: [u8; 10] = [0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0, 0x0f, 0x80];
 
 /// First bytes of a bundle.
 pub const MAGIC: [u8; 8] = *b"LPsites\n";
 /// Version of the format, of what thunks do, and of what can be patched.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// Entries in the table; a power of two.
 pub const ENTRIES: usize = 4096;
 /// Entries probed for one key before it is considered absent.

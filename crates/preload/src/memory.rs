@@ -10,6 +10,7 @@ core::arch::global_asm!(
     ".hidden memcpy, memmove, memset, memcmp, bcmp, strlen",
     ".balign 64",
     // memcpy(rdi to, rsi from, rdx bytes): also correct for overlaps; large overlapping copies go backwards.
+    ".cfi_startproc",
     "memcpy:",
     "memmove:",
     "mov rax, rdi",
@@ -140,5 +141,6 @@ core::arch::global_asm!(
     "jmp 80b",
     "81:",
     "ret",
+    ".cfi_endproc",
     ".popsection",
 );

@@ -34,6 +34,7 @@
 .endm
 
 lp_ucopy_start:
+    .cfi_startproc
 
 // lp_ucopy_wide: lp_ucopy, with ymm registers from 128 bytes on if available.
 lp_ucopy_wide:
@@ -346,5 +347,6 @@ lp_ucopy_end:
 lp_ucopy_fault:
     mov rax, -1
     ret
+    .cfi_endproc
 .text
 .purgem lp_dirsize

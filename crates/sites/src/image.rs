@@ -11,7 +11,7 @@ use lp_abi::linux::{
 use crate::code::{self, Listing, SiteMeaning};
 use crate::elf::{CodeRegion, Elf, NotAnObject};
 use crate::number::{self, Number};
-use crate::thunk::{self, GateEntry, Parts, Slots};
+use crate::thunk::{self, GateEntry, Parts, Slots, Step, Thunk};
 use crate::window::{self, JUMP, RegisterClass, Window};
 
 const PAGE: u64 = 4096;
@@ -69,6 +69,10 @@ pub struct Patch {
     pub bytes: u64,
     /// Address of the thunk.
     pub thunk: u64,
+    /// Its length in bytes.
+    pub thunk_bytes: u64,
+    /// What it does.
+    pub steps: Vec<Step>,
     /// The entry of the gate that it uses.
     pub entry: GateEntry,
 }
@@ -321,12 +325,14 @@ impl Analysis {
         let bytes = listing.instructions[range.end - 1].next_ip() - start;
         let offset = self.thunks.len();
         let at = (self.place.delta + offset as i64) as u64;
-        let (code, fixups) = thunk::assemble(&parts, at).map_err(|why| ObjectRefusal::Encoding(site, why))?;
+        let Thunk { bytes: code, fixups, steps } =
+            thunk::assemble(&parts, at).map_err(|why| ObjectRefusal::Encoding(site, why))?;
         self.fixups.extend(fixups.iter().map(|fixup| thunk::fixup(offset + *fixup as usize)));
         self.fixups.push(Fixup { at: start as u32 + 1 });
+        let thunk_bytes = code.len() as u64;
         self.thunks.extend(code);
         self.thunks.resize(self.thunks.len().next_multiple_of(thunk::ALIGN), 0xcc);
-        self.patches.push(Patch { start, bytes, thunk: at, entry });
+        self.patches.push(Patch { start, bytes, thunk: at, thunk_bytes, steps, entry });
         Ok(())
     }
 

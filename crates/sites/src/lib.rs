@@ -10,6 +10,8 @@
 //! 5. [`thunk`]: the target of the jump.
 //! 6. [`bundle`]: the file that stores images.
 //!
+//! [`unwind`] tells debuggers and unwinders about thunks.
+//!
 //! `merge` combines the system's C library and the gate into one object, whose sites need no patching at
 //! run time.
 //!
@@ -29,6 +31,7 @@ pub mod image;
 pub mod merge;
 pub mod number;
 pub mod thunk;
+pub mod unwind;
 mod window;
 
 pub use bundle::{Bundle, Status};

@@ -5,16 +5,21 @@
 //! already in the text, and the gate is two additional segments of a library that is mapped anyway.
 //!
 //! ```text
-//! | the library's file, patched | headers, relocations | thunks | the gate's code | the gate's data |
-//!   its own segments              one segment: read, execute                        read, write
+//! | library's file, patched | headers, relocations, unwind tables | thunks | gate's code | gate's data |
+//!   its own segments          one segment: read, execute                                  read, write
 //! ```
 //!
 //! After the library's file every offset equals the address. The program headers move, because there is no
 //! room for more of them in place; so do the relocations, to which the gate's are appended. The gate's
 //! initialiser becomes the library's, and its thread-local storage the end of the library's.
 //!
+//! Unwinders in the program find functions by one sorted table, which gets the gate's functions and the
+//! thunks as well. Debuggers find theirs in sections behind all this (`sections`).
+//!
 //! dlopen(3) gets a prologue that calls the gate: until a program loads something, the gate need not see what
 //! the loader does, and the loader's own text is left alone.
+
+mod sections;
 
 use std::fmt;
 use std::mem::offset_of;
@@ -22,14 +27,15 @@ use std::ops::Range;
 
 use lp_abi::image::GatePage;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
-use object::{Endianness, Object, ObjectSymbol};
+use object::{Endianness, Object, ObjectSection, ObjectSymbol};
 
 use crate::elf::Elf;
-use crate::image::{ObjectRefusal, ThunkPlace, analyse_for};
+use crate::image::{Analysis, ObjectRefusal, ThunkPlace, analyse_for};
 use crate::thunk::Slots;
+use crate::unwind::Tables;
 
 /// Version of the output of [`merge`] for the same two files.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 const PAGE: u64 = 4096;
 /// Bytes that the kernel maps around a page at its first touch: the thunks and the start of the gate's code
 /// are in one such block.
@@ -46,6 +52,7 @@ const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const PT_PHDR: u32 = 6;
 const PT_TLS: u32 = 7;
+const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const PF_X: u32 = 1;
 const PF_W: u32 = 2;
 const PF_R: u32 = 4;
@@ -94,8 +101,10 @@ pub fn merge(library: &[u8], gate: &[u8]) -> Result<Vec<u8>, Unfit> {
     let (library, gate) = (Input::read(library)?, Input::read(gate)?);
     // The location of thunks does not change their length.
     let anywhere = ThunkPlace { delta: library.end() as i64, slots: Slots::Object(library.end()) };
-    let thunks = analyse_for(&elf, anywhere).map_err(Unfit::Refused)?.thunks.len() as u64;
-    let layout = Layout::new(&library, &gate, thunks)?;
+    let first = analyse_for(&elf, anywhere).map_err(Unfit::Refused)?;
+    let thunks = first.thunks.len() as u64;
+    let unwinding = Unwinding::new(&library, &gate, &first)?;
+    let layout = Layout::new(&library, &gate, thunks, &unwinding)?;
     let slots = layout.gate + slots_of(&gate)?;
     let place = ThunkPlace { delta: layout.thunks as i64, slots: Slots::Object(slots) };
     let analysis = analyse_for(&elf, place).map_err(Unfit::Refused)?;
@@ -117,8 +126,10 @@ pub fn merge(library: &[u8], gate: &[u8]) -> Result<Vec<u8>, Unfit> {
     put(&mut file, layout.relocations, &layout.relocations_of(&library, &gate)?);
     put(&mut file, library.dynamic_at, &layout.dynamic_of(&library, &gate)?);
     layout.write_headers(&mut file, &library);
+    let frames = unwinding.write(&mut file, &layout, &analysis)?;
     let before_load = slots + offset_of!(GatePage, before_load) as u64;
     write_prologues(&mut file, &library, layout.thunks + thunks, before_load)?;
+    sections::append(&mut file, (&library, &gate), &layout, &analysis, &frames)?;
     Ok(file)
 }
 
@@ -264,11 +275,57 @@ impl<'f> Input<'f> {
     }
 }
 
+/// What unwinders need to know.
+struct Unwinding<'f> {
+    /// The library's table, and its address.
+    header: &'f [u8],
+    header_at: u64,
+    gate: Tables,
+    table_bytes: u64,
+    frames_bytes: u64,
+}
+
+impl<'f> Unwinding<'f> {
+    /// Reads both objects' tables. The lengths of the result's do not depend on where they are.
+    fn new(library: &Input<'f>, gate: &Input<'_>, analysis: &Analysis) -> Result<Unwinding<'f>, Unfit> {
+        const OTHER: Unfit = Unfit::Layout("it has unwind tables of another kind");
+        let table = library.one(PT_GNU_EH_FRAME).ok_or(OTHER)?;
+        let header = library.file.get(table.file()).ok_or(CUT_SHORT)?;
+        let elf = ElfFile64::<Endianness>::parse(gate.file).map_err(|_| OTHER)?;
+        let section = elf.section_by_name(".eh_frame").ok_or(OTHER)?;
+        let frames = section.data().map_err(|_| CUT_SHORT)?;
+        let gate = Tables::read(frames, section.address()).ok_or(OTHER)?;
+        let mut thunks = Tables::of_thunks(&analysis.patches);
+        let added = gate.functions() + thunks.functions();
+        Ok(Unwinding {
+            header,
+            header_at: table.address,
+            gate,
+            table_bytes: Tables::header_bytes(header, added).ok_or(OTHER)? as u64,
+            frames_bytes: thunks.write_eh_frame(0).len() as u64,
+        })
+    }
+
+    /// Writes what is in memory, and returns the `.debug_frame`.
+    fn write(self, file: &mut [u8], layout: &Layout, analysis: &Analysis) -> Result<Vec<u8>, Unfit> {
+        let mut all = Tables::of_thunks(&analysis.patches);
+        put(file, layout.frames, &all.write_eh_frame(layout.frames));
+        all.append(self.gate.moved(layout.gate));
+        let table = all.write_header(layout.table, self.header, self.header_at).ok_or(CUT_SHORT)?;
+        put(file, layout.table, &table);
+        Ok(all.write_debug_frame())
+    }
+}
+
 /// The layout of the result: addresses relative to the object's base, which are also file offsets.
 struct Layout {
     headers: u64,
     header_count: usize,
     relocations: u64,
+    /// The table for unwinders, and what of the thunks it leads to.
+    table: u64,
+    table_bytes: u64,
+    frames: u64,
     thunks: u64,
     gate: u64,
     /// Start of the gate's data.
@@ -282,7 +339,12 @@ struct Layout {
 }
 
 impl Layout {
-    fn new(library: &Input<'_>, gate: &Input<'_>, thunks_bytes: u64) -> Result<Layout, Unfit> {
+    fn new(
+        library: &Input<'_>,
+        gate: &Input<'_>,
+        thunks_bytes: u64,
+        unwinding: &Unwinding<'_>,
+    ) -> Result<Layout, Unfit> {
         let layout = |what| Err(Unfit::Layout(what));
         if library.tagged(DT_INIT).is_some() {
             return layout("the library has an initialiser of its own");
@@ -307,13 +369,18 @@ impl Layout {
         let headers = library.end().max(library.file.len() as u64).next_multiple_of(PAGE);
         let relocations = headers + (header_count * HEADER) as u64;
         let relocated = library.relocations()?.len() + gate.relocations()?.len();
-        let thunks = (relocations + relocated as u64).next_multiple_of(AROUND);
+        let table = (relocations + relocated as u64).next_multiple_of(8);
+        let frames = (table + unwinding.table_bytes).next_multiple_of(8);
+        let thunks = (frames + unwinding.frames_bytes).next_multiple_of(AROUND);
         let at = (thunks + thunks_bytes + PROLOGUES).next_multiple_of(PAGE);
         let storage_at = storage.bytes.next_multiple_of(gate_storage.align.max(1));
         Ok(Layout {
             headers,
             header_count,
             relocations,
+            table,
+            table_bytes: unwinding.table_bytes,
+            frames,
             thunks,
             gate: at,
             data: at + data.address,
@@ -340,6 +407,10 @@ impl Layout {
                     let bytes = (self.header_count * HEADER) as u64;
                     (segment.offset, segment.address) = (self.headers, self.headers);
                     (segment.file_bytes, segment.bytes) = (bytes, bytes);
+                }
+                PT_GNU_EH_FRAME => {
+                    (segment.offset, segment.address) = (self.table, self.table);
+                    (segment.file_bytes, segment.bytes) = (self.table_bytes, self.table_bytes);
                 }
                 PT_TLS => (segment.bytes, segment.align) = (self.storage_bytes, self.storage_align),
                 _ => {}

@@ -7,6 +7,8 @@ use crate::code::SYSCALL;
 
 /// Alignment of thunks in bytes.
 pub(crate) const ALIGN: usize = 16;
+/// Bytes of a distance.
+const DISTANCE: usize = 4;
 
 /// The entry through which a thunk enters the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,46 +58,93 @@ pub struct Parts<'a> {
     pub slots: Slots,
 }
 
+/// An assembled thunk.
+pub struct Thunk {
+    /// Its code.
+    pub bytes: Vec<u8>,
+    /// Offsets of distances that lead out of the thunks.
+    pub fixups: Vec<u32>,
+    /// What it does, in the order of its code.
+    pub steps: Vec<Step>,
+}
+
+/// Code of a thunk that corresponds to one place in the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Where it starts in the thunk.
+    pub offset: u32,
+    /// How far the stack pointer is below the site's.
+    pub below: u32,
+    /// The instruction of the object that it replaces.
+    pub replaces: u64,
+}
+
 /// Code being assembled at an address.
 struct Writer {
     at: u64,
-    bytes: Vec<u8>,
-    fixups: Vec<u32>,
+    thunk: Thunk,
 }
 
-/// Assembles a thunk at `at`: its bytes, and the offsets of distances that lead out of the thunks.
+/// Assembles a thunk at `at`.
 ///
 /// # Errors
 /// The encoder's error for an instruction that cannot reach its operand.
-pub(crate) fn assemble(parts: &Parts<'_>, at: u64) -> Result<(Vec<u8>, Vec<u32>), String> {
-    let mut code = Writer { at, bytes: Vec::new(), fixups: Vec::new() };
+pub(crate) fn assemble(parts: &Parts<'_>, at: u64) -> Result<Thunk, String> {
+    let empty = Thunk { bytes: Vec::new(), fixups: Vec::new(), steps: Vec::new() };
+    let mut code = Writer { at, thunk: empty };
     code.displaced(parts.before)?;
+    code.step(0, parts.site);
     code.raw(&[0x48, 0x8d, 0x64, 0x24, 0x80]); // lea rsp, [rsp - 128]
+    code.step(128, parts.site);
     code.call(parts.slots, parts.entry)?;
     match parts.behind {
         None => {
             code.branch(&BACK_TO_SITE, parts.site)?;
+            code.step(0, parts.site);
             code.branch(&[0xe9], parts.site + 2)?; // jmp
         }
         Some(behind) => {
-            code.raw(&[0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0]); // lea rsp, [rsp + 128]
-            code.raw(&[0x71, SYSCALL.len() as u8]); // jno over the syscall
+            code.raw(&BACK_TO_SITE);
+            let to_copy = code.thunk.bytes.len();
+            code.raw(&[0; DISTANCE]);
+            code.rest(parts, behind)?;
+            code.distance_to_site(parts.site)?;
+            let distance = (code.thunk.bytes.len() - to_copy - DISTANCE) as u32;
+            code.thunk.bytes[to_copy..to_copy + DISTANCE].copy_from_slice(&distance.to_le_bytes());
+            code.step(0, parts.site);
             code.raw(&SYSCALL);
-            code.displaced(behind)?;
-            let next = behind.last().map_or(parts.site + 2, Instruction::next_ip);
-            code.branch(&[0xe9], next)?;
+            code.rest(parts, behind)?;
         }
     }
-    Ok((code.bytes, code.fixups))
+    Ok(code.thunk)
 }
 
 impl Writer {
+    /// The instructions that followed the site's, and the way back behind them.
+    fn rest(&mut self, parts: &Parts<'_>, behind: &[Instruction]) -> Result<(), String> {
+        self.step(0, parts.site + 2);
+        self.displaced(behind)?;
+        let next = behind.last().map_or(parts.site + 2, Instruction::next_ip);
+        self.step(0, next);
+        self.branch(&[0xe9], next) // jmp
+    }
+
+    fn step(&mut self, below: u32, replaces: u64) {
+        let offset = self.thunk.bytes.len() as u32;
+        self.thunk.steps.push(Step { offset, below, replaces });
+    }
+
+    /// The distance of the site from the address after it: what unwinders need to know.
+    fn distance_to_site(&mut self, site: u64) -> Result<(), String> {
+        self.branch(&[], site)
+    }
+
     fn here(&self) -> u64 {
-        self.at.wrapping_add(self.bytes.len() as u64)
+        self.at.wrapping_add(self.thunk.bytes.len() as u64)
     }
 
     fn raw(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
+        self.thunk.bytes.extend_from_slice(bytes);
     }
 
     /// `call [slot]`.
@@ -123,7 +172,7 @@ impl Writer {
     fn branch(&mut self, opcode: &[u8], target: u64) -> Result<(), String> {
         self.raw(opcode);
         let distance = self.distance(target)?;
-        self.fixups.push(self.bytes.len() as u32);
+        self.thunk.fixups.push(self.thunk.bytes.len() as u32);
         self.raw(&distance.to_le_bytes());
         Ok(())
     }
@@ -137,12 +186,13 @@ impl Writer {
         let encoded =
             BlockEncoder::encode(64, block, BlockEncoderOptions::NONE).map_err(|error| error.to_string())?;
         let mut decoder = Decoder::with_ip(64, &encoded.code_buffer, start, DecoderOptions::NONE);
-        for _ in instructions {
-            let offset = self.bytes.len() + decoder.position();
+        for original in instructions {
+            let offset = self.thunk.bytes.len() + decoder.position();
+            self.thunk.steps.push(Step { offset: offset as u32, below: 0, replaces: original.ip() });
             let instruction = decoder.decode();
             if instruction.is_ip_rel_memory_operand() {
                 let place = decoder.get_constant_offsets(&instruction).displacement_offset();
-                self.fixups.push((offset + place) as u32);
+                self.thunk.fixups.push((offset + place) as u32);
             }
         }
         self.raw(&encoded.code_buffer);

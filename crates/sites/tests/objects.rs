@@ -9,7 +9,7 @@ use lp_abi::image::{GATE_PAGE, QUICK_CALLS};
 use lp_sites::elf::Elf;
 use lp_sites::image::{Site, Verdict};
 use lp_sites::thunk::GateEntry;
-use lp_sites::{Analysis, Bundle, Status, analyse};
+use lp_sites::{Analysis, Bundle, Patch, Status, analyse};
 
 const GLIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
 const LINKER: &str = "/lib64/ld-linux-x86-64.so.2";
@@ -57,15 +57,16 @@ fn check_patches(elf: &Elf<'_>, analysis: &Analysis) {
         let back = thunk.last().expect("a jump back").near_branch_target();
         assert!(elf.is_code(back));
         let own = sites.contains(&(back - 2));
-        let displaced = thunk[call..].iter().any(|instruction| instruction.code() == Code::Syscall);
+        let not_ours = thunk[call + 2];
+        assert_eq!(not_ours.code(), Code::Jo_rel32_64, "at {:#x}", patch.start);
+        let displaced = not_ours.near_branch_target() != back - 2;
+        if displaced {
+            check_copy(analysis, not_ours.near_branch_target(), patch);
+        }
         assert!(own || displaced, "the thunk of {:#x} makes no call", patch.start);
         if let (GateEntry::Quick(call) | GateEntry::QuickScratch(call), true) = (patch.entry, own) {
             let site = analysis.sites.iter().find(|site| site.address == back - 2).expect("the site");
             assert!(site.number.is(QUICK_CALLS[call]), "{:#x} enters as another call", patch.start);
-        }
-        if own && !displaced {
-            let not_ours = thunk[thunk.len() - 2];
-            assert_eq!((not_ours.code(), not_ours.near_branch_target()), (Code::Jo_rel32_64, back - 2));
         }
     }
     // Nothing but the patches differs from the file.
@@ -78,7 +79,19 @@ fn check_patches(elf: &Elf<'_>, analysis: &Analysis) {
     assert!(differing <= changed && (changed == 0 || differing > 0));
 }
 
-/// The instructions of a thunk, up to its final jump.
+/// Checks the copy of a displaced `syscall`: the distance to the site's precedes it.
+fn check_copy(analysis: &Analysis, copy: u64, patch: &Patch) {
+    let range = patch.thunk..patch.thunk + patch.thunk_bytes;
+    assert!(range.contains(&copy), "the copy for {:#x} is elsewhere", patch.start);
+    let offset = copy.wrapping_sub(analysis.place.delta as u64) as usize;
+    assert_eq!(&analysis.thunks[offset..offset + 2], &[0x0f, 0x05]);
+    let distance = i32::from_le_bytes(analysis.thunks[offset - 4..offset].try_into().expect("four bytes"));
+    let site = copy.wrapping_add_signed(i64::from(distance));
+    assert!(analysis.sites.iter().any(|known| known.address == site), "{site:#x} is no site");
+    assert!((patch.start..patch.start + patch.bytes).contains(&site));
+}
+
+/// The instructions of a thunk, up to its first jump.
 fn thunk_at(analysis: &Analysis, address: u64) -> Vec<Instruction> {
     let offset = address.wrapping_sub(analysis.place.delta as u64) as usize;
     let mut decoder = Decoder::with_ip(64, &analysis.thunks[offset..], address, DecoderOptions::NONE);

@@ -155,19 +155,25 @@ fn step(pid: pid_t, state: &mut State, known: &mut HashMap<(pid_t, u64), bool>, 
 /// Whether the `syscall` before `at` follows a jump and `int3`s, or is in a thunk (where the site's own was
 /// displaced).
 fn is_patched(pid: pid_t, at: u64) -> bool {
+    let memory = File::open(format!("/proc/{pid}/mem")).expect("the child's memory");
+    // In a thunk the distance of the site precedes the syscall. The site was displaced with what followed.
+    let mut distance = [0u8; 4];
+    let site = memory.read_exact_at(&mut distance, at - 2 - 4).ok();
+    let site = site.map(|()| (at - 2).wrapping_add_signed(i64::from(i32::from_le_bytes(distance))));
+    follows_jump(&memory, at - 2)
+        || site.is_some_and(|site| (site + 2..site + 9).any(|end| follows_jump(&memory, end)))
+}
+
+/// Whether a jump, and `int3`s after it, end at `end`.
+fn follows_jump(memory: &File, end: u64) -> bool {
     const BEFORE: u64 = 24;
     let mut bytes = [0u8; BEFORE as usize];
-    let memory = File::open(format!("/proc/{pid}/mem")).expect("the child's memory");
-    if memory.read_exact_at(&mut bytes, at - 2 - BEFORE).is_err() {
+    if memory.read_exact_at(&mut bytes, end.wrapping_sub(BEFORE)).is_err() {
         return false;
     }
     let fill = bytes.iter().rev().take_while(|byte| **byte == 0xcc).count();
     let jump = bytes.len() - fill;
-    if jump >= 5 && bytes[jump - 5] == 0xe9 {
-        return true;
-    }
-    // In a thunk the syscall follows a `jno` over it, and that follows the step back over the red zone.
-    bytes.ends_with(&[0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0, 0x71, 0x02])
+    jump >= 5 && bytes[jump - 5] == 0xe9
 }
 
 /// The object at an address, and the offset in its file.

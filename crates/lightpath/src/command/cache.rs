@@ -78,6 +78,7 @@ pub(crate) fn prepare(directory: &Path) -> Result<(), String> {
             return Err(format!("other users cannot enter {}", closed.display()));
         }
     }
+    prepare_nodes(directory, root)?;
     rustix::fs::access(directory, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
         .map_err(|e| reason(&e.into()))?;
     match rustix::fs::statvfs(directory) {
@@ -87,6 +88,22 @@ pub(crate) fn prepare(directory: &Path) -> Result<(), String> {
         Ok(_) => Ok(()),
         Err(e) => Err(reason(&e.into())),
     }
+}
+
+/// Creates the directory in which runs keep what carries the data of FIFOs and sockets. Any user may add to
+/// root's, but only who knows a name reaches anything in it.
+fn prepare_nodes(directory: &Path, root: bool) -> Result<(), String> {
+    let nodes = directory.join("nodes");
+    let mode = if root { 0o733 } else { 0o700 };
+    match std::fs::symlink_metadata(&nodes) {
+        Ok(found) if found.is_dir() && found.mode() & 0o7777 == mode => return Ok(()),
+        Ok(_) => {}
+        Err(_) => match DirBuilder::new().mode(mode).create(&nodes) {
+            Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => return Err(reason(&e)),
+            _ => {}
+        },
+    }
+    std::fs::set_permissions(&nodes, std::fs::Permissions::from_mode(mode)).map_err(|e| reason(&e))
 }
 
 fn check_owner(found: &Metadata) -> Result<(), String> {

@@ -1,7 +1,9 @@
 //! Addresses of Unix sockets whose paths lie in a mount. The kernel gets the path of the host's object; the
 //! program sees the path that it bound.
 
-use lp_abi::linux::{__NR_access, __NR_readlink, __NR_symlink, __NR_unlink, F_OK, S_IFMT, S_IFSOCK};
+use lp_abi::linux::{
+    __NR_access, __NR_chmod, __NR_readlink, __NR_symlink, __NR_unlink, F_OK, S_IFMT, S_IFSOCK,
+};
 use lp_abi::{Errno, Result};
 use lp_region::InodeRef;
 use lp_region::sync::Ordering;
@@ -183,8 +185,10 @@ pub fn bind(task: &Task, at: *const u8, length: usize) -> Result<(Meaning, Optio
 }
 
 impl Bound {
-    /// The kernel has bound it: records the address as the program gave it.
+    /// The kernel has bound it: opens it to all users, and records the address as the program gave it.
     pub fn keep(&self) {
+        // SAFETY: the path is NUL-terminated.
+        let _ = unsafe { lp_abi::syscall!(__NR_chmod, self.address.path().as_ptr(), 0o777) };
         let mut beside = [0u8; PATH + 4];
         let length = beside_name(self.address.path(), &mut beside);
         if length != 0 {

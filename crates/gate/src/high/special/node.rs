@@ -1,13 +1,18 @@
 //! FIFOs and Unix sockets in a mount: the inode is ours; a hidden host object carries the data.
 //!
-//! Objects lie in `nodes-IDENTITY` in the run's cache directory, named after slot and generation of their
+//! Objects lie in `nodes/IDENTITY` in the run's cache directory, named after slot and generation of their
 //! inode. Every process of every run on a region therefore finds the same object, and never that of a freed
 //! inode. If the region is not a file, the last process that exits normally removes the directory.
+//!
+//! The gate checks the inodes' permissions. To the kernel every object is open to all, because the processes
+//! of root's run may change users; the identity is a random number, and `nodes` can be read by its owner
+//! only. Directories and FIFOs get their modes, which the umask limits, under another name.
 
 use lp_abi::linux::__NR_openat;
 use lp_abi::linux::{
-    __NR_getdents64, __NR_mkdir, __NR_mknod, __NR_open, __NR_rmdir, __NR_unlink, __NR_unlinkat, O_CLOEXEC,
-    O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_TRUNC, S_IFIFO, S_IFMT,
+    __NR_access, __NR_chmod, __NR_getdents64, __NR_gettid, __NR_link, __NR_mkdir, __NR_mknod, __NR_open,
+    __NR_rename, __NR_rmdir, __NR_unlink, __NR_unlinkat, F_OK, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL,
+    O_NOFOLLOW, O_TRUNC, S_IFIFO, S_IFMT,
 };
 use lp_abi::{Errno, Fd, PATH_MAX, Result, dirent64};
 use lp_region::InodeRef;
@@ -25,6 +30,8 @@ use crate::low::dispatch::RESTART;
 use crate::low::live::deferred;
 use lp_abi::text::Writer;
 
+/// Room for a path, and for what makes another name of it.
+const OTHER: usize = 144;
 /// Longest path of the directory: a socket's 108 bytes less the name.
 const DIRECTORY: usize = 80;
 
@@ -38,7 +45,7 @@ pub fn host_path(task: &Task, inode: InodeRef, to: &mut [u8]) -> Result<(usize, 
     let mut path = Writer::new(to);
     if cache.len() + 23 <= DIRECTORY {
         path.push(cache);
-        path.push(b"/nodes-");
+        path.push(b"/nodes/");
     } else {
         path.push(b"/tmp/lightpath-nodes-");
     }
@@ -65,9 +72,54 @@ pub fn any_of(run: &Run) -> bool {
 pub fn prepare(task: &Task, path: &mut [u8], directory: usize) {
     task.run.host_objects.fetch_or(NODES, Ordering::Relaxed); // Relaxed: see `any_of`.
     let slash = core::mem::replace(&mut path[directory], 0);
-    // SAFETY: a NUL-terminated path. EEXIST is fine.
-    let _ = unsafe { lp_abi::syscall!(__NR_mkdir, path.as_ptr(), 0o700) };
+    if !exists(path)
+        && let Some(other) = other_name(&path[..directory])
+    {
+        // Everyone can read the names in /tmp.
+        let mode = if path.starts_with(b"/tmp/lightpath-nodes-") { 0o700 } else { 0o777 };
+        // SAFETY: NUL-terminated paths. It fails if another process was faster, and its directory is in use.
+        unsafe {
+            let _ = lp_abi::syscall!(__NR_mkdir, other.as_ptr(), mode);
+            let _ = lp_abi::syscall!(__NR_chmod, other.as_ptr(), mode);
+            if lp_abi::syscall!(__NR_rename, other.as_ptr(), path.as_ptr()).is_err() {
+                let _ = lp_abi::syscall!(__NR_rmdir, other.as_ptr());
+            }
+        }
+    }
     path[directory] = slash;
+}
+
+/// Creates the FIFO at `path`, `length` bytes long, unless it is there.
+fn make_fifo(path: &[u8], length: usize) {
+    if exists(path) {
+        return;
+    }
+    let Some(other) = other_name(&path[..length]) else { return };
+    // SAFETY: NUL-terminated paths. It fails if another process was faster.
+    unsafe {
+        let _ = lp_abi::syscall!(__NR_mknod, other.as_ptr(), S_IFIFO | 0o666, 0);
+        let _ = lp_abi::syscall!(__NR_chmod, other.as_ptr(), 0o666);
+        let _ = lp_abi::syscall!(__NR_link, other.as_ptr(), path.as_ptr());
+        let _ = lp_abi::syscall!(__NR_unlink, other.as_ptr());
+    }
+}
+
+/// Whether there is an object at a NUL-terminated path.
+fn exists(path: &[u8]) -> bool {
+    // SAFETY: the kernel reads up to the NUL.
+    unsafe { lp_abi::syscall!(__NR_access, path.as_ptr(), F_OK) }.is_ok()
+}
+
+/// A name beside `path` that no other thread uses.
+fn other_name(path: &[u8]) -> Option<[u8; OTHER]> {
+    let mut name = [0; OTHER];
+    let mut text = Writer::new(&mut name);
+    text.push(path);
+    text.push(b".");
+    // SAFETY: gettid(2) takes no arguments.
+    text.push_decimal(unsafe { lp_abi::syscall!(__NR_gettid) }.ok()? as u64);
+    text.finish()?;
+    Some(name)
 }
 
 /// Removes the directory of objects.
@@ -103,13 +155,12 @@ pub fn open(task: &'static Task<'static>, node: &Node) -> isize {
         return Errno::EACCES.to_ret();
     }
     let path: &mut [u8; PATH_MAX] = spare_buffer();
-    let directory = match host_path(task, node.found.inode, path) {
-        Ok((_, directory)) => directory,
+    let (length, directory) = match host_path(task, node.found.inode, path) {
+        Ok(lengths) => lengths,
         Err(errno) => return errno.to_ret(),
     };
     prepare(task, path, directory);
-    // SAFETY: a NUL-terminated path. EEXIST is fine: another process was faster.
-    let _ = unsafe { lp_abi::syscall!(__NR_mknod, path.as_ptr(), S_IFIFO | 0o600, 0) };
+    make_fifo(path, length);
     placeholder::flush(task);
     let flags = node.flags & !(O_CREAT | O_EXCL | O_TRUNC | O_NOFOLLOW);
     // Waits for the other end. SAFETY: a NUL-terminated path; the call only creates a descriptor.

@@ -51,10 +51,12 @@ global_asm!(
     ".pushsection .text.lp_limited,\"ax\",@progbits",
     ".hidden lp_limited",
     "lp_limited:",
+    ".cfi_startproc",
     // The entry has kept the number and the arguments below its rbp.
     "mov edi, [rbp - 56]",
     "lea rsi, [rbp - 48]",
     "jmp {answer}",
+    ".cfi_endproc",
     ".popsection",
     answer = sym answer,
 );

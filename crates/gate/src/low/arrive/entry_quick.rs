@@ -18,6 +18,7 @@ use lp_abi::linux::AT_EMPTY_PATH;
 use crate::High;
 use crate::low::above::Quick;
 use crate::low::arrive::entry::{load_arguments, push_arguments};
+use crate::low::arrive::unwind::unwind;
 use crate::low::dispatch::AGAIN;
 use crate::low::thread::tls;
 
@@ -40,8 +41,11 @@ global_asm!(
     "cmp qword ptr [rcx + 8 * rdi], 0",
     "je lp_entry_kernel",
     "push rbp",
+    unwind!(pushed),
     "mov rbp, rsp",
+    unwind!(framed),
     push_arguments!(),
+    unwind!(kept),
     "and rsp, -16",
     "mov r8, fs:[r11 + {task}]",
     "mov dword ptr fs:[r11 + {in_gate}], 1",
@@ -71,6 +75,8 @@ global_asm!(
     ".globl \\name, \\name\\()_scratch",
     ".hidden \\name, \\name\\()_scratch",
     "\\name:",
+    ".cfi_startproc",
+    unwind!(entered),
     ".ifnb \\before",
     "\\before \\name\\()_look",
     ".endif",
@@ -79,9 +85,13 @@ global_asm!(
     "lp_end",
     load_arguments!(),
     "leave",
+    unwind!(entered),
     "ret",
+    ".cfi_endproc",
     ".balign 64",
     "\\name\\()_scratch:",
+    ".cfi_startproc",
+    unwind!(entered),
     ".ifnb \\before",
     "\\before \\name\\()_scratch_look",
     ".endif",
@@ -89,19 +99,24 @@ global_asm!(
     "call \\handler",
     "lp_end",
     "leave",
+    unwind!(entered),
     "ret",
+    ".cfi_endproc",
     ".endm",
     // For a process that has not met a mount.
     ".balign 64",
     ".globl lp_entry_apart, lp_entry_kernel",
     ".hidden lp_entry_apart, lp_entry_kernel",
     "lp_entry_apart:",
+    ".cfi_startproc",
+    unwind!(entered),
     "cmp edi, dword ptr [{hidden}]",
     "jae lp_entry",
     "lp_entry_kernel:",
     "mov ecx, 0x7fffffff",
     "inc ecx", // Overflows.
     "ret",
+    ".cfi_endproc",
     "lp_quick lp_quick_read, {read}",
     "lp_quick lp_quick_write, {write}",
     "lp_quick lp_quick_fstat, {fstat}",

@@ -42,25 +42,35 @@ use crate::low::thread::tls;
 
 global_asm!(
     ".pushsection .text.lp_signal,\"ax\",@progbits",
-    ".globl lp_signal, lp_restorer",
-    ".hidden lp_signal, lp_restorer",
+    ".globl lp_signal, __restore_rt",
+    ".hidden lp_signal, __restore_rt",
     ".balign 16",
     "lp_signal:",
+    ".cfi_startproc",
     "push rdi",
+    ".cfi_adjust_cfa_offset 8",
     "push rsi",
+    ".cfi_adjust_cfa_offset 8",
     "push rdx",
+    ".cfi_adjust_cfa_offset 8",
     "call {route}",
     "pop rdx",
+    ".cfi_adjust_cfa_offset -8",
     "pop rsi",
+    ".cfi_adjust_cfa_offset -8",
     "pop rdi",
+    ".cfi_adjust_cfa_offset -8",
     "test rax, rax",
     "jz 1f",
     "jmp rax",
     "1:",
     "ret",
+    ".cfi_endproc",
     ".balign 16",
-    "lp_restorer:",
-    "mov eax, 15", // rt_sigreturn
+    "nop", // They look at the byte before a return address.
+    // Unwinders know a signal's frame by this name and these bytes.
+    "__restore_rt:",
+    ".byte 0x48, 0xc7, 0xc0, 15, 0, 0, 0", // mov rax, 15: rt_sigreturn
     "syscall",
     ".popsection",
     route = sym route,
@@ -68,7 +78,7 @@ global_asm!(
 
 unsafe extern "C" {
     static lp_signal: u8;
-    static lp_restorer: u8;
+    static __restore_rt: u8;
 }
 
 fn lp_signal_address() -> usize {
@@ -113,7 +123,7 @@ fn fault_action() -> KernelAction {
     KernelAction {
         handler: lp_signal_address(),
         flags: u64::from(SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTORER),
-        restorer: &raw const lp_restorer as usize,
+        restorer: &raw const __restore_rt as usize,
         mask: 0,
     }
 }

@@ -52,6 +52,7 @@ global_asm!(
     // ends, even one that arrives between the check of the mark and the kernel's call.
     ".balign 16",
     "lp_block:",
+    ".cfi_startproc",
     "mov r11, rdx",
     "mov eax, edi",
     "mov rcx, rsi",
@@ -70,14 +71,22 @@ global_asm!(
     "lp_block_interrupted:",
     "mov rax, -4", // EINTR
     "ret",
+    ".cfi_endproc",
     // lp_fork(rdi call, rsi its six arguments, rdx the address of `waiting`, rcx where its value goes): a
     // system call, with the value of `waiting` at the time of the call. A signal that arrives between the
     // load and the kernel's call restarts both.
     ".balign 16",
     "lp_fork:",
+    ".cfi_startproc",
     "push rbx",
+    ".cfi_adjust_cfa_offset 8",
+    ".cfi_rel_offset rbx, 0",
     "push r12",
+    ".cfi_adjust_cfa_offset 8",
+    ".cfi_rel_offset r12, 0",
     "push r13",
+    ".cfi_adjust_cfa_offset 8",
+    ".cfi_rel_offset r13, 0",
     "mov r13d, edi",
     "mov rbx, rdx",
     "mov r12, rcx",
@@ -95,9 +104,16 @@ global_asm!(
     "syscall",
     "lp_fork_end:",
     "pop r13",
+    ".cfi_adjust_cfa_offset -8",
+    ".cfi_restore r13",
     "pop r12",
+    ".cfi_adjust_cfa_offset -8",
+    ".cfi_restore r12",
     "pop rbx",
+    ".cfi_adjust_cfa_offset -8",
+    ".cfi_restore rbx",
     "ret",
+    ".cfi_endproc",
     ".popsection",
 );
 

@@ -26,7 +26,9 @@ global_asm!(
     ".balign 16",
     // The entry has kept the number and the arguments, and rbp is still the entry's.
     "lp_wait:",
+    ".cfi_startproc",
     "sub rsp, 8",
+    ".cfi_adjust_cfa_offset 8",
     "mov r10, [rbp - 32]",
     "mov rax, [rbp - 56]",
     "mov r11, [rip + lp_tls@GOTTPOFF]",
@@ -39,10 +41,13 @@ global_asm!(
     "lea rsi, [rbp - 56]",
     "call {after}",
     "add rsp, 8",
+    ".cfi_adjust_cfa_offset -8",
     "ret",
+    ".cfi_adjust_cfa_offset 8",
     "lp_wait_interrupted:",
     "mov rax, -{interrupted}",
     "jmp lp_wait_end",
+    ".cfi_endproc",
     ".popsection",
     deferred = const tls::DEFERRED,
     interrupted = const Errno::EINTR.number(),
@@ -146,15 +151,19 @@ const RED_ZONE: usize = 128;
 /// Bytes of a `syscall` instruction.
 const SYSCALL: usize = 2;
 
+/// Longest distance from a thunk's call to its own `syscall`.
+const IN_THUNK: usize = 512;
+
 /// The `syscall` of the site whose thunk continues at `back`; `None` if the thunk makes the call itself.
 fn site_of(back: usize) -> Option<usize> {
     // SAFETY: `back` is the return address of a call in a thunk, and what follows it there is longer.
     unsafe {
         let code = *(back as *const [u8; BACK_TO_SITE.len()]);
         let distance = (back + BACK_TO_SITE.len()) as *const i32;
-        (code == BACK_TO_SITE).then(|| {
-            let end = distance.add(1) as usize;
-            end.wrapping_add_signed(distance.read_unaligned() as isize)
-        })
+        if code != BACK_TO_SITE {
+            return None;
+        }
+        let site = (distance.add(1) as usize).wrapping_add_signed(distance.read_unaligned() as isize);
+        (site.wrapping_sub(back) >= IN_THUNK).then_some(site)
     }
 }
