@@ -5,6 +5,7 @@ mod trees;
 
 use std::ffi::{CString, OsStr};
 use std::fs;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
@@ -354,6 +355,22 @@ fn a_look_that_is_killed_leaves_nothing_half_there() {
 
 /// A look that is stopped keeps nobody from another directory, with a name of the same file in it; and one
 /// that is killed leaves every name with its extended attributes.
+#[test]
+fn a_session_whose_region_was_being_made_begins_anew() {
+    let trees = Trees::new("echo f > f");
+    let (mut calls, mut cut) = (100, 0);
+    while !killed_at(&mut trees.lightpath(&["run", "--over", ".", "--", "true"]), calls) {
+        let file = trees.home.path().join("state/lightpath").join(trees.session()).join("region");
+        let mut word = [1; 8];
+        let begun = fs::File::open(&file).and_then(|mut file| file.read_exact(&mut word));
+        cut += usize::from(begun.is_ok() && word == [0; 8]);
+        assert_eq!(trees.over("cat f"), "f\n", "killed after {calls} stops");
+        trees.says(&["discard"]);
+        calls += 7;
+    }
+    assert!(cut > 0, "no launcher was killed as it made a region");
+}
+
 #[test]
 fn a_look_that_is_stopped_delays_no_other_directory() {
     let make = "mkdir p q; echo l > p/l; ln p/l q/l; echo f > p/f; ln p/f p/g; setfattr -n user.k -v l p/l; setfattr -n user.k -v f p/f";

@@ -161,12 +161,10 @@ fn task_of(region: Region<'static>, process: ProcessId, lane: LaneId) -> Box<Tas
     task
 }
 
-/// Puts the tree that the run is over below its root.
+/// Puts the directory that the run is over below its root.
 fn lay(task: &Task, options: &Options) -> lp_abi::Result<()> {
-    if options.over.is_none() {
-        return Ok(());
-    }
-    let path = [bytes(options.at[0].path()), b"\0"].concat();
+    let Some(over) = &options.over else { return Ok(()) };
+    let path = [bytes(over), b"\0"].concat();
     below::names::lay(task, 0, &path)
 }
 
