@@ -169,8 +169,11 @@ fn an_unpacking_that_is_killed_is_done_again() {
     assert!(steps > 10, "only {steps} steps");
 }
 
-/// An archive with members of these names; those that end with a slash are directories, others files.
-fn archive_of(at: &Path, members: &[(&str, EntryType, &str)]) {
+/// A member of an archive: its name, its type and where it leads if it is a link.
+type Member = (&'static str, EntryType, &'static str);
+
+/// Makes an archive with these members.
+fn archive_of(at: &Path, members: &[Member]) {
     let mut archive = Builder::new(File::create(at).unwrap());
     for (name, kind, to) in members {
         let mut header = Header::new_ustar();
@@ -200,7 +203,7 @@ fn a_bad_archive_is_one_line() {
         assert_eq!(fs::read_dir(state).map_or(0, |found| found.flatten().count()), 0, "{name}");
     };
     let outside = trees.home.path().join("outside");
-    let cases: [(&[(&str, EntryType, &str)], &str); 8] = [
+    let cases: [(&[Member], &str); 8] = [
         (&[("/etc/x", Regular, "")], "absolute name: /etc/x"),
         (&[("a/../../outside", Regular, "")], "a name with ..: a/../../outside"),
         (&[("a", Regular, ""), ("./a", Regular, "")], "holds a twice"),
