@@ -43,6 +43,25 @@ fn a_region_says_what_it_holds() {
 }
 
 #[test]
+fn a_frozen_region_says_so_until_it_is_used() {
+    let dir = tempfile::tempdir().unwrap();
+    let (region, frozen) = (dir.path().join("region"), dir.path().join("frozen"));
+    assert!(run(&region, ": > /light/f").status.success());
+    assert_eq!(facts(&region)["frozen"], false);
+    let made = Command::new(env!("CARGO_BIN_EXE_lightpath")).arg("freeze").args([&region, &frozen]).output();
+    assert!(made.as_ref().is_ok_and(|made| made.status.success()), "{made:?}");
+    let says = || String::from_utf8(lightpath(&["info"], &frozen).stdout).unwrap();
+    assert!(says().contains("frozen: see lightpath run --from"), "{}", says());
+    // A look does not change that, nor does a branch.
+    let branch = ["run", "--from", frozen.to_str().unwrap(), "--", "true"];
+    assert!(Command::new(env!("CARGO_BIN_EXE_lightpath")).args(branch).status().unwrap().success());
+    assert_eq!(facts(&frozen)["frozen"], true);
+    assert!(run(&frozen, "true").status.success());
+    assert_eq!(facts(&frozen)["frozen"], false);
+    assert!(says().contains("not in use"), "{}", says());
+}
+
+#[test]
 fn a_region_in_use_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let region = dir.path().join("region");

@@ -355,6 +355,17 @@ fn a_look_that_is_killed_leaves_nothing_half_there() {
 /// A look that is stopped keeps nobody from another directory, with a name of the same file in it; and one
 /// that is killed leaves every name with its extended attributes.
 #[test]
+fn a_session_whose_region_was_being_made_begins_anew() {
+    let trees = Trees::new("echo f > f");
+    trees.over("true");
+    // What a launcher leaves that is killed between ftruncate(2) and the header.
+    let file = trees.home.path().join("state/lightpath").join(trees.session()).join("region");
+    fs::File::create(&file).unwrap().set_len(1 << 30).unwrap();
+    assert_eq!(trees.over("cat f; echo g > f"), "f\n");
+    assert_eq!(trees.says(&["diff"]), "M\tf\n");
+}
+
+#[test]
 fn a_look_that_is_stopped_delays_no_other_directory() {
     let make = "mkdir p q; echo l > p/l; ln p/l q/l; echo f > p/f; ln p/f p/g; setfattr -n user.k -v l p/l; setfattr -n user.k -v f p/f";
     let trees = Trees::new(make);

@@ -181,3 +181,21 @@ fn a_region_with_damaged_records_gives_errors_not_crashes() {
         assert!(!dead, "round {round}: {status}");
     }
 }
+
+#[test]
+fn only_a_new_file_is_not_read_ahead() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("region");
+    // The flags of the region's mapping, in a process that uses the mount.
+    let script = "cd /light; exec awk '/ .*region$/ { ours = 1 } /^VmFlags/ { if (ours) print; ours = 0 }' /proc/self/smaps";
+    let flags = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lightpath"));
+        let output =
+            command.args(["run", "--region"]).arg(&path).args(["--", "sh", "-c", script]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.starts_with("VmFlags: rd wr sh"), "{output:?}");
+        text
+    };
+    assert!(flags().split(' ').any(|flag| flag == "rr"));
+    assert!(!flags().split(' ').any(|flag| flag == "rr"), "a file that was there before");
+}

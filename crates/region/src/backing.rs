@@ -9,7 +9,7 @@
 //! Nothing is reserved for a region in a memfd, whose pages are memory. On a file system without fallocate(2)
 //! the kernel faults in the pages instead: madvise(2) fails where a store would cause SIGBUS.
 
-use lp_abi::linux::{__NR_fallocate, __NR_madvise, FALLOC_FL_KEEP_SIZE, MADV_POPULATE_WRITE};
+use lp_abi::linux::{__NR_fallocate, __NR_madvise, FALLOC_FL_KEEP_SIZE, MADV_POPULATE_WRITE, MADV_RANDOM};
 use lp_abi::{Errno, PAGE_SIZE, Result};
 
 use crate::ids::{LaneId, ProcessId};
@@ -27,10 +27,32 @@ const SLOTS: u32 = 32;
 /// this.
 const TABLE: usize = at::FDS_BACKED * 8;
 
+/// How long the file of a region has existed, as [`Header::in_file`](crate::records::Header::in_file) says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileAge {
+    /// Parts of it may not be in the kernel's cache.
+    Old = 1,
+    /// A run that has not ended made it.
+    New = 2,
+}
+
 impl Region<'_> {
-    /// Records that the region is in a file that may run out of space.
-    pub fn set_in_file(self) {
-        self.header().in_file.store(1, Ordering::Relaxed); // Relaxed: before any process of a run.
+    /// Records that the region is in a file that may run out of space, and advises the kernel how this process
+    /// uses its mapping.
+    pub fn set_in_file(self, age: FileAge) {
+        self.header().in_file.store(age as u64, Ordering::Relaxed); // Relaxed: before any process of a run.
+        self.advise();
+    }
+
+    /// Turns reading ahead off for the mapping of a new file. The kernel would fill the holes around each touched
+    /// page with zeros and keep them in its cache; what the file holds is in the cache anyway.
+    #[cold]
+    pub(crate) fn advise(self) {
+        // Relaxed: immutable while the region is in use.
+        if self.header().in_file.load(Ordering::Relaxed) == FileAge::New as u64 {
+            // A failure costs time only. SAFETY: changes only what is read ahead of the mapping.
+            let _ = unsafe { lp_abi::syscall!(__NR_madvise, self.base(), self.length(), MADV_RANDOM) };
+        }
     }
 
     /// Reserves space for `bytes` bytes at `offset`.

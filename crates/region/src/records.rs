@@ -65,7 +65,8 @@ pub struct Header {
     /// The number in the name of the life file that the region's processes use ([`crate::life_file`]).
     /// Changed by a launcher under the file's flock, when no run is held.
     pub life: AtomicU64,
-    /// 1 if the region is in a file, whose file system may be full ([`crate::backing`]). Set by the launcher.
+    /// 0 if the region is in memory; otherwise its file system may be full, and this is a
+    /// [`FileAge`](crate::backing::FileAge). Set by the launcher.
     pub in_file: AtomicU64,
     /// Boot in which the region was last used ([`crate::machine`]); 0 in memory. Changed by a launcher under
     /// the file's flock, when no run is held.

@@ -141,7 +141,9 @@ impl<'r> Region<'r> {
         if stat[6] < length {
             return Err(RegionError::Truncated);
         }
-        Ok(Self::map(fd, length as usize, MAP_SHARED)?)
+        let region = Self::map(fd, length as usize, MAP_SHARED)?;
+        region.advise();
+        Ok(region)
     }
 
     /// Maps a region whose header an ancestor of this process has already checked: the gate's attach.
@@ -149,7 +151,9 @@ impl<'r> Region<'r> {
     /// # Safety
     /// `fd` is a region of `length` bytes.
     pub unsafe fn attach(fd: Fd, length: usize) -> Result<Region<'static>> {
-        Self::map(fd, length, MAP_SHARED)
+        let region = Self::map(fd, length, MAP_SHARED)?;
+        region.advise();
+        Ok(region)
     }
 
     fn map(fd: Fd, length: usize, kind: u32) -> Result<Region<'static>> {

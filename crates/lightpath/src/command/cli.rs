@@ -325,11 +325,12 @@ pub(crate) struct Options {
     /// to mount several trees; $LIGHTPATH in the command's environment names the first.
     #[arg(long, value_name = "DIR", default_value = MountPoint::DEFAULT, value_parser = mount_point(), value_hint = ValueHint::DirPath)]
     pub(crate) at: Vec<MountPoint>,
-    /// Run over the tree at DIR: the command sees it at its own path, and what it changes there is kept in a
-    /// session, not written to DIR. See lightpath diff, apply and discard.
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["at", "region"])]
+    /// Run over a tree: what the command changes there is kept in a session, and the tree is not written to. A
+    /// directory is seen at its own path; what an archive (tar, tar.gz, tar.zst, zip) or a frozen region holds,
+    /// at --at. See lightpath diff, apply, export and discard.
+    #[arg(long, value_name = "DIR|FILE", value_hint = ValueHint::AnyPath, conflicts_with_all = ["region"])]
     pub(crate) over: Option<PathBuf>,
-    /// Name of the session; without it the session is named after DIR.
+    /// Name of the session; without it the session is named after DIR or FILE.
     #[arg(long, value_name = "NAME", requires = "over")]
     pub(crate) session: Option<String>,
     /// Keep nothing of what the command changes.
@@ -360,6 +361,9 @@ pub(crate) struct Options {
     /// process, how many went to the kernel, and how many bytes.
     #[arg(long)]
     pub(crate) stats: bool,
+    /// A directory that is removed when the command has ended.
+    #[arg(skip)]
+    pub(crate) scratch: Option<PathBuf>,
     /// What is recorded of calls, as a run record says.
     #[arg(skip)]
     pub(crate) records: u32,

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lp_abi::{Errno, Fd};
+use lp_region::backing::FileAge;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{Region, life_file};
 use rustix::fs::{FlockOperation, flock};
@@ -123,7 +124,7 @@ fn mend(to: File, path: &Path) -> Result<(), Failure> {
         life_file::beside(Fd::new(to.into_raw_fd())).map_err(|e| fail(format!("no life file: {e:?}")))?;
     let opened = Region::open(fd).map_err(|e| Failure::new(REGION, region::explain(&name, e)))?;
     opened.set_identity(region::identity()?);
-    opened.set_in_file();
+    opened.set_in_file(FileAge::Old);
     lp_vfs::boot::back(opened).map_err(|e| fail(format!("no room: {e:?}")))?;
     let done = lp_fsck::rebuild(opened).map_err(|e| fail(format!("cannot be rebuilt: {e:?}")))?;
     if done != lp_fsck::Rebuilt::default() {

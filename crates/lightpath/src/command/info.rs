@@ -30,6 +30,7 @@ struct Facts {
     entries: u64,
     runs: usize,
     is_old: bool,
+    is_frozen: bool,
 }
 
 /// Describes a region file, which runs may be using.
@@ -54,6 +55,7 @@ pub(crate) fn info(args: &Info) -> Result<u8, Failure> {
         entries: region.in_use::<Dirent>(),
         runs: (1..RUNS as u32).filter(|run| region.run_is_held(RunId(*run))).count(),
         is_old: region.is_of_former_boot(),
+        is_frozen: region.header().frozen.load(Relaxed) != 0,
         name,
     };
     print(if args.json { json(&facts) } else { table(&facts) }.as_bytes())
@@ -61,6 +63,7 @@ pub(crate) fn info(args: &Info) -> Result<u8, Failure> {
 
 fn table(facts: &Facts) -> String {
     let state = match facts.runs {
+        0 if facts.is_frozen => "frozen: see lightpath run --from".to_owned(),
         0 if facts.is_old => "last used before the machine was started; the next run rebuilds it".to_owned(),
         0 => "not in use".to_owned(),
         1 => "in use by 1 run".to_owned(),
@@ -96,6 +99,7 @@ fn json(facts: &Facts) -> String {
         "names": facts.entries,
         "runs": facts.runs,
         "former_boot": facts.is_old,
+        "frozen": facts.is_frozen,
     });
     format!("{value}\n")
 }

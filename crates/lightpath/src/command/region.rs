@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use lp_abi::{Errno, Fd, UserPtr};
 use lp_fsck::{Rebuilt, Severity};
+use lp_region::backing::FileAge;
 use lp_region::layout::{LANES_AT, RUNS, VERSION};
 use lp_region::process::{CALLS_COUNTED, CALLS_TRACED, protections};
 use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
@@ -161,12 +162,10 @@ fn task_of(region: Region<'static>, process: ProcessId, lane: LaneId) -> Box<Tas
     task
 }
 
-/// Puts the tree that the run is over below its root.
+/// Puts the directory that the run is over below its root.
 fn lay(task: &Task, options: &Options) -> lp_abi::Result<()> {
-    if options.over.is_none() {
-        return Ok(());
-    }
-    let path = [bytes(options.at[0].path()), b"\0"].concat();
+    let Some(over) = &options.over else { return Ok(()) };
+    let path = [bytes(over), b"\0"].concat();
     below::names::lay(task, 0, &path)
 }
 
@@ -192,6 +191,8 @@ impl Session {
         if options.region.is_some() {
             make_room(&fd).map_err(|e| no_room(&name, e))?;
         }
+        let is_empty = rustix::fs::fstat(&fd).is_ok_and(|found| found.st_size == 0);
+        let age = if is_empty { FileAge::New } else { FileAge::Old };
         let region = prepare(&fd, &name, options)?;
         if options.from.is_some() {
             branch::own(region)?;
@@ -209,7 +210,7 @@ impl Session {
         }
         region.header().frozen.store(0, Relaxed); // Relaxed: under the flock.
         if options.region.is_some() && alone {
-            region.set_in_file();
+            region.set_in_file(age);
             region.mark_boot();
             boot::back(region).map_err(|e| no_room(&name, e))?;
         }

@@ -56,7 +56,7 @@ pub(crate) fn start(
     let (mut launch, session) = prepare(options, command, open)?;
     let directory = options.over.is_some().then(std::env::current_dir).and_then(Result::ok);
     let slot = directory.map(|directory| session.claim_in(&directory)).transpose()?;
-    match options.stats || options.apply || options.ask {
+    match options.stats || options.apply || options.ask || options.scratch.is_some() {
         true => {
             let slot = slot.map_or_else(|| session.claim(), Ok)?;
             supervise::supervise(&mut launch, &session, &slot, options)

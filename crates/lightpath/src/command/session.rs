@@ -1,7 +1,8 @@
 //! [`Kept`]: a session, that is the region file that holds what was changed over a directory.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
+use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::failure::{Failure, REGION, USAGE, reason};
+use super::over::lower;
 
 /// Longest name of a session.
 const LONGEST: usize = 200;
@@ -24,7 +26,12 @@ pub(crate) struct Kept {
     pub(crate) name: OsString,
     /// The directory that it is over.
     pub(crate) over: PathBuf,
-    place: PathBuf,
+    /// Where its tree is seen: there, unless it is over an archive.
+    pub(crate) at: PathBuf,
+    /// The archive or frozen region that the directory was unpacked from.
+    pub(crate) archive: Option<PathBuf>,
+    /// What is kept of it.
+    pub(crate) place: PathBuf,
 }
 
 impl Kept {
@@ -34,36 +41,62 @@ impl Kept {
             Some(name) => checked(name)?,
             None => name_of(over),
         };
-        let kept = Kept { place: home()?.join(&name), name, over: over.to_owned() };
+        let place = home()?.join(&name);
+        let (over, at) = (over.to_owned(), over.to_owned());
+        let kept = Kept { place, name, over, at, archive: None };
         let fail =
             |e: std::io::Error| Failure::new(REGION, format!("{}: {}", kept.place.display(), reason(&e)));
-        match fs::read(kept.place.join("directory")) {
-            Ok(at) if at == over.as_os_str().as_bytes() => {}
-            Ok(at) => {
-                let at = OsStr::from_bytes(&at);
-                return Err(Failure::new(
-                    REGION,
-                    format!("session {} is over {}; give another --session", kept.shown(), at.display()),
-                ));
-            }
-            Err(_) => {
+        match Kept::read(&kept.place) {
+            Some(found) if found.over == kept.over => {}
+            Some(found) => return Err(found.is_over_another()),
+            None => {
                 DirBuilder::new().recursive(true).mode(0o700).create(&kept.place).map_err(fail)?;
-                fs::write(kept.place.join("directory"), over.as_os_str().as_bytes()).map_err(fail)?;
+                fs::write(kept.place.join("directory"), kept.over.as_os_str().as_bytes()).map_err(fail)?;
             }
         }
         Ok(kept)
+    }
+
+    /// The session in a directory, if there is one.
+    pub(crate) fn read(place: &Path) -> Option<Kept> {
+        let path = |name: &str| {
+            let text = fs::read(place.join(name)).ok()?;
+            let path = text.split(|byte| *byte == 0).next()?.to_vec();
+            Some(PathBuf::from(OsString::from_vec(path)))
+        };
+        let over = path("directory")?;
+        let at = path("at").unwrap_or_else(|| over.clone());
+        let name = place.file_name()?.to_owned();
+        Some(Kept { name, over, at, archive: path("archive"), place: place.to_owned() })
+    }
+
+    pub(crate) fn is_over_another(&self) -> Failure {
+        let line = format!(
+            "session {} is over {}; give another --session",
+            self.shown(),
+            self.shown_over().display()
+        );
+        Failure::new(REGION, line)
+    }
+
+    /// What the user has said that it is over.
+    pub(crate) fn shown_over(&self) -> &Path {
+        self.archive.as_deref().unwrap_or(&self.over)
     }
 
     /// The session of this name, or that of the current directory or the nearest above it.
     pub(crate) fn find(name: Option<&str>) -> Result<Kept, Failure> {
         let all = all()?;
         if let Some(name) = name {
-            let found = all.into_iter().find(|kept| kept.name == *name);
+            let archive = Path::new(name).canonicalize().ok();
+            let is_it = |kept: &Kept| kept.name == *name || kept.archive.is_some() && kept.archive == archive;
+            let found = all.into_iter().find(is_it);
             return found.ok_or_else(|| Failure::new(REGION, format!("there is no session {name}")));
         }
         let here = std::env::current_dir()
             .map_err(|e| Failure::new(REGION, format!("current directory: {}", reason(&e))))?;
-        let mut found: Vec<Kept> = all.into_iter().filter(|kept| here.starts_with(&kept.over)).collect();
+        let mut found: Vec<Kept> =
+            all.into_iter().filter(|kept| kept.archive.is_none() && here.starts_with(&kept.over)).collect();
         found.sort_by_key(|kept| kept.over.as_os_str().len());
         match (found.pop(), found.pop()) {
             (Some(kept), Some(other)) if kept.over == other.over => Err(Failure::new(
@@ -93,6 +126,19 @@ impl Kept {
         self.place.join("region")
     }
 
+    /// Removes a region file that was being made when its launcher was killed: a region says last that it is
+    /// one. The caller holds the session.
+    pub(crate) fn remove_half_made(&self) -> Result<(), Failure> {
+        let fail =
+            |e: std::io::Error| Failure::new(REGION, format!("{}: {}", self.file().display(), reason(&e)));
+        let mut word = [0; size_of::<u64>()];
+        let begun = File::open(self.file()).and_then(|mut file| file.read_exact(&mut word));
+        match begun.is_ok() && word == [0; size_of::<u64>()] {
+            true => fs::remove_file(self.file()).map_err(fail),
+            false => Ok(()),
+        }
+    }
+
     /// What an apply has begun to write.
     pub(crate) fn journal(&self) -> PathBuf {
         self.place.join("journal")
@@ -115,16 +161,9 @@ impl Kept {
             |e: std::io::Error| Failure::new(REGION, format!("{}: {}", self.place.display(), reason(&e)));
         let path = self.place.join("lock");
         let file = File::options().create(true).append(true).open(&path).map_err(fail)?;
-        for tries in 0.. {
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => break,
-                Err(Errno::WOULDBLOCK) if tries < PATIENCE => std::thread::sleep(PAUSE),
-                Err(Errno::WOULDBLOCK) => {
-                    let line = "is being started, applied or discarded: try again";
-                    return Err(Failure::new(REGION, format!("session {} {line}", self.shown())));
-                }
-                Err(e) => return Err(fail(e.into())),
-            }
+        if !lock(&file).map_err(fail)? {
+            let line = "is being started, applied or discarded: try again";
+            return Err(Failure::new(REGION, format!("session {} {line}", self.shown())));
         }
         // It may have been discarded before the lock was taken.
         let (held, there) = (file.metadata().map_err(fail)?, fs::metadata(&path));
@@ -147,7 +186,7 @@ impl Kept {
 
     /// Forgets it.
     pub(crate) fn remove(&self) -> Result<(), Failure> {
-        fs::remove_dir_all(&self.place)
+        lower::remove(&self.place)
             .map_err(|e| Failure::new(REGION, format!("{}: {}", self.place.display(), reason(&e))))
     }
 }
@@ -159,17 +198,25 @@ pub(crate) fn all() -> Result<Vec<Kept>, Failure> {
         .into_iter()
         .flatten()
         .flatten()
-        .filter_map(|entry| {
-            let over = fs::read(entry.path().join("directory")).ok()?;
-            Some(Kept { name: entry.file_name(), over: OsString::from_vec(over).into(), place: entry.path() })
-        })
+        .filter_map(|entry| Kept::read(&entry.path()))
         .collect();
     all.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(all)
 }
 
+/// Locks a file, for which it waits a moment; whether it did.
+pub(crate) fn lock(file: &File) -> std::io::Result<bool> {
+    for _ in 0..PATIENCE {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(PAUSE),
+            done => return done.map(|()| true).map_err(Into::into),
+        }
+    }
+    Ok(false)
+}
+
 /// `$XDG_STATE_HOME/lightpath`, `~/.local/state/lightpath`.
-fn home() -> Result<PathBuf, Failure> {
+pub(crate) fn home() -> Result<PathBuf, Failure> {
     let from = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     from("XDG_STATE_HOME")
         .or_else(|| from("HOME").map(|home| home.join(".local/state")))
@@ -177,7 +224,7 @@ fn home() -> Result<PathBuf, Failure> {
         .ok_or_else(|| Failure::new(REGION, "no place for sessions: set XDG_STATE_HOME or HOME"))
 }
 
-fn checked(name: &str) -> Result<OsString, Failure> {
+pub(crate) fn checked(name: &str) -> Result<OsString, Failure> {
     let fits = !name.is_empty() && name.len() <= LONGEST && !name.starts_with('.') && !name.contains('/');
     match fits {
         true => Ok(name.into()),
@@ -188,7 +235,7 @@ fn checked(name: &str) -> Result<OsString, Failure> {
 }
 
 /// The name of a directory's session: its path with a plus sign for each slash, and two for each plus sign.
-fn name_of(over: &Path) -> OsString {
+pub(crate) fn name_of(over: &Path) -> OsString {
     let path = over.as_os_str().as_bytes();
     let mut name = Vec::new();
     for byte in path.iter().skip(1) {

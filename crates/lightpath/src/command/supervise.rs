@@ -51,6 +51,10 @@ pub(crate) fn supervise(
         set_mask(&no_signal());
         over::ask::at_end(session, options)?;
     }
+    if let Some(scratch) = &options.scratch {
+        over::lower::remove(scratch)
+            .map_err(|e| Failure::new(REGION, format!("{}: {}", scratch.display(), reason(&e))))?;
+    }
     match ended.end {
         End::Exited(0) if options.apply => over::apply::at_end(session, options),
         end => Ok(end.pass_on()),

@@ -31,6 +31,14 @@ use crate::command::session::Kept;
 /// Writes the changes of a session and ends it.
 pub(crate) fn apply(args: &Apply) -> Result<u8, Failure> {
     let kept = Kept::find(args.which.session.as_deref())?;
+    if let Some(archive) = &kept.archive {
+        let line = format!(
+            "session {} is over {}, which nothing is written to: see lightpath export",
+            kept.shown(),
+            archive.display()
+        );
+        return Err(Failure::new(REGION, line));
+    }
     let paths = below(&kept.over, &args.paths)?;
     let _held = kept.hold()?;
     let session = open(&kept)?;
@@ -72,7 +80,7 @@ fn in_session(kept: &Kept, session: &Session, asked: &Asked) -> Result<u8, Failu
         Ok(_) => {}
     }
     let done = session.with_task(|task| {
-        let tree = Tree { task, over };
+        let tree = Tree { task, over, at: &kept.at };
         let mut changes = tree.changes().map_err(|e| fail(over, &e))?;
         let journaled = journaled(kept);
         let undo = Undo::begun(kept)?;

@@ -1,17 +1,19 @@
-//! Writing members of an archive: tar(5) with pax records for what its headers have no room for.
+//! Members of an archive: tar(5) with pax records for what its headers have no room for.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use tar::{Builder, EntryType, Header};
+use rustix::fs::Timespec;
+use tar::{Builder, Entry, EntryType, Header};
 
 use super::changes::kind;
 use super::content::Xattrs;
+use super::put::Looks;
 
 /// How the pax record of an extended attribute starts.
-pub(super) const XATTR: &str = "SCHILY.xattr.";
+const XATTR: &str = "SCHILY.xattr.";
 /// Bytes that a header has for a name, or for where a link leads.
 const ROOM: usize = 100;
 
@@ -155,4 +157,66 @@ fn fits(header: &mut Header, name: &[u8], put: impl Fn(&mut Header, &[u8])) -> b
     // What does not fit is cut for those who know no pax.
     put(header, &name[..name.len().min(ROOM)]);
     name.len() <= ROOM
+}
+
+pub(super) fn type_of(entry: EntryType) -> u32 {
+    match entry {
+        EntryType::Directory => libc::S_IFDIR,
+        EntryType::Symlink => libc::S_IFLNK,
+        EntryType::Fifo => libc::S_IFIFO,
+        EntryType::Char => libc::S_IFCHR,
+        EntryType::Block => libc::S_IFBLK,
+        _ => libc::S_IFREG,
+    }
+}
+
+/// What a member has beside content.
+pub(super) fn looks_of<R: Read>(entry: &mut Entry<'_, R>) -> io::Result<Looks> {
+    let bad = || io::Error::new(io::ErrorKind::InvalidData, "a record of a member is damaged");
+    let header = entry.header();
+    let mut owner = (header.uid()? as u32, header.gid()? as u32);
+    let mode = header.mode()? & 0o7777 | type_of(header.entry_type());
+    let mut mtime = Timespec { tv_sec: header.mtime()? as i64, tv_nsec: 0 };
+    let mut xattrs = Xattrs::new();
+    for record in entry.pax_extensions()?.into_iter().flatten() {
+        let record = record?;
+        let name = record.key().map_err(|_| bad())?;
+        if let Some(name) = name.strip_prefix(XATTR) {
+            xattrs.insert(name.as_bytes().to_vec(), record.value_bytes().to_vec());
+            continue;
+        }
+        let text = || record.value().map_err(|_| bad());
+        match name {
+            "mtime" => mtime = time_of(text()?).ok_or_else(bad)?,
+            "uid" => owner.0 = text()?.parse().map_err(|_| bad())?,
+            "gid" => owner.1 = text()?.parse().map_err(|_| bad())?,
+            _ => {}
+        }
+    }
+    Ok(Looks { mode, owner, atime: mtime, mtime, xattrs })
+}
+
+/// A time of a pax record: seconds and a decimal fraction. What goes before 1970 has the fraction that
+/// [`Archive::put`] writes, which counts up.
+fn time_of(text: &str) -> Option<Timespec> {
+    let (seconds, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = fraction.get(..fraction.len().min(9))?;
+    let scale = 10i64.pow(9 - digits.len() as u32);
+    Some(Timespec { tv_sec: seconds.parse().ok()?, tv_nsec: digits.parse::<u32>().ok()? as i64 * scale })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fractions_of_seconds_are_decimal() {
+        let of = |text: &str| time_of(text).map(|time| (time.tv_sec, time.tv_nsec));
+        assert_eq!(of("12"), Some((12, 0)));
+        assert_eq!(of("12.5"), Some((12, 500_000_000)));
+        assert_eq!(of("12.000000005"), Some((12, 5)));
+        assert_eq!(of("12.0000000059"), Some((12, 5)));
+        assert_eq!(of("-1.500000000"), Some((-1, 500_000_000)));
+        assert_eq!(of("x"), None);
+    }
 }

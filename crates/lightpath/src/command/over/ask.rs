@@ -26,7 +26,7 @@ pub(crate) fn at_end(session: &Session, options: &Options) -> Result<(), Failure
     let kept = of_run(options)?;
     let fail = |e: io::Error| Failure::new(REGION, format!("session {}: {}", kept.shown(), reason(&e)));
     let text = session.with_task(|task| {
-        let tree = Tree { task, over: &kept.over };
+        let tree = Tree { task, over: &kept.over, at: &kept.at };
         let changes = tree.changes()?;
         let shown: Vec<&Change> = changes.all.iter().filter(|change| change.is_shown()).collect();
         if shown.is_empty() { Ok(None) } else { patch::stat(&tree, &diff::listed(&shown)).map(Some) }

@@ -26,7 +26,10 @@ const STEP: usize = 1 << 16;
 /// A session's tree and the directory below it.
 pub(crate) struct Tree<'t> {
     pub(crate) task: &'t Task<'static>,
+    /// The directory.
     pub(crate) over: &'t Path,
+    /// Where the session's tree is seen.
+    pub(crate) at: &'t Path,
 }
 
 /// What a name was.

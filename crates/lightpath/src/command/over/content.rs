@@ -51,7 +51,7 @@ impl Tree<'_> {
 
     /// The extended attributes of a path of the session.
     pub(crate) fn xattrs(&self, path: &Path) -> io::Result<Xattrs> {
-        let path = [self.over.join(path).as_os_str().as_bytes(), b"\0"].concat();
+        let path = [self.at.join(path).as_os_str().as_bytes(), b"\0"].concat();
         let at = |place: lp_abi::Result<Place<usize>>| match place {
             Ok(Place::Inside(length)) => Ok(length),
             Ok(Place::Outside(_)) => Err(Errno::ENOENT),

@@ -18,11 +18,11 @@ use crate::command::session::Kept;
 /// Prints the changes of a session; says of each that cannot be written why.
 pub(crate) fn diff(args: &Diff) -> Result<u8, Failure> {
     let kept = Kept::find(args.which.session.as_deref())?;
-    let wanted = below(&kept.over, &args.paths)?;
+    let wanted = below(&kept.at, &args.paths)?;
     let session = open(&kept)?;
     let fail = |e: io::Error| Failure::new(REGION, format!("session {}: {}", kept.shown(), reason(&e)));
     let made = session.with_task(|task| {
-        let tree = Tree { task, over: &kept.over };
+        let tree = Tree { task, over: &kept.over, at: &kept.at };
         let changes = tree.changes()?;
         let shown: Vec<&Change> =
             changes.all.iter().filter(|change| change.is_shown() && is_wanted(change, &wanted)).collect();

@@ -33,7 +33,7 @@ pub(crate) fn export(args: &Export) -> Result<u8, Failure> {
     let written = (|| {
         let mut archive = Archive::new(BufWriter::new(File::create(&part)?));
         let count = session.with_task(|task| {
-            let tree = Tree { task, over: &kept.over };
+            let tree = Tree { task, over: &kept.over, at: &kept.at };
             match args.oci.is_some() {
                 true => layer(&tree, &mut archive),
                 false => whole(&tree, &mut archive),

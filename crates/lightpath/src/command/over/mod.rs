@@ -9,6 +9,7 @@ mod content;
 pub(crate) mod diff;
 pub(crate) mod export;
 mod limit;
+pub(crate) mod lower;
 mod patch;
 pub(crate) mod place;
 mod put;
@@ -29,6 +30,7 @@ use super::mountpoint::{self, MountPoint};
 use super::region::{Paths, Session};
 use super::session::{self, Kept};
 use super::{cache, print, run};
+use lower::Form;
 
 /// Conflicts that are listed as a run begins.
 const LISTED: usize = 20;
@@ -38,6 +40,13 @@ pub(crate) fn run(options: &Options, over: &Path, command: &[OsString]) -> Resul
     let shown = over.display();
     let fail = |e: &std::io::Error| Failure::new(REGION, format!("--over {shown}: {}", reason(e)));
     let directory = over.canonicalize().map_err(|e| fail(&e))?;
+    if !directory.is_dir() {
+        return run_archive(options, &directory, command);
+    }
+    if !is_default(&options.at) {
+        let line = format!("--over {shown}: a directory appears at its own path; leave --at out");
+        return Err(Failure::new(USAGE, line));
+    }
     // Its names are needed first of all.
     std::fs::read_dir(&directory).map_err(|e| fail(&e))?;
     if options.ask && !ask::can_ask() {
@@ -62,6 +71,47 @@ pub(crate) fn run(options: &Options, over: &Path, command: &[OsString]) -> Resul
     run::start(&options, command, |paths| begin(kept.as_ref(), &options, paths))
 }
 
+/// Whether these are the mounts of a run without `--at`.
+fn is_default(points: &[MountPoint]) -> bool {
+    points == [MountPoint::default()]
+}
+
+/// `run --over FILE` for an archive or a frozen region.
+fn run_archive(options: &Options, archive: &Path, command: &[OsString]) -> Result<u8, Failure> {
+    let shown = archive.display();
+    let fail = |status: u8, why: &str| Failure::new(status, format!("--over {shown}: {why}"));
+    let form = Form::of(archive).map_err(|e| fail(REGION, &reason(&e)))?.map_err(|why| fail(REGION, why))?;
+    if options.apply || options.ask {
+        return Err(fail(
+            USAGE,
+            "nothing is written to an archive; use lightpath export when the command has ended",
+        ));
+    }
+    let [point] = &options.at[..] else {
+        return Err(fail(USAGE, "it appears at one place; give one --at"));
+    };
+    run::check_caller()?;
+    let (kept, scratch) = match options.discard {
+        true => Kept::scratch(archive, form, point.path()).map(|(kept, held)| (kept, Some(held)))?,
+        false => {
+            let name = options.session.as_deref();
+            (Kept::open_archive(archive, form, point.path(), name)?, None)
+        }
+    };
+    let options = Options {
+        region: scratch.is_none().then(|| kept.file()),
+        over: Some(kept.over.clone()),
+        scratch: scratch.is_some().then(|| kept.place.clone()),
+        ..options.clone()
+    };
+    let session = scratch.is_none().then_some(&kept);
+    let done = run::start(&options, command, |paths| begin(session, &options, paths));
+    if done.is_err() && scratch.is_some() {
+        kept.remove()?;
+    }
+    done
+}
+
 /// Opens the region for a run. Nobody ends the session meanwhile.
 fn begin(kept: Option<&Kept>, options: &Options, paths: &Paths<'_>) -> Result<Session, Failure> {
     let _held = kept.map(Kept::hold).transpose()?;
@@ -69,8 +119,11 @@ fn begin(kept: Option<&Kept>, options: &Options, paths: &Paths<'_>) -> Result<Se
         let line = "an apply of this session was interrupted: finish it with lightpath apply first";
         return Err(Failure::new(REGION, line));
     }
+    kept.map_or(Ok(()), Kept::remove_half_made)?;
     let session = Session::open(options, paths)?;
+    // What is unpacked is the session's own, and does not change.
     if let Some(kept) = kept
+        && kept.archive.is_none()
         && !session.has_others()
     {
         renew(kept, &session)?;
@@ -87,7 +140,7 @@ fn renew(kept: &Kept, session: &Session) -> Result<(), Failure> {
     let mark = kept.renewing();
     let again = mark.exists();
     let renewed = session.with_task(|task| {
-        let tree = changes::Tree { task, over: &kept.over };
+        let tree = changes::Tree { task, over: &kept.over, at: &kept.at };
         let conflicts = tree.renew(again, || std::fs::write(&mark, []))?;
         put::gone(std::fs::remove_file(&mark)).map(|()| conflicts)
     });
@@ -114,7 +167,7 @@ pub(crate) fn open(kept: &Kept) -> Result<Session, Failure> {
     if !file.exists() {
         return Err(Failure::new(REGION, format!("session {} has no region: discard it", kept.shown())));
     }
-    look(&MountPoint::unchecked(&kept.over), &file)
+    look(&MountPoint::unchecked(&kept.at), &file)
 }
 
 /// Opens a region file beside its runs.
@@ -166,7 +219,10 @@ pub(crate) fn discard(args: &Discard) -> Result<u8, Failure> {
         check_unused(&kept, &session)?;
     }
     kept.remove()?;
-    print(format!("session {} is gone; {} is as it was\n", kept.shown(), kept.over.display()).as_bytes())
+    print(
+        format!("session {} is gone; {} is as it was\n", kept.shown(), kept.shown_over().display())
+            .as_bytes(),
+    )
 }
 
 /// `lightpath sessions`.
@@ -179,7 +235,8 @@ pub(crate) fn sessions(args: &Sessions) -> Result<u8, Failure> {
             .map(|kept| {
                 json!({
                     "name": kept.shown(),
-                    "directory": kept.over.to_string_lossy(),
+                    "directory": kept.at.to_string_lossy(),
+                    "archive": kept.archive.as_ref().map(|archive| archive.to_string_lossy()),
                     "region": kept.file().to_string_lossy(),
                     "interrupted_apply": kept.journal().exists(),
                 })
@@ -191,7 +248,7 @@ pub(crate) fn sessions(args: &Sessions) -> Result<u8, Failure> {
     for kept in &all {
         text.extend(kept.name.as_bytes());
         text.extend(b"\tover ");
-        text.extend(kept.over.as_os_str().as_bytes());
+        text.extend(kept.shown_over().as_os_str().as_bytes());
         if let Some(age) = used(kept).and_then(|time| time.elapsed().ok()) {
             text.extend(format!("\t{} min ago", age.as_secs() / 60).bytes());
         }

@@ -105,7 +105,7 @@ impl View {
             return Ok(View { mounts: member.mounts(region), what: What::Run(pid) });
         }
         let kept = Kept::find(Some(name).filter(|name| !name.is_empty()))?;
-        Ok(View { mounts: vec![kept.over.clone()], what: What::Session(kept) })
+        Ok(View { mounts: vec![kept.at.clone()], what: What::Session(kept) })
     }
 
     /// A path of the host that can be seen beside the mounts.
@@ -133,7 +133,7 @@ impl View {
             return Err(Failure::new(REGION, format!("session {} has no region", kept.shown())));
         }
         let options = Options {
-            at: vec![MountPoint::unchecked(&kept.over)],
+            at: vec![MountPoint::unchecked(&kept.at)],
             region: Some(kept.file()),
             over: Some(kept.over.clone()),
             ..Options::default()

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 
 use super::apply::Writer;
-use super::changes::{Change, New, kind};
+use super::changes::{Change, New, Tree, kind};
 use super::content::{Xattrs, host_xattrs};
 
 /// Name of a file before it gets its own. One is made at a time, so that a later apply finds what one that
@@ -109,21 +109,28 @@ impl Writer<'_> {
 
     /// Gives a file of the host owner, mode, extended attributes and times.
     pub(super) fn dress(&self, path: &Path, below: &Path, new: &New) -> io::Result<()> {
+        self.tree.looks(below, new)?.give(path)
+    }
+}
+
+impl Tree<'_> {
+    /// What a file of the session has beside content.
+    pub(super) fn looks(&self, path: &Path, new: &New) -> io::Result<Looks> {
         let wanted = &new.attributes;
         let time = |time: lp_vfs::Time| Timespec { tv_sec: time.sec, tv_nsec: i64::from(time.nsec) };
         let is_link = kind(wanted.mode) == libc::S_IFLNK;
-        let looks = Looks {
+        Ok(Looks {
             mode: wanted.mode,
             owner: (wanted.uid, wanted.gid),
             atime: time(wanted.atime),
             mtime: time(wanted.mtime),
-            xattrs: if is_link { Xattrs::new() } else { self.tree.xattrs(below)? },
-        };
-        looks.give(path)
+            xattrs: if is_link { Xattrs::new() } else { self.xattrs(path)? },
+        })
     }
 }
 
 /// What a file has beside content.
+#[derive(Clone)]
 pub(super) struct Looks {
     pub(super) mode: u32,
     pub(super) owner: (u32, u32),

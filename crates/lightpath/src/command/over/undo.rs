@@ -12,12 +12,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, Timespec};
+use rustix::fs::{CWD, Mode};
 use tar::{Entry, EntryType};
 
-use super::archive::XATTR;
+use super::archive::{looks_of, type_of};
 use super::changes::kind;
-use super::content::Xattrs;
 use super::put::{Looks, TEMPORARY, gone};
 use super::reverse::{AFTER, MAGIC, trait_of};
 use crate::command::cli;
@@ -79,17 +78,6 @@ fn path_of<R: Read>(entry: &Entry<'_, R>) -> io::Result<PathBuf> {
         }
     }
     Ok(path)
-}
-
-fn type_of(entry: EntryType) -> u32 {
-    match entry {
-        EntryType::Directory => libc::S_IFDIR,
-        EntryType::Symlink => libc::S_IFLNK,
-        EntryType::Fifo => libc::S_IFIFO,
-        EntryType::Char => libc::S_IFCHR,
-        EntryType::Block => libc::S_IFBLK,
-        _ => libc::S_IFREG,
-    }
 }
 
 impl Kept {
@@ -262,25 +250,4 @@ impl Kept {
 fn link_of<R: Read>(entry: &Entry<'_, R>) -> io::Result<PathBuf> {
     let to = entry.link_name_bytes().ok_or_else(|| bad("is damaged"))?;
     Ok(PathBuf::from(OsStr::from_bytes(&to)))
-}
-
-fn looks_of<R: Read>(entry: &mut Entry<'_, R>) -> io::Result<Looks> {
-    let header = entry.header();
-    let owner = (header.uid()? as u32, header.gid()? as u32);
-    let mode = header.mode()? | type_of(header.entry_type());
-    let mut mtime = Timespec { tv_sec: header.mtime()? as i64, tv_nsec: 0 };
-    let mut xattrs = Xattrs::new();
-    for record in entry.pax_extensions()?.into_iter().flatten() {
-        let record = record?;
-        let name = record.key().map_err(|_| bad("is damaged"))?;
-        if let Some(name) = name.strip_prefix(XATTR) {
-            xattrs.insert(name.as_bytes().to_vec(), record.value_bytes().to_vec());
-        } else if name == "mtime" {
-            let text = record.value().map_err(|_| bad("is damaged"))?;
-            let (seconds, rest) = text.split_once('.').unwrap_or((text, "0"));
-            let number = |text: &str| text.parse().map_err(|_| bad("is damaged"));
-            mtime = Timespec { tv_sec: number(seconds)?, tv_nsec: number(rest)? };
-        }
-    }
-    Ok(Looks { mode, owner, atime: mtime, mtime, xattrs })
 }
