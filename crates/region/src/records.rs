@@ -239,6 +239,8 @@ pub mod inode_flags {
     pub const LINKED_BELOW: u32 = 1 << 18;
     /// fallocate(2) has taken space for it, of which some may never have been written.
     pub const SPACE: u32 = 1 << 19;
+    /// fcntl(2)'s `F_SETLEASE` was used on it: opening or truncating it may have to wait.
+    pub const LEASED: u32 = 1 << 20;
     /// The type as in the mode, so that one look tells whether a file is a regular one without a shadow.
     /// Immutable; 0 where only the mode tells.
     pub const KIND: u32 = 0o170_000;

@@ -473,7 +473,7 @@ fn may_open_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Ope
     open_checked(task, found, how, kind)
 }
 
-/// An append-only file, one that may be watched, or one still to be taken from below.
+/// An append-only file, one that may be watched or leased, or one still to be taken from below.
 #[cold]
 fn open_marked_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Opened> {
     let flags = task.region.inode(found.inode.id).flags.load(Ordering::Relaxed);
@@ -495,6 +495,9 @@ fn open_marked_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<
             _ => None,
         };
         below::take(task, found.inode.id, need)?;
+    }
+    if flags & inode_flags::LEASED != 0 && kind == S_IFREG {
+        watched::break_leases_slow(task, found.inode.id, Some(how.flags))?;
     }
     match open_checked(task, found, how, kind)? {
         Opened::File(id) if flags & inode_flags::SHADOW == 0 => Ok(Opened::File(id)),

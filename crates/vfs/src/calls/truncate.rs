@@ -68,7 +68,7 @@ pub(crate) fn within_limit(task: &Task, inode: &Inode, size: u64) -> Result<()> 
 ///
 /// # Errors
 /// Those of path_resolution(7); `EINVAL` for a negative size or anything but a regular file; `EISDIR`;
-/// `EACCES`; `EROFS`; those of `may_resize`.
+/// `EACCES`; `EROFS`; `EINTR`; those of `may_resize`.
 pub fn truncate(task: &Task, dirfd: Fd, path: UserPtr, length: i64) -> Result<Place<()>> {
     if length < 0 {
         return Err(Errno::EINVAL);
@@ -82,6 +82,11 @@ pub fn truncate(task: &Task, dirfd: Fd, path: UserPtr, length: i64) -> Result<Pl
         if below::is_pending(inode) {
             permission::check(task, inode, permission::WRITE)?;
             below::complete(task, inode)?;
+        }
+        if watched::is_leased(inode) {
+            drop(writer::begin(task, mount)?);
+            permission::check(task, inode, permission::WRITE)?;
+            watched::break_leases_slow(task, id, None)?;
         }
         let writing = writer::begin(task, mount)?;
         permission::check(task, inode, permission::WRITE)?;
