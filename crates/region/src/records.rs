@@ -241,6 +241,8 @@ pub mod inode_flags {
     pub const SPACE: u32 = 1 << 19;
     /// fcntl(2)'s `F_SETLEASE` was used on it: opening or truncating it may have to wait.
     pub const LEASED: u32 = 1 << 20;
+    /// A process executes it, or did: opening it for writing must look ([`crate::process::Process::exe`]).
+    pub const EXECUTED: u32 = 1 << 21;
     /// The type as in the mode, so that one look tells whether a file is a regular one without a shadow.
     /// Immutable; 0 where only the mode tells.
     pub const KIND: u32 = 0o170_000;

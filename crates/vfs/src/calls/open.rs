@@ -15,6 +15,7 @@ use crate::caller::below::{self, Need};
 use crate::caller::task::{Place, Task};
 use crate::calls::create::{self, InitialContent, InodeKind, Made};
 use crate::calls::truncate;
+use crate::descriptors::busy;
 use crate::inodes::{inode, watched};
 use crate::lane::pin::Pin;
 use crate::lane::{kept, pin, writer};
@@ -466,14 +467,14 @@ fn may_open_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Ope
         return Err(Errno::EROFS);
     }
     permission::check(task, record, how.access)?;
-    let marks = inode_flags::APPEND | inode_flags::SHADOW | inode_flags::PENDING;
+    let marks = inode_flags::APPEND | inode_flags::SHADOW | inode_flags::PENDING | inode_flags::EXECUTED;
     if record.flags.load(Ordering::Relaxed) & marks != 0 {
         return open_marked_slow(task, found, how, kind);
     }
     open_checked(task, found, how, kind)
 }
 
-/// An append-only file, one that may be watched or leased, or one still to be taken from below.
+/// An append-only file, one that may be watched, leased or executed, or one still to be taken from below.
 #[cold]
 fn open_marked_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Opened> {
     let flags = task.region.inode(found.inode.id).flags.load(Ordering::Relaxed);
@@ -495,6 +496,9 @@ fn open_marked_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<
             _ => None,
         };
         below::take(task, found.inode.id, need)?;
+    }
+    if flags & inode_flags::EXECUTED != 0 && how.access & permission::WRITE != 0 {
+        busy::may_write_slow(task, found.inode)?;
     }
     if flags & inode_flags::LEASED != 0 && kind == S_IFREG {
         watched::break_leases_slow(task, found.inode.id, Some(how.flags))?;
