@@ -334,6 +334,8 @@ pub mod file_mode {
     pub const DIR: u32 = 8;
     /// A regular file.
     pub const REGULAR: u32 = 16;
+    /// `FMODE_CREATED`: this open made the file.
+    pub const CREATED: u32 = 32;
     /// Where the mount's number starts.
     pub const MOUNT_SHIFT: u32 = 16;
 }

@@ -124,8 +124,9 @@ pub fn sendfile(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count:
         advance(&to, UserPtr::NULL, at_out + done as u64)?;
         done
     } else {
+        let kind = host_type(fd_out)?;
         readable(&from)?;
-        match host_type(fd_out)? {
+        match kind {
             // The kernel's do_sendfile: into a pipe it is splice(2).
             S_IFIFO if count != 0 => {
                 into_pipe(task, &from, at, Pipe::new(fd_out, PipeEnd::Write, PipeWait::Blocks)?, count)?
@@ -167,7 +168,9 @@ pub fn splice(
     let (pipe, its_offset, file) = if ours.0 { (fd_out, off_out, fd_in) } else { (fd_in, off_in, fd_out) };
     let held = task.fget(file)?;
     // The kernel's fdget does not find O_PATH.
-    opened_for(&held, file_mode::READ | file_mode::WRITE | file_mode::DIR)?;
+    if held.file.mode.load(Relaxed) & file_mode::PATH != 0 {
+        return Err(Errno::EBADF);
+    }
     if host_type(pipe)? != S_IFIFO {
         opened_for(&held, if ours.0 { file_mode::READ } else { file_mode::WRITE })?;
         return Err(Errno::EINVAL);

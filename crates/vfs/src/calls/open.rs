@@ -191,7 +191,8 @@ impl Extended {
 /// `EFAULT`, `E2BIG`; `EINVAL`; `EAGAIN` for `RESOLVE_CACHED` with flags that change something.
 pub fn read_how(how: UserSlice) -> Result<Extended> {
     let how = copy_how(how)?;
-    let flags = how.flags as u32;
+    let largefile = if how.flags & u64::from(O_PATH) == 0 { O_LARGEFILE } else { 0 };
+    let flags = how.flags as u32 | largefile;
     if how.flags & !u64::from(KNOWN) != 0 || how.resolve & !u64::from(RESOLVE_ALL) != 0 {
         return Err(Errno::EINVAL);
     }
@@ -355,7 +356,10 @@ fn open_or_make(
 /// Opens a file that this call has created, whose mode and size do not matter.
 fn made(task: &Task, dirfd: Fd, found: &Found, how: &How) -> Result<Opened> {
     let pin = pin_found(task, dirfd, found)?;
-    let opened = Opened::File(finish(task, found, how, S_IFREG)?.hand_over());
+    let id = finish(task, found, how, S_IFREG)?.hand_over();
+    let mode = &task.region.file(id).mode;
+    mode.store(mode.load(Ordering::Relaxed) | file_mode::CREATED, Ordering::Relaxed); // Relaxed: in no table yet.
+    let opened = Opened::File(id);
     pin.leave();
     Ok(if watched::has_shadow(task.region.inode(found.inode.id)) { watched(opened) } else { opened })
 }

@@ -5,9 +5,9 @@
 
 use lp_abi::linux::{S_IFDIR, S_IFMT, S_IFREG};
 use lp_abi::{Errno, Fd, Result, UserPtr};
-use lp_region::{InodeId, InodeRef, MountId};
 use lp_region::records::{Inode, file_mode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
+use lp_region::{InodeId, InodeRef, MountId};
 
 use crate::caller::below;
 use crate::caller::event::Touched;

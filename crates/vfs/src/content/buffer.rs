@@ -13,8 +13,7 @@ pub(crate) const RWF_NOAPPEND: u32 = 0x20;
 /// `RWF_NOSIGNAL`, Linux 6.18: for pipes and sockets.
 const RWF_NOSIGNAL: u32 = 0x100;
 /// The `RWF_*` flags that files on tmpfs accept.
-pub(crate) const RWF_KNOWN: u32 =
-    RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_APPEND | RWF_NOAPPEND | RWF_NOSIGNAL;
+pub(crate) const RWF_KNOWN: u32 = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_APPEND | RWF_NOAPPEND | RWF_NOSIGNAL;
 
 /// A position in the program's memory that a transfer advances. A copy restarts from a clone.
 pub(crate) trait Buffer: Copy {

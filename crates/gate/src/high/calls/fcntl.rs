@@ -17,6 +17,8 @@ use crate::high::frame::handler::{given, handlers, interruptible, kernel, ret};
 use crate::high::watch::{dnotify, lease, signalled};
 use crate::low::dispatch::NOT_OURS;
 
+/// `F_CREATED_QUERY` of linux/fcntl.h, Linux 6.12.
+const F_CREATED_QUERY: u32 = 1028;
 /// `F_ALL_SEALS`.
 const KNOWN_SEALS: usize = 0x3f;
 
@@ -44,12 +46,15 @@ handlers! {
     }
 }
 
-/// fcntl(2) commands that fail on an `O_PATH` descriptor.
+/// The other commands. All but one fail on an `O_PATH` descriptor.
 fn fcntl_file(task: &'static Task<'static>, fd: Fd, command: u32, argument: usize) -> isize {
     let mode = match task.fget_any(fd) {
         Ok(held) => held.file.mode.load(Ordering::Relaxed), // Relaxed: immutable.
         Err(errno) => return errno.to_ret(),
     };
+    if command == F_CREATED_QUERY {
+        return isize::from(mode & file_mode::CREATED != 0);
+    }
     if mode & file_mode::PATH != 0 {
         return Errno::EBADF.to_ret();
     }

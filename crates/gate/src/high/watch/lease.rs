@@ -76,13 +76,7 @@ pub(crate) fn set(task: &'static Task<'static>, fd: Fd, kind: u32) -> Result<usi
 }
 
 /// Gives a file and its descriptors in this process a shadow, and makes opens wait there.
-fn prepare(
-    task: &'static Task<'static>,
-    fd: Fd,
-    flags: u32,
-    found: &Found,
-    is_leased: bool,
-) -> Result<()> {
+fn prepare(task: &'static Task<'static>, fd: Fd, flags: u32, found: &Found, is_leased: bool) -> Result<()> {
     let has_shadow = shadow_fd::of(task, descriptor::word(task, fd)).is_some();
     if is_leased && has_shadow {
         return Ok(());
