@@ -47,6 +47,9 @@ pub(crate) trait Buffer: Copy {
     }
 }
 
+/// The end of user space on x86-64 with five levels of page tables; with four it is lower.
+const USER_END: usize = 1 << 56;
+
 /// One buffer.
 #[derive(Clone, Copy)]
 pub(crate) struct Single(UserSlice);
@@ -58,10 +61,10 @@ impl Single {
     /// `EFAULT` if it reaches beyond user space.
     #[inline]
     pub(crate) fn new(given: UserSlice) -> Result<Single> {
-        // The kernel's access_ok: neither the address nor the end is in the kernel's half.
+        // The kernel's access_ok: neither the address nor the end is beyond user space.
         let at = given.start().addr();
         let end = at.wrapping_add(given.len());
-        if (at as isize) < 0 || (end as isize) < 0 || end < at {
+        if end < at || end > USER_END {
             return Err(Errno::EFAULT);
         }
         Ok(Single(given.first(MAX_RW_COUNT)))
