@@ -23,8 +23,6 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
-#include <sys/sendfile.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
@@ -236,7 +234,7 @@ static void opens(void)
         how.resolve |= 1UL << PICK(0, 1, 2, 3, 4, 6);
     if (how.flags & O_ASYNC)
         how.flags &= ~(uint64_t)O_ASYNC;
-    long size = roll(12) ? (long)sizeof how : PICK(0, 8, 23, 4097);
+    long size = roll(12) ? (long)sizeof how : PICK(0, 8, 23, 25, 4097);
     put(at, DO(syscall(SYS_openat2, fd, p.at, &how, size), "f[%u] = openat2(%s, %s, (struct open_how){ 0x%llx, 0%llo, 0x%llx }, %ld)", at, dir,
                 p.text, (long long)how.flags, (long long)how.mode, (long long)how.resolve, size));
 }
@@ -412,31 +410,33 @@ static void data(void)
         say(got, "pread(f[%u], %s, %ld, %ld) /* %x */", a, at, n, offset, whole ? sum(got) : 0);
         break;
     }
+    /* What a write from bad memory leaves behind is not the same: docs/differences.md. */
     case 2:
         fill();
+        if (whole)
             DO(write(f[a], to, n), "write(f[%u], %s, %ld)", a, at, n);
         break;
     case 3:
+        if (!whole)
+            break;
         fill();
-        if (offset > 1 << 20 && offset < INT64_MAX - 5000)
+        if (offset > 1 << 20)
             offset = 1 << 20;
         DO(pwrite(f[a], to, n, offset), "pwrite(f[%u], %s, %ld, %ld)", a, at, n, offset);
         break;
     case 4: {
-        int how = PICK(0, 0, 1, 2, 4, 8, 16, 32, 48, 64, 128, 256, 512);
+                int how = PICK(0, 0, 1, 2, 4);
         struct iovec v[3] = { { buffer, small() }, { to, small() }, { buffer + 100, small() } };
-        int count = PICK(0, 1, 3, 3, 3, -1, 1024, 1025);
-        if (count > 3 && count < 1025)
-            count = 2;
+        int count = PICK(0, 1, 3, 3);
         fill();
         if (offset > 1 << 20)
             offset = -1;
-        if (roll(2))
+        if (whole && roll(2))
             DO(pwritev2(f[a], v, count, offset, how), "pwritev2(f[%u], v(%ld, %s, %ld, %ld), %d, %ld, %d)", a, (long)v[0].iov_len, at, (long)v[1].iov_len,
                 (long)v[2].iov_len, count, offset, how);
         else
-            DO(preadv2(f[a], v, count, offset, how), "preadv2(f[%u], v(%ld, %s, %ld, %ld), %d, %ld, %d)", a, (long)v[0].iov_len, at, (long)v[1].iov_len,
-                (long)v[2].iov_len, count, offset, how);
+            DO(preadv2(f[a], v, count, offset, 0), "preadv2(f[%u], v(%ld, %s, %ld, %ld), %d, %ld, %d)", a, (long)v[0].iov_len, at, (long)v[1].iov_len,
+                (long)v[2].iov_len, count, offset, 0);
         break;
     }
     case 5: {
@@ -508,9 +508,8 @@ static void descriptors(void)
         f[a] = -1;
         break;
     case 2: {
-        /* F_SETLEASE and F_NOTIFY need a host that can be written to. */
         static const long commands[] = { F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETOWN, F_GETSIG, F_SETSIG, F_GETLEASE, F_GETPIPE_SZ, F_SETPIPE_SZ, F_ADD_SEALS,
-            F_GET_SEALS, F_GET_RW_HINT, 1028, 1027, 99, -1 };
+            F_GET_SEALS, F_GET_RW_HINT, 99, -1 };
         int command = commands[roll(COUNT(commands))];
         long argument = PICK(0, 1, 2, 64, 65, O_APPEND, O_NONBLOCK | O_DIRECT, -1);
         uint64_t hint = 0;
@@ -536,7 +535,7 @@ static void descriptors(void)
         break;
     }
     case 5: {
-        static const unsigned long requests[] = { FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FIONBIO, FIOASYNC, FIGETBSZ, FIONREAD, FS_IOC_GETVERSION, FIOCLEX, FIONCLEX, FIOQSIZE, 0x1234 };
+        static const unsigned long requests[] = { FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FIONBIO, FIOASYNC, FIGETBSZ, FIONREAD, FS_IOC_GETVERSION, 0x1234 };
         unsigned long request = requests[roll(COUNT(requests))];
         int value = PICK(0, 0x80, 0x10, 0x40, -1);
         /* A file that no longer can be changed would stay. */
@@ -551,7 +550,7 @@ static void descriptors(void)
     case 6: {
         char entries[3000], names[60][300];
         unsigned count = 0;
-        long n, size = PICK(3000, 3000, 0, 10, 300, -1, INT32_MAX);
+        long n, size = PICK(3000, 3000, 0, 10, 300);
         if (lseek(f[a], 0, SEEK_SET))
             break;
         errno = 0;
@@ -567,7 +566,7 @@ static void descriptors(void)
         DO(fsync(f[a]), "fsync(f[%u])", a);
         break;
     case 8: {
-        int flags = PICK(O_RDONLY, O_RDWR, O_PATH, O_RDWR | O_TRUNC, O_WRONLY | O_APPEND, O_DIRECTORY, O_TMPFILE | O_RDWR, O_EXCL, O_CREAT | O_RDWR, O_CREAT | O_EXCL, O_NOFOLLOW, O_PATH | O_NOFOLLOW, 3);
+        int flags = PICK(O_RDONLY, O_RDWR, O_PATH, O_RDWR | O_TRUNC, O_WRONLY | O_APPEND, O_DIRECTORY);
         char own[64];
         sprintf(own, "/proc/self/fd/%d", f[b]);
         if (is_special(AT_FDCWD, own))
@@ -580,69 +579,9 @@ static void descriptors(void)
     }
 }
 
-static void transfers(void)
-{
-    unsigned a = slot(), b = slot();
-    char at[24];
-    off_t in = roll(2) ? small() : where(), out = roll(2) ? small() : where();
-    long n = roll(3) ? small() : amount();
-    int flags = PICK(0, 0, 0, 1, 2, 16, 64);
-    int has = roll(4), p[2] = { -1, -1 };
-    struct stat st, other;
-    if (!fstat(f[a], &st) && !fstat(f[b], &other) && st.st_ino == other.st_ino)
-        return;
-    if (out > 1 << 20 && out < INT64_MAX - 5000)
-        out = 1 << 20;
-    switch (roll(5)) {
-    case 0: {
-        off_t before = in;
-        errno = 0;
-        long got = sendfile(f[b], f[a], has ? &in : NULL, n);
-        say(got, "sendfile(f[%u], f[%u], %s%ld, %ld) /* %ld */", b, a, has ? "" : "NULL ", (long)before, n, has ? (long)in : 0);
-        break;
-    }
-    case 1: {
-        (void)!pipe(p);
-        errno = 0;
-        long got = splice(f[a], has & 1 ? &in : NULL, p[1], has & 2 ? &out : NULL, n > 60000 ? 60000 : n, flags);
-        say(got, "splice(f[%u], %s, pipe, %s, %ld, %d)", a, has & 1 ? "in" : "NULL", has & 2 ? "out" : "NULL", n, flags);
-        break;
-    }
-    case 2: {
-        (void)!pipe(p);
-        fill();
-        (void)!write(p[1], buffer, 5000);
-        close(p[1]), p[1] = -1;
-        errno = 0;
-        long got = splice(p[0], has & 1 ? &in : NULL, f[b], has & 2 ? &out : NULL, n, flags);
-        say(got, "splice(pipe, %s, f[%u], %s %ld, %ld, %d)", has & 1 ? "in" : "NULL", b, has & 2 ? "out" : "NULL", (long)out, n, flags);
-        break;
-    }
-    case 3: {
-        off_t i = in, o = out;
-        errno = 0;
-        long got = copy_file_range(f[a], has & 1 ? &in : NULL, f[b], has & 2 ? &out : NULL, n, flags & 1);
-        say(got, "copy_file_range(f[%u], %s%ld, f[%u], %s%ld, %ld, %d) /* %ld %ld */", a, has & 1 ? "" : "NULL ", (long)i, b,
-            has & 2 ? "" : "NULL ", (long)o, n, flags & 1, (long)in, (long)out);
-        break;
-    }
-    default:
-        if (roll(2)) {
-            DO(ioctl(f[b], FICLONE, f[a]), "ioctl(f[%u], FICLONE, f[%u])", b, a);
-        } else {
-            struct file_clone_range range = { f[a], in, n, out };
-            DO(ioctl(f[b], FICLONERANGE, &range), "ioctl(f[%u], FICLONERANGE, { f[%u], %ld, %ld, %ld })", b, a, (long)in, n, (long)out);
-        }
-    }
-    if (p[0] >= 0)
-        close(p[0]);
-    if (p[1] >= 0)
-        close(p[1]);
-}
-
 static void one(void)
 {
-    unsigned kind = roll(106);
+    unsigned kind = roll(100);
     if (kind < 22)
         opens();
     else if (kind < 42)
@@ -653,10 +592,8 @@ static void one(void)
         named_values();
     else if (kind < 88)
         data();
-    else if (kind < 100)
-        descriptors();
     else
-        transfers();
+        descriptors();
 }
 
 /* Everything but the directory that holds ours becomes read-only, for this process and its children. */
@@ -716,9 +653,6 @@ int main(int argc, char **argv)
     strcat(base, "/w");
     if (mkdir(base, 0777) || chmod(base, 0777) || fence() || become(seed % 3))
         return 3;
-    /* What is set on standard input by its name in /proc would stay on the host. */
-    dup2(open("/dev/null", O_RDONLY), 0), close_range(3, 200, 0);
-    signal(SIGIO, SIG_IGN), signal(SIGPIPE, SIG_IGN);
     begin();
     const char *kept = argc > 3 ? argv[3] : NULL;
     for (step = 0; step < steps; step++) {
