@@ -153,6 +153,8 @@ pub mod caps {
     pub const SYS_ADMIN: u32 = 128;
     /// `CAP_SYS_RESOURCE`.
     pub const SYS_RESOURCE: u32 = 256;
+    /// `CAP_LEASE`.
+    pub const LEASE: u32 = 512;
 }
 
 /// [`Run::stats`]: calls are counted.

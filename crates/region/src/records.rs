@@ -240,6 +240,10 @@ pub mod inode_flags {
     pub const LINKED_BELOW: u32 = 1 << 18;
     /// fallocate(2) has taken space for it, of which some may never have been written.
     pub const SPACE: u32 = 1 << 19;
+    /// fcntl(2)'s `F_SETLEASE` was used on it: opening or truncating it may have to wait.
+    pub const LEASED: u32 = 1 << 20;
+    /// A process executes it, or did: opening it for writing must look ([`crate::process::Process::exe`]).
+    pub const EXECUTED: u32 = 1 << 21;
     /// The type as in the mode, so that one look tells whether a file is a regular one without a shadow.
     /// Immutable; 0 where only the mode tells.
     pub const KIND: u32 = 0o170_000;
@@ -331,6 +335,8 @@ pub mod file_mode {
     pub const DIR: u32 = 8;
     /// A regular file.
     pub const REGULAR: u32 = 16;
+    /// `FMODE_CREATED`: this open made the file.
+    pub const CREATED: u32 = 32;
     /// Where the mount's number starts.
     pub const MOUNT_SHIFT: u32 = 16;
 }

@@ -57,7 +57,7 @@ pub use calls::{
     rename, stat, statfs, symlink, target, truncate, umount, unlink, utimens, write,
 };
 pub use content::{bulk, chunk, map, owner, page};
-pub use descriptors::{busy, flight};
+pub use descriptors::{busy, flight, opened};
 pub use inodes::{blob, limit};
 pub use lane::{freeze, intent, pin};
 pub use life::{boot, fork, mapping, mount_tree, reap, reclaim};
@@ -93,7 +93,7 @@ pub mod table {
 }
 
 pub mod watch {
-    pub use crate::caller::event::{Event, Move, NameAt, NameOrigin, ShadowKind, Sides, Touched};
+    pub use crate::caller::event::{Event, LeaseBreak, Move, NameAt, NameOrigin, ShadowKind, Sides, Touched};
     pub use crate::inodes::watched::{has_shadow, is_watched, kind, place, touched_slow};
     pub use crate::watches::watch::{each_entry, forget, look_at_closes, mark_locked, mark_way, path};
 }

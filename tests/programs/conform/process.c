@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/time.h>
 
 GROUP(process, fork_copies_the_table)
@@ -504,4 +505,92 @@ GROUP(process, descriptors_after_a_failed_open)
             T(open("f", O_RDONLY));
         }
     }
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    static char block[65536];
+    int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0755);
+    for (long n; (n = read(in, block, sizeof block)) > 0;)
+        write(out, block, n);
+    close(in), close(out);
+}
+
+/* Starts a program and returns once it runs. */
+static pid_t start(const char *program)
+{
+    int p[2];
+    char c;
+    pipe2(p, O_CLOEXEC);
+    pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        execl(program, "sleep", "20", NULL);
+        write(p[1], "x", 1);
+        _exit(1);
+    }
+    close(p[1]);
+    say("executed: %d", read(p[0], &c, 1) == 0);
+    close(p[0]);
+    return child;
+}
+
+/* The result of an open whose descriptor is not wanted. */
+static int closed(int fd)
+{
+    return fd < 0 ? fd : close(fd);
+}
+
+static void try_to_write(const char *text)
+{
+    say("%s", text);
+    T(closed(open("p", O_WRONLY)));
+    T(closed(open("p", O_RDWR)));
+    T(closed(open("p", O_RDONLY | O_TRUNC)));
+    T(closed(open("p", O_WRONLY | O_CREAT, 0644)));
+    T(open("p", O_WRONLY | O_CREAT | O_EXCL, 0644));
+    T(closed(open("p", O_RDONLY)));
+    T(closed(open("p", O_PATH)));
+    T(truncate("p", 5));
+    T(truncate("p", -1));
+    T(chmod("p", 0755));
+}
+
+GROUP(process, text_is_busy)
+{
+    copy_file("/bin/sleep", "p");
+    copy_file("/bin/sleep", "q");
+    pid_t child = start("./p");
+    try_to_write("while it runs");
+    T(rename("p", "r"));
+    T(closed(open("r", O_WRONLY)));
+    T(rename("r", "p"));
+    T(link("p", "s"));
+    T(closed(open("s", O_WRONLY)));
+    T(kill(child, SIGKILL));
+    T(waitpid(child, NULL, 0) == child);
+    T(closed(open("p", O_WRONLY)));
+    T(truncate("p", 5));
+    /* Executed while it is open for writing. */
+    int fd = T(open("q", O_WRONLY));
+    T(execl("./q", "q", "0", NULL));
+    make("script", "#!./q 0\n");
+    T(chmod("script", 0755));
+    T(execl("./script", "script", NULL));
+    T(close(fd));
+    fd = T(open("script", O_RDWR));
+    T(execl("./script", "script", NULL));
+    T(close(fd));
+    fd = T(open("q", O_RDONLY));
+    CHILD execl("./q", "q", "0", NULL);
+    T(closed(open("q", O_WRONLY)));
+    /* One that is removed. */
+    child = start("./q");
+    T(unlink("q"));
+    char own[40];
+    sprintf(own, "/proc/self/fd/%d", fd);
+    T(closed(open(own, O_WRONLY)));
+    T(closed(open(own, O_RDONLY)));
+    kill(child, SIGKILL), waitpid(child, NULL, 0);
+    T(closed(open(own, O_WRONLY)));
 }

@@ -31,7 +31,7 @@ use crate::high::table::count::COUNTED;
 use crate::high::table::holed::HOLED;
 use crate::high::table::limited::LIMITED;
 use crate::high::table::traced;
-use crate::high::watch::shadow_end;
+use crate::high::watch::{shadow_end, signalled};
 use crate::low::above::Above;
 use crate::low::above::Attached;
 use crate::low::above::List;
@@ -39,6 +39,7 @@ use crate::low::above::PATH;
 use crate::low::dispatch::Calls;
 use crate::low::dispatch::LowFds;
 use crate::low::dispatch::Table;
+use crate::low::thread::pending::Info;
 use crate::low::thread::record::Thread;
 use crate::low::tools::report;
 use lp_abi::text::{Writer, number};
@@ -315,6 +316,12 @@ impl Above for High {
                 thread.unclear_fault.set(address);
                 before != address
             }
+        }
+    }
+
+    fn signalled(thread: &Thread, signal: usize, info: &mut Info) {
+        if let Some(task) = task_of(thread) {
+            signalled::translate(task, signal as u32, info);
         }
     }
 

@@ -13,6 +13,7 @@ use lp_vfs::boot::ImageIds;
 use lp_vfs::task::Task;
 
 use crate::low::dispatch::Calls;
+use crate::low::thread::pending::Info;
 use crate::low::thread::record::Thread;
 
 /// Where the gate finds site images and the program that builds them. Paths without NUL.
@@ -151,6 +152,10 @@ pub(crate) trait Above: Quick {
     /// mapped there has grown since, or has a hole there that now has pages. If that is unclear, the access
     /// is retried once, and a second fault is the program's.
     fn fault(thread: &Thread, signal: usize, address: usize) -> bool;
+
+    /// The program is about to handle a signal with a code of the kernel's: gives its siginfo the program's
+    /// numbers.
+    fn signalled(thread: &Thread, signal: usize, info: &mut Info);
 
     /// Whether a file of ours may be mapped in the process.
     fn has_mappings() -> bool;

@@ -1,6 +1,8 @@
 //! The events of watched inodes: [`Task::notify`](crate::caller::task::Task::notify) gets an [`Event`].
 
-use lp_abi::Fd;
+use core::cell::Cell;
+
+use lp_abi::{Fd, Result};
 use lp_region::InodeId;
 
 /// An event to report to watchers. The door's `Task::notify` reports it.
@@ -18,6 +20,20 @@ pub enum Event<'a> {
     Closed(Fd),
     /// A descriptor was closed that had been opened with these flags before its inode had a shadow.
     ClosedLate(InodeId, u32),
+    /// A leased inode is about to be opened or truncated: the door waits until the holders of leases have given
+    /// way. The caller holds no lock.
+    Breaks(&'a LeaseBreak),
+}
+
+/// A call that conflicts with a lease (fcntl(2), `F_SETLEASE`).
+#[derive(Debug)]
+pub struct LeaseBreak {
+    /// The leased inode, which the caller has pinned.
+    pub inode: InodeId,
+    /// open(2)'s flags; none for truncate(2).
+    pub flags: Option<u32>,
+    /// `EWOULDBLOCK` or `EINTR` if the call must not go on. The door sets it.
+    pub outcome: Cell<Result<()>>,
 }
 
 /// What happened to an inode.

@@ -54,8 +54,7 @@ pub fn copy_file_range(
     if (mode_in | mode_out) & file_mode::PATH != 0 {
         return Err(Errno::EBADF);
     }
-    let at_in = offset(&from, off_in).map_err(unsigned)?;
-    let at_out = offset(&to, off_out).map_err(unsigned)?;
+    let (at_in, at_out) = (start(&from, off_in)?, start(&to, off_out)?);
     if flags != 0 {
         return Err(Errno::EINVAL);
     }
@@ -66,20 +65,35 @@ pub fn copy_file_range(
     if to.file.flags.load(Relaxed) & O_APPEND != 0 {
         return Err(Errno::EBADF);
     }
-    let len = len.min(MAX_RW_COUNT) as u64;
-    let end = |at: u64| at.checked_add(len).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::EOVERFLOW);
-    let end_in = end(at_in)?;
-    end(at_out)?;
-    // The kernel's generic_copy_file_checks: only what exists in the source counts.
-    let end_in = end_in.min(from.inode.size.load(Relaxed).max(at_in));
-    let len = end_in - at_in;
-    if from.inode_id() == to.inode_id() && at_in < at_out + len && at_out < end_in {
-        return Err(Errno::EINVAL);
-    }
+    let len = copied(&from, at_in, &to, at_out, len)?;
+    let (at_in, at_out) = (at_in as u64, at_out as u64);
     let done = between(task, (&from, at_in), (&to, at_out), len as usize)?;
     advance(&from, off_in, at_in + done as u64)?;
     advance(&to, off_out, at_out + done as u64)?;
     Ok(done)
+}
+
+/// The kernel's generic_copy_file_checks and rw_verify_area: how much of `len` bytes can be copied.
+fn copied(from: &HeldFile, at_in: i64, to: &HeldFile, at_out: i64, len: usize) -> Result<u64> {
+    let wraps = |at: i64| (at as u64).checked_add(len as u64).is_none();
+    if wraps(at_in) || wraps(at_out) {
+        return Err(Errno::EOVERFLOW);
+    }
+    // Only what exists in the source counts.
+    let size = from.inode.size.load(Relaxed) as i64;
+    let mut count = if at_in >= size { 0 } else { (len as u64).min(at_in.abs_diff(size)) };
+    if at_out == i64::MAX {
+        return Err(Errno::EFBIG);
+    }
+    count = count.min(at_out.abs_diff(i64::MAX));
+    let end = |at: i64| at.wrapping_add(count as i64);
+    if from.inode_id() == to.inode_id() && end(at_out) > at_in && at_out < end(at_in) {
+        return Err(Errno::EINVAL);
+    }
+    if at_in < 0 || at_out < 0 {
+        return Err(Errno::EINVAL);
+    }
+    Ok(count.min(MAX_RW_COUNT as u64))
 }
 
 /// Sends content of `fd_in`, from `offset` or the position, to `fd_out`. At least one of them is ours.
@@ -87,17 +101,15 @@ pub fn copy_file_range(
 /// # Errors
 /// `EBADF`; `EINVAL` if `fd_in` is not a regular file or `fd_out` is open with `O_APPEND`; those of write(2).
 pub fn sendfile(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count: usize) -> Result<usize> {
-    let count = count.min(MAX_RW_COUNT);
     if !task.table.is_ours(fd_in) {
-        return receive(task, fd_out, fd_in, off_in, count);
+        return receive(task, fd_out, fd_in, off_in, count.min(MAX_RW_COUNT));
     }
     let from = task.fget(fd_in)?;
-    let at = offset(&from, off_in)?;
+    let at = start(&from, off_in)?;
     // The kernel's do_sendfile looks at the source before it looks at the target.
     opened_for(&from, file_mode::READ)?;
-    if at.checked_add(count as u64).is_none_or(|end| end > i64::MAX as u64) {
-        return Err(Errno::EINVAL);
-    }
+    let at = verified(at, count)?;
+    let count = count.min(MAX_RW_COUNT);
     let done = if task.table.is_ours(fd_out) {
         let to = task.fget_second(fd_out)?;
         opened_for(&from, file_mode::READ).and_then(|()| opened_for(&to, file_mode::WRITE))?;
@@ -112,8 +124,9 @@ pub fn sendfile(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count:
         advance(&to, UserPtr::NULL, at_out + done as u64)?;
         done
     } else {
+        let kind = host_type(fd_out)?;
         readable(&from)?;
-        match host_type(fd_out)? {
+        match kind {
             // The kernel's do_sendfile: into a pipe it is splice(2).
             S_IFIFO if count != 0 => {
                 into_pipe(task, &from, at, Pipe::new(fd_out, PipeEnd::Write, PipeWait::Blocks)?, count)?
@@ -146,8 +159,20 @@ pub fn splice(
         return Ok(0);
     }
     let ours = (task.table.is_ours(fd_in), task.table.is_ours(fd_out));
-    let (pipe, its_offset) = if ours.0 { (fd_out, off_out) } else { (fd_in, off_in) };
-    if ours == (true, true) || host_type(pipe)? != S_IFIFO {
+    if ours == (true, true) {
+        let (from, to) = (task.fget(fd_in)?, task.fget_second(fd_out)?);
+        return Err(opened_for(&from, file_mode::READ)
+            .and_then(|()| opened_for(&to, file_mode::WRITE))
+            .map_or_else(|errno| errno, |()| Errno::EINVAL));
+    }
+    let (pipe, its_offset, file) = if ours.0 { (fd_out, off_out, fd_in) } else { (fd_in, off_in, fd_out) };
+    let held = task.fget(file)?;
+    // The kernel's fdget does not find O_PATH.
+    if held.file.mode.load(Relaxed) & file_mode::PATH != 0 {
+        return Err(Errno::EBADF);
+    }
+    if host_type(pipe)? != S_IFIFO {
+        opened_for(&held, if ours.0 { file_mode::READ } else { file_mode::WRITE })?;
         return Err(Errno::EINVAL);
     }
     if !its_offset.is_null() {
@@ -155,37 +180,40 @@ pub fn splice(
     }
     let wait = if flags & SPLICE_F_NONBLOCK != 0 { PipeWait::Never } else { PipeWait::Blocks };
     if ours.0 {
-        let from = task.fget(fd_in)?;
+        let at = start(&held, off_in)?;
         let pipe = Pipe::new(pipe, PipeEnd::Write, wait);
-        readable(&from)?;
-        let at = offset(&from, off_in)?;
-        let done = into_pipe(task, &from, at, pipe?, len)?;
-        advance(&from, off_in, at + done as u64)?;
+        opened_for(&held, file_mode::READ)?;
+        let pipe = pipe?;
+        let at = verified(at, len)?;
+        regular(&held)?;
+        let done = into_pipe(task, &held, at, pipe, len)?;
+        advance(&held, off_in, at + done as u64)?;
         return Ok(done);
     }
-    let to = task.fget(fd_out)?;
+    let at = start(&held, off_out)?;
     let pipe = Pipe::new(pipe, PipeEnd::Read, wait)?;
-    writable(&to)?;
-    let at = offset(&to, off_out)?;
-    not_append(&to)?;
-    let done = out_of_pipe(task, &to, at, pipe, len)?;
-    advance(&to, off_out, at + done as u64)?;
+    opened_for(&held, file_mode::WRITE)?;
+    not_append(&held)?;
+    let at = verified(at, len)?;
+    regular(&held)?;
+    let done = out_of_pipe(task, &held, at, pipe, len)?;
+    advance(&held, off_out, at + done as u64)?;
     Ok(done)
 }
 
 /// Start of a transfer: its offset argument or the position.
-fn offset(held: &HeldFile, given: UserPtr<i64>) -> Result<u64> {
+fn start(held: &HeldFile, given: UserPtr<i64>) -> Result<i64> {
     if given.is_null() {
-        return Ok(held.file.position.load(Relaxed)); // Relaxed: as Linux reads f_pos here.
+        return Ok(held.file.position.load(Relaxed) as i64); // Relaxed: as Linux reads f_pos here.
     }
     // SAFETY: the copy routine handles bad pointers.
-    let value = unsafe { ucopy::get(given.as_ptr()) }?;
-    if value < 0 { Err(Errno::EINVAL) } else { Ok(value as u64) }
+    unsafe { ucopy::get(given.as_ptr()) }
 }
 
-/// The kernel's generic_copy_file_checks: a negative offset overflows, like a sum.
-fn unsigned(errno: Errno) -> Errno {
-    if errno == Errno::EINVAL { Errno::EOVERFLOW } else { errno }
+/// The kernel's rw_verify_area: a range that an `off_t` holds.
+fn verified(at: i64, len: usize) -> Result<u64> {
+    let end = i64::try_from(len).ok().and_then(|len| at.checked_add(len));
+    if at < 0 || end.is_none() { Err(Errno::EINVAL) } else { Ok(at as u64) }
 }
 
 /// Stores the end of a transfer in its offset argument or as the position.

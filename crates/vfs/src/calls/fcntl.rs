@@ -3,10 +3,12 @@
 
 use lp_abi::linux::{FD_CLOEXEC, O_APPEND, O_DIRECT, O_NDELAY, O_NOATIME, O_NONBLOCK};
 use lp_abi::{Errno, Fd, Result};
+use lp_region::process::caps;
 use lp_region::records::{file_mode, inode_flags};
 use lp_region::sync::Ordering;
 
 use crate::caller::task::Task;
+use crate::descriptors::fget::HeldFile;
 use crate::descriptors::table::{self, entry};
 use crate::rights::credentials;
 
@@ -64,4 +66,21 @@ pub fn set_fl(task: &Task, fd: Fd, flags: u32) -> Result<()> {
     // Regular files and directories have no fasync method, so FASYNC stays as it is.
     held.file.flags.store(old & !SETTABLE | flags & SETTABLE, Ordering::Relaxed);
     Ok(())
+}
+
+/// Whether the caller may have a lease on an open file (`vfs_setlease`).
+///
+/// # Errors
+/// `EACCES` for another user's file without `CAP_LEASE`; `EINVAL` for anything but a regular file.
+pub fn may_lease(task: &Task, held: &HeldFile) -> Result<()> {
+    // Relaxed, both: one word each.
+    let owner = held.inode.uid.load(Ordering::Relaxed);
+    if owner != task.credentials.get().fsuid.load(Ordering::Relaxed)
+        && !credentials::capable(task, caps::LEASE)
+    {
+        return Err(Errno::EACCES);
+    }
+    // Relaxed: immutable.
+    let is_regular = held.file.mode.load(Ordering::Relaxed) & file_mode::REGULAR != 0;
+    if is_regular { Ok(()) } else { Err(Errno::EINVAL) }
 }

@@ -8,7 +8,7 @@ use lp_abi::ioctl::{
 use lp_abi::linux::{
     FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE, FS_APPEND_FL, FS_IMMUTABLE_FL,
     FS_NOATIME_FL, FS_NODUMP_FL, FS_XFLAG_APPEND, FS_XFLAG_IMMUTABLE, FS_XFLAG_NOATIME, FS_XFLAG_NODUMP,
-    O_NONBLOCK, SEEK_CUR, SEEK_END, SEEK_SET, fsxattr,
+    O_APPEND, O_NONBLOCK, SEEK_CUR, SEEK_END, SEEK_SET, fsxattr,
 };
 use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserPtr};
 use lp_region::process::caps;
@@ -165,10 +165,14 @@ fn set_nonblocking(held: &HeldFile, argument: UserPtr) -> Result<()> {
 fn clone_error(task: &Task, held: &HeldFile, from: Fd) -> Errno {
     let Ok(source) = task.fget_second(from) else { return Errno::EXDEV };
     let (mode, into) = (source.file.mode.load(Relaxed), held.file.mode.load(Relaxed));
+    if mode & file_mode::PATH != 0 {
+        return Errno::EBADF;
+    }
     if (mode | into) & file_mode::DIR != 0 {
         return Errno::EISDIR;
     }
-    let opened = mode & file_mode::READ != 0 && into & file_mode::WRITE != 0;
+    let appends = held.file.flags.load(Relaxed) & O_APPEND != 0;
+    let opened = mode & file_mode::READ != 0 && into & file_mode::WRITE != 0 && !appends;
     if opened { Errno::EOPNOTSUPP } else { Errno::EBADF }
 }
 

@@ -15,6 +15,7 @@ use crate::caller::below::{self, Need};
 use crate::caller::task::{Place, Task};
 use crate::calls::create::{self, InitialContent, InodeKind, Made};
 use crate::calls::truncate;
+use crate::descriptors::busy;
 use crate::inodes::{inode, watched};
 use crate::lane::pin::Pin;
 use crate::lane::{kept, pin, writer};
@@ -190,7 +191,8 @@ impl Extended {
 /// `EFAULT`, `E2BIG`; `EINVAL`; `EAGAIN` for `RESOLVE_CACHED` with flags that change something.
 pub fn read_how(how: UserSlice) -> Result<Extended> {
     let how = copy_how(how)?;
-    let flags = how.flags as u32;
+    let largefile = if how.flags & u64::from(O_PATH) == 0 { O_LARGEFILE } else { 0 };
+    let flags = how.flags as u32 | largefile;
     if how.flags & !u64::from(KNOWN) != 0 || how.resolve & !u64::from(RESOLVE_ALL) != 0 {
         return Err(Errno::EINVAL);
     }
@@ -354,7 +356,10 @@ fn open_or_make(
 /// Opens a file that this call has created, whose mode and size do not matter.
 fn made(task: &Task, dirfd: Fd, found: &Found, how: &How) -> Result<Opened> {
     let pin = pin_found(task, dirfd, found)?;
-    let opened = Opened::File(finish(task, found, how, S_IFREG)?.hand_over());
+    let id = finish(task, found, how, S_IFREG)?.hand_over();
+    let mode = &task.region.file(id).mode;
+    mode.store(mode.load(Ordering::Relaxed) | file_mode::CREATED, Ordering::Relaxed); // Relaxed: in no table yet.
+    let opened = Opened::File(id);
     pin.leave();
     Ok(if watched::has_shadow(task.region.inode(found.inode.id)) { watched(opened) } else { opened })
 }
@@ -466,14 +471,14 @@ fn may_open_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Ope
         return Err(Errno::EROFS);
     }
     permission::check(task, record, how.access)?;
-    let marks = inode_flags::APPEND | inode_flags::SHADOW | inode_flags::PENDING;
+    let marks = inode_flags::APPEND | inode_flags::SHADOW | inode_flags::PENDING | inode_flags::EXECUTED;
     if record.flags.load(Ordering::Relaxed) & marks != 0 {
         return open_marked_slow(task, found, how, kind);
     }
     open_checked(task, found, how, kind)
 }
 
-/// An append-only file, one that may be watched, or one still to be taken from below.
+/// An append-only file, one that may be watched, leased or executed, or one still to be taken from below.
 #[cold]
 fn open_marked_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Opened> {
     let flags = task.region.inode(found.inode.id).flags.load(Ordering::Relaxed);
@@ -495,6 +500,12 @@ fn open_marked_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<
             _ => None,
         };
         below::take(task, found.inode.id, need)?;
+    }
+    if flags & inode_flags::EXECUTED != 0 && how.access & permission::WRITE != 0 {
+        busy::may_write_slow(task, found.inode)?;
+    }
+    if flags & inode_flags::LEASED != 0 && kind == S_IFREG {
+        watched::break_leases_slow(task, found.inode.id, Some(how.flags))?;
     }
     match open_checked(task, found, how, kind)? {
         Opened::File(id) if flags & inode_flags::SHADOW == 0 => Ok(Opened::File(id)),

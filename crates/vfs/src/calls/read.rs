@@ -3,7 +3,7 @@
 //! A read is a snapshot ([`crate::content::snapshot`]), so it never sees half a write. It takes no lock, and
 //! of shared data writes only the position.
 
-use lp_abi::linux::{O_NOATIME, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_SYNC, iovec};
+use lp_abi::linux::{O_NOATIME, RWF_APPEND, RWF_HIPRI, iovec};
 use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserSlice};
 use lp_region::records::{Inode, OpenFile, file_mode};
 use lp_region::sync::Ordering::Relaxed;
@@ -11,7 +11,7 @@ use lp_region::ucopy;
 
 use crate::caller::below::{self, Need};
 use crate::caller::task::Task;
-use crate::content::buffer::{Buffer, Few, RWF_NOAPPEND, Single, Vector};
+use crate::content::buffer::{Buffer, Few, RWF_KNOWN, RWF_NOAPPEND, Single, Vector};
 use crate::content::{map, snapshot};
 use crate::descriptors::fget::HeldFile;
 use crate::descriptors::file;
@@ -43,7 +43,7 @@ pub fn read_quick<const WIDE: bool>(task: &Task, entry: u64, buf: UserSlice) -> 
 
 #[inline(never)]
 fn read_slow(task: &Task, fd: Fd, buf: UserSlice) -> Result<usize> {
-    let held = readable(task, fd)?;
+    let held = readable(task, fd).or_else(|errno| unreadable(errno, buf, 0))?;
     let to = Single::new(buf)?;
     let position = file::position(task, &held);
     let at = position.get();
@@ -83,7 +83,7 @@ fn pread_slow(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> Result<usize>
     if offset < 0 {
         return Err(Errno::EINVAL);
     }
-    let held = readable(task, fd)?;
+    let held = readable(task, fd).or_else(|errno| unreadable(errno, buf, offset))?;
     let to = Single::new(buf)?;
     match quick::<false>(task, held.file, buf, offset as u64) {
         Some(got) => Ok(got),
@@ -167,18 +167,56 @@ pub(crate) fn preadv(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64
 /// # Errors
 /// Those of `preadv`; `EOPNOTSUPP` for flags that tmpfs does not know.
 pub fn preadv2(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64, flags: u32) -> Result<usize> {
-    let known = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_APPEND | RWF_NOAPPEND;
-    if flags & !known != 0 {
-        // A directory takes no flags either, before it is found to be one.
-        return match readable(task, fd) {
-            Err(errno) if errno != Errno::EISDIR => Err(errno),
-            _ => Err(Errno::EOPNOTSUPP),
-        };
+    if flags != 0 {
+        return flagged_slow(task, fd, entries, offset, flags);
     }
     match offset {
         -1 => readv(task, fd, entries),
         _ => preadv(task, fd, entries, offset),
     }
+}
+
+/// `preadv2` with flags. As in vfs_readv and do_iter_readv_writev, they are looked at last.
+#[cold]
+fn flagged_slow(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64, flags: u32) -> Result<usize> {
+    let held = readable(task, fd);
+    let is_dir = held.as_ref().is_err_and(|errno| *errno == Errno::EISDIR);
+    if let (Err(errno), false) = (&held, is_dir) {
+        return Err(*errno);
+    }
+    let to = Vector::new(entries)?;
+    if to.is_empty() {
+        return Ok(0);
+    }
+    if offset.checked_add(to.len() as i64).is_none() {
+        return Err(Errno::EINVAL);
+    }
+    let known = if is_dir { RWF_HIPRI } else { RWF_KNOWN };
+    if flags & !known != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let held = held?;
+    if flags & RWF_APPEND != 0 && flags & RWF_NOAPPEND != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if offset >= 0 {
+        return read_at(task, &held, to, to.len(), offset as u64);
+    }
+    let position = file::position(task, &held);
+    let at = position.get();
+    let got = read_at(task, &held, to, to.len(), at)?;
+    position.set(at + got as u64);
+    Ok(got)
+}
+
+/// The error for reading a directory: as in vfs_read, after those for the arguments.
+#[cold]
+fn unreadable<'r>(errno: Errno, buf: UserSlice, offset: i64) -> Result<HeldFile<'r>> {
+    if errno == Errno::EISDIR {
+        let to = Single::new(buf)?;
+        offset.checked_add(to.len() as i64).ok_or(Errno::EINVAL)?;
+    }
+    Err(errno)
 }
 
 #[inline(always)]

@@ -5,15 +5,16 @@
 
 use lp_abi::linux::{S_IFDIR, S_IFMT, S_IFREG};
 use lp_abi::{Errno, Fd, Result, UserPtr};
-use lp_region::InodeId;
 use lp_region::records::{Inode, file_mode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
+use lp_region::{InodeId, InodeRef, MountId};
 
 use crate::caller::below;
 use crate::caller::event::Touched;
 use crate::caller::task::{Place, Task};
 use crate::calls::target;
 use crate::content::{cut, map};
+use crate::descriptors::busy;
 use crate::inodes::inode::{self, Touch};
 use crate::inodes::watched;
 use crate::lane::writer;
@@ -68,7 +69,7 @@ pub(crate) fn within_limit(task: &Task, inode: &Inode, size: u64) -> Result<()> 
 ///
 /// # Errors
 /// Those of path_resolution(7); `EINVAL` for a negative size or anything but a regular file; `EISDIR`;
-/// `EACCES`; `EROFS`; those of `may_resize`.
+/// `EACCES`; `EROFS`; `ETXTBSY`; `EINTR`; those of `may_resize`.
 pub fn truncate(task: &Task, dirfd: Fd, path: UserPtr, length: i64) -> Result<Place<()>> {
     if length < 0 {
         return Err(Errno::EINVAL);
@@ -83,6 +84,9 @@ pub fn truncate(task: &Task, dirfd: Fd, path: UserPtr, length: i64) -> Result<Pl
             permission::check(task, inode, permission::WRITE)?;
             below::complete(task, inode)?;
         }
+        if inode.flags.load(Relaxed) & (inode_flags::LEASED | inode_flags::EXECUTED) != 0 {
+            may_truncate_slow(task, id, inode, mount, length as u64)?;
+        }
         let writing = writer::begin(task, mount)?;
         permission::check(task, inode, permission::WRITE)?;
         let held = inode::lock(task, id);
@@ -92,6 +96,16 @@ pub fn truncate(task: &Task, dirfd: Fd, path: UserPtr, length: i64) -> Result<Pl
         watched::touched(task, id, inode, Touched::Modified);
         Ok(())
     })
+}
+
+/// The order of checks as in `vfs_truncate`: a file that is executed, and leases, which this waits for.
+#[cold]
+fn may_truncate_slow(task: &Task, id: InodeId, inode: &Inode, mount: MountId, length: u64) -> Result<()> {
+    drop(writer::begin(task, mount)?);
+    permission::check(task, inode, permission::WRITE)?;
+    may_resize(task, inode, length)?;
+    busy::may_write_slow(task, InodeRef { id, generation: inode.generation.load(Relaxed) })?;
+    if watched::is_leased(inode) { watched::break_leases_slow(task, id, None) } else { Ok(()) }
 }
 
 /// Sets the size of an open file.

@@ -3,7 +3,7 @@
 //! A write takes its inode's lock, through the bias if this lane is the only writer. Bytes, map and size
 //! change in one `data_seq` section, so readers see all of it or nothing.
 
-use lp_abi::linux::{O_APPEND, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_SYNC, S_ISGID, S_ISUID, iovec};
+use lp_abi::linux::{O_APPEND, RWF_APPEND, S_ISGID, S_ISUID, iovec};
 use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserSlice};
 use lp_region::bias::Hold;
 use lp_region::order::{self, Rank};
@@ -12,7 +12,7 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::ucopy;
 
 use crate::caller::task::Task;
-use crate::content::buffer::{Few, RWF_NOAPPEND, Single, Vector};
+use crate::content::buffer::{Few, RWF_KNOWN, RWF_NOAPPEND, Single, Vector};
 use crate::content::fill::copy_pages;
 use crate::content::map;
 use crate::content::source::Source;
@@ -104,8 +104,15 @@ fn pwrite_whole(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> Result<usiz
     }
     let held = writable(task, fd)?;
     let from = Single::new(buf)?;
+    verify(offset as u64, from.len())?;
     let target = target(&held, offset as u64, Append::AsOpened);
     write_at(task, &held, from, from.len(), target).map(|done| done.bytes)
+}
+
+/// The kernel's rw_verify_area: a sum that no `off_t` holds.
+#[inline(always)]
+fn verify(offset: u64, len: usize) -> Result<()> {
+    if offset.wrapping_add(len as u64) > i64::MAX as u64 { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
 /// Writes several buffers at the position.
@@ -165,6 +172,10 @@ pub fn pwritev2(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64, fla
     }
     let held = writable(task, fd)?;
     let from = Vector::new(entries)?;
+    if from.is_empty() {
+        return Ok(0);
+    }
+    verify(offset.max(0) as u64, from.len())?;
     let append = if flags == 0 { Append::AsOpened } else { Append::of(flags)? };
     if offset == -1 {
         return at_position(task, &held, from, from.len(), append);
@@ -185,8 +196,7 @@ impl Append {
     /// Decodes `RWF_*` flags.
     #[cold]
     fn of(flags: u32) -> Result<Append> {
-        let known = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_APPEND | RWF_NOAPPEND;
-        if flags & !known != 0 {
+        if flags & !RWF_KNOWN != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
         match flags & (RWF_APPEND | RWF_NOAPPEND) {
@@ -230,6 +240,7 @@ fn at_position<S: Source>(
     append: Append,
 ) -> Result<usize> {
     let position = file::position(task, held);
+    verify(position.get(), len)?;
     let done = write_at(task, held, from, len, target(held, position.get(), append))?;
     // The kernel's generic_write_checks: an empty write does not first move to the end.
     if done.bytes != 0 {

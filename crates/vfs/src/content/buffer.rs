@@ -2,7 +2,7 @@
 
 use core::mem::MaybeUninit;
 
-use lp_abi::linux::{UIO_MAXIOV, iovec};
+use lp_abi::linux::{RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_SYNC, UIO_MAXIOV, iovec};
 use lp_abi::{Errno, Fd, MAX_RW_COUNT, PAGE_SIZE, Result, UserSlice};
 use lp_region::ucopy;
 
@@ -10,6 +10,10 @@ use crate::content::bulk::{self, Direction};
 
 /// `RWF_NOAPPEND`, Linux 6.9, which the headers used here lack.
 pub(crate) const RWF_NOAPPEND: u32 = 0x20;
+/// `RWF_NOSIGNAL`, Linux 6.18: for pipes and sockets.
+const RWF_NOSIGNAL: u32 = 0x100;
+/// The `RWF_*` flags that files on tmpfs accept.
+pub(crate) const RWF_KNOWN: u32 = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_APPEND | RWF_NOAPPEND | RWF_NOSIGNAL;
 
 /// A position in the program's memory that a transfer advances. A copy restarts from a clone.
 pub(crate) trait Buffer: Copy {
@@ -43,6 +47,9 @@ pub(crate) trait Buffer: Copy {
     }
 }
 
+/// The end of user space on x86-64 with five levels of page tables; with four it is lower.
+const USER_END: usize = 1 << 56;
+
 /// One buffer.
 #[derive(Clone, Copy)]
 pub(crate) struct Single(UserSlice);
@@ -54,10 +61,10 @@ impl Single {
     /// `EFAULT` if it reaches beyond user space.
     #[inline]
     pub(crate) fn new(given: UserSlice) -> Result<Single> {
-        // The kernel's access_ok: neither the address nor the end is in the kernel's half.
+        // The kernel's access_ok: neither the address nor the end is beyond user space.
         let at = given.start().addr();
         let end = at.wrapping_add(given.len());
-        if (at as isize) < 0 || (end as isize) < 0 || end < at {
+        if end < at || end > USER_END {
             return Err(Errno::EFAULT);
         }
         Ok(Single(given.first(MAX_RW_COUNT)))

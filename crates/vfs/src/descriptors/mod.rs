@@ -10,4 +10,5 @@ pub(crate) mod fget;
 pub(crate) mod file;
 pub mod flight;
 pub(crate) mod named;
+pub mod opened;
 pub(crate) mod table;

@@ -2,13 +2,17 @@
 //!
 //! Calls on inodes without a shadow execute no instruction for this; [`crate::watches::watch`] explains how.
 
+use core::cell::Cell;
+
+use lp_abi::Result;
 use lp_abi::linux::{S_IFDIR, S_IFMT, S_IFREG};
+use lp_region::order;
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{DirentId, InodeId};
 
 use crate::caller::below::id_of;
-use crate::caller::event::{Event, NameAt, NameOrigin, ShadowKind, Touched};
+use crate::caller::event::{Event, LeaseBreak, NameAt, NameOrigin, ShadowKind, Touched};
 use crate::caller::task::Task;
 use crate::inodes::inode;
 
@@ -29,6 +33,25 @@ pub fn has_shadow(inode: &Inode) -> bool {
 pub fn is_watched(inode: &Inode) -> bool {
     // Relaxed: set under the inode's lock, read as seen.
     inode.flags.load(Relaxed) & inode_flags::WATCHED != 0
+}
+
+/// Whether a lease was ever taken on an inode since it got a shadow.
+#[inline(always)]
+pub(crate) fn is_leased(inode: &Inode) -> bool {
+    inode.flags.load(Relaxed) & inode_flags::LEASED != 0 // Relaxed: as above.
+}
+
+/// Waits until nobody holds a lease that opening the inode with these flags breaks; truncating it, without
+/// flags. The caller has pinned the inode.
+///
+/// # Errors
+/// `EWOULDBLOCK` for `O_NONBLOCK`; `EINTR`.
+#[cold]
+pub(crate) fn break_leases_slow(task: &Task<'_>, inode: InodeId, flags: Option<u32>) -> Result<()> {
+    order::idle(order::of(&task.lane.holding));
+    let lease = LeaseBreak { inode, flags, outcome: Cell::new(Ok(())) };
+    (task.notify)(task, &Event::Breaks(&lease));
+    lease.outcome.get()
 }
 
 /// Notifies the watchers of an inode, if it may have any. The caller must hold no lock that others need.

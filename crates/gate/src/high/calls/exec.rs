@@ -22,6 +22,7 @@ use lp_vfs::{busy, getcwd, mounts, permission, pin};
 use crate::high::calls::chmod::last_of;
 use crate::high::calls::stat::is_empty;
 use crate::high::fd::descriptor;
+use crate::high::fd::placeholder::close_number;
 use crate::high::frame::at::{At, EMPTY, Last, Route, Which, spare_buffer};
 use crate::high::frame::content::read_at;
 use crate::high::frame::handler::{self, handlers, thread};
@@ -262,14 +263,17 @@ fn program(
     // Relaxed: the process's own words.
     task.process.exe.store(found.spot().to_word(), Ordering::Relaxed);
     task.process.exe_dirent.store(found.dirent.0, Ordering::Relaxed);
+    if let Err(errno) = busy::execute(task, found.inode) {
+        close_number(fd);
+        return errno.to_ret();
+    }
     // SAFETY: the record is the thread's own; the path is valid, the other pointers are the program's.
     let done = unsafe {
         let thread = &*current::thread();
         let flags = AT_EMPTY_PATH as usize;
         low::run(thread, fd, EMPTY.as_ptr(), argv, environment, flags, load)
     };
-    // SAFETY: the descriptor belongs to the gate.
-    let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
+    close_number(fd);
     done
 }
 
@@ -280,8 +284,7 @@ pub fn copy_to_memfd(task: &Task, record: &Inode, name: &CStr) -> Result<Fd> {
     let fd = Fd::new(fd as i32);
     let copied = fill(task, record, fd);
     if copied.is_err() {
-        // SAFETY: the descriptor was created above, and nothing else uses it.
-        let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
+        close_number(fd);
     }
     copied.map(|()| fd)
 }

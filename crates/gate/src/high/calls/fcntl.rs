@@ -14,8 +14,11 @@ use crate::high::calls::signal_owner;
 use crate::high::fd::descriptor::file_or_return;
 use crate::high::fd::{descriptor, device};
 use crate::high::frame::handler::{given, handlers, interruptible, kernel, ret};
+use crate::high::watch::{dnotify, lease, signalled};
 use crate::low::dispatch::NOT_OURS;
 
+/// `F_CREATED_QUERY` of linux/fcntl.h, Linux 6.12.
+const F_CREATED_QUERY: u32 = 1028;
 /// `F_ALL_SEALS`.
 const KNOWN_SEALS: usize = 0x3f;
 
@@ -43,12 +46,15 @@ handlers! {
     }
 }
 
-/// fcntl(2) commands that fail on an `O_PATH` descriptor.
-fn fcntl_file(task: &Task, fd: Fd, command: u32, argument: usize) -> isize {
+/// The other commands. All but one fail on an `O_PATH` descriptor.
+fn fcntl_file(task: &'static Task<'static>, fd: Fd, command: u32, argument: usize) -> isize {
     let mode = match task.fget_any(fd) {
         Ok(held) => held.file.mode.load(Ordering::Relaxed), // Relaxed: immutable.
         Err(errno) => return errno.to_ret(),
     };
+    if command == F_CREATED_QUERY {
+        return isize::from(mode & file_mode::CREATED != 0);
+    }
     if mode & file_mode::PATH != 0 {
         return Errno::EBADF.to_ret();
     }
@@ -58,12 +64,11 @@ fn fcntl_file(task: &Task, fd: Fd, command: u32, argument: usize) -> isize {
             interruptible(ret(record_lock::fcntl(task, fd, command, given(argument))))
         }
         F_GETOWN | F_SETOWN | F_GETSIG | F_SETSIG | F_SETOWN_EX | F_GETOWN_EX => {
-            ret(signal_owner::fcntl(task, fd, command, argument))
+            ret(signal_owner::fcntl(task, fd, command, argument).inspect(|_| signalled::copy(task, fd)))
         }
-        F_GETLEASE => F_UNLCK as isize,
-        F_SETLEASE => Errno::EAGAIN.to_ret(),
-        F_NOTIFY if argument == 0 => 0,
-        F_NOTIFY => Errno::EINVAL.to_ret(),
+        F_GETLEASE => ret(lease::get(task, fd)),
+        F_SETLEASE => ret(lease::set(task, fd, argument as u32)),
+        F_NOTIFY => ret(dnotify::set(task, fd, argument as u32)),
         F_GET_SEALS if mode & file_mode::REGULAR == 0 => Errno::EINVAL.to_ret(),
         // Like tmpfs for a file that is not a memfd.
         F_GET_SEALS => F_SEAL_SEAL as isize,

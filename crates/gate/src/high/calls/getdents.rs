@@ -12,7 +12,7 @@ use crate::high::frame::handler::{given_slice, handlers, ret};
 handlers! {
     /// getdents64(2).
     fn getdents64(task, fd: Fd, to: UserPtr, size: u32) {
-        let to = given_slice(to.addr(), size as usize);
+        let to = given_slice(to.addr(), length(size));
         if !descriptor::is_file(task, fd) && directory::is_one(fd) {
             return directory::getdents64(task, fd, to);
         }
@@ -26,8 +26,13 @@ handlers! {
     /// getdents(2), the old call, whose records have the type after the name.
     fn getdents(task, fd: Fd, to: UserPtr, size: u32) {
         file_or_return!(task, fd);
-        ret(old_style(task, fd, given_slice(to.addr(), size as usize)))
+        ret(old_style(task, fd, given_slice(to.addr(), length(size))))
     }
+}
+
+/// The kernel keeps the length in an `int`: what is negative there holds no record.
+fn length(size: u32) -> usize {
+    usize::try_from(size as i32).unwrap_or(0)
 }
 
 /// Offsets of the name in `struct linux_dirent64` and in `struct linux_dirent`.

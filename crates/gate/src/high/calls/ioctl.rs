@@ -7,6 +7,8 @@ use lp_vfs::ioctl;
 use lp_vfs::table::{self, entry};
 use lp_vfs::task::Task;
 
+use crate::high::calls::fcntl::is_open;
+use crate::high::calls::poll::is_path;
 use crate::high::calls::refused::on_file;
 use crate::high::fd::{descriptor, device};
 use crate::high::frame::handler::{given, handlers, ret};
@@ -18,11 +20,25 @@ handlers! {
         if !descriptor::is_file(task, fd) {
             return ioctl_other(task, fd, request, argument);
         }
+        if source_of(request, argument).is_some_and(|source| !is_open(task, source)) {
+            return Errno::EBADF.to_ret();
+        }
         match request {
+            FIOCLEX | FIONCLEX if is_path(task, fd) => Errno::EBADF.to_ret(),
             FIOCLEX => ret(table::change(task, fd, entry::CLOEXEC, 0)),
             FIONCLEX => ret(table::change(task, fd, 0, entry::CLOEXEC)),
             _ => ret(ioctl::ioctl(task, fd, request, given(argument))),
         }
+    }
+}
+
+/// The descriptor from which a request clones.
+fn source_of(request: u32, argument: usize) -> Option<Fd> {
+    match request {
+        FICLONE => Some(Fd::new(argument as i32)),
+        // SAFETY: the copy routine handles bad pointers. The source is the first field.
+        FICLONERANGE => unsafe { ucopy::get(argument as *const i64) }.ok().map(|fd| Fd::new(fd as i32)),
+        _ => None,
     }
 }
 
@@ -34,12 +50,7 @@ fn ioctl_other(task: &Task, fd: Fd, request: u32, argument: usize) -> isize {
         device::forget(task, fd);
     }
     // The source of a clone must be on the same file system.
-    let source = match request {
-        FICLONE => Some(Fd::new(argument as i32)),
-        // SAFETY: the copy routine handles bad pointers. The source is the first field.
-        FICLONERANGE => unsafe { ucopy::get(argument as *const i64) }.ok().map(|fd| Fd::new(fd as i32)),
-        _ => None,
-    };
+    let source = source_of(request, argument).filter(|_| is_open(task, fd));
     if let Some(refused) = source.and_then(|source| on_file(task, source, Errno::EXDEV)) {
         return refused;
     }

@@ -18,7 +18,7 @@ use crate::high::calls::refused::at_path;
 use crate::high::calls::stat::is_empty;
 use crate::high::fd::{device, directory, parent, placeholder};
 use crate::high::frame::at::{At, Last, Route, Which};
-use crate::high::frame::handler::{handlers, kernel, ret};
+use crate::high::frame::handler::{handlers, interruptible, kernel, ret};
 use crate::high::route::hostlink;
 use crate::high::route::path::{leave, may_be_link, may_be_ours, route, route_outside};
 use crate::high::run::mount_table;
@@ -176,7 +176,8 @@ fn install(task: &'static Task<'static>, number: Fd, opened: lp_region::FileId, 
 #[cold]
 fn not_opened(task: &'static Task<'static>, number: Fd, errno: Errno) -> isize {
     placeholder::release(task, number);
-    errno.to_ret()
+    shadow_fd::drop_waited();
+    interruptible(errno.to_ret())
 }
 
 /// [`install`] of a file whose watchers must be notified, or of a node whose data is the kernel's.

@@ -15,6 +15,11 @@ use crate::low::dispatch::NOT_OURS;
 handlers! {
     /// sendfile(2).
     fn sendfile(task, out: Fd, input: Fd, offset: UserPtr<i64>, count: usize) {
+        // The kernel looks at the target last.
+        if descriptor::is_file(task, input) {
+            let out = if is_open(task, out) { out } else { Fd::NONE };
+            return moved(task, out, count, |count| copy::sendfile(task, out, input, offset, count));
+        }
         match either(task, input, out) {
             Ok(true) => moved(task, out, count, |count| copy::sendfile(task, out, input, offset, count)),
             Ok(false) => NOT_OURS,
@@ -24,6 +29,10 @@ handlers! {
 
     /// splice(2).
     fn splice(task, input: Fd, off_in: UserPtr<i64>, out: Fd, off_out: UserPtr<i64>, count: usize, flags: u32) {
+        // The kernel looks at the descriptors after that.
+        if count == 0 || flags & !SPLICE_FLAGS != 0 {
+            return NOT_OURS;
+        }
         match either(task, input, out) {
             Ok(true) => {
                 let mut flags = flags;

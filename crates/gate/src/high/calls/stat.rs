@@ -1,6 +1,10 @@
 //! stat(2), lstat(2), fstat(2), newfstatat(2), statx(2).
 
-use lp_abi::linux::{__NR_newfstatat, __NR_statx, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, stat, statx};
+use core::cell::Cell;
+
+use lp_abi::linux::{
+    __NR_newfstatat, __NR_statx, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, S_IFLNK, S_IFMT, stat, statx,
+};
 use lp_abi::{Errno, Fd, UserPtr};
 use lp_region::ucopy;
 use lp_vfs::stat as attributes;
@@ -84,8 +88,13 @@ pub(crate) fn is_empty(path: UserPtr) -> bool {
 #[inline]
 fn stat_at(task: &Task, at: At, to: UserPtr<stat>, flags: u32) -> isize {
     let ours = |at: At| attributes::fstatat(task, at.dirfd, at.path, to, flags);
-    let done =
-        one(task, at, last_of(flags), ours, |at| kernel!(__NR_newfstatat, at.dirfd, at.path, to, flags));
+    let met_link = Cell::new(false);
+    let host = |at: At| {
+        let done = kernel!(__NR_newfstatat, at.dirfd, at.path, to, flags);
+        // SAFETY: the field lies within the kernel's `stat`.
+        reached(done, flags, unsafe { &raw const (*to.as_ptr()).st_mode }, &met_link)
+    };
+    let done = answered(one(task, at, last_of(flags), ours, host), &met_link);
     if done == Errno::ENOENT.to_ret()
         && let Route::Nameless(fd) = route(task, Which::First, at, last_of(flags))
     {
@@ -94,10 +103,39 @@ fn stat_at(task: &Task, at: At, to: UserPtr<stat>, flags: u32) -> isize {
     done
 }
 
+/// The kernel's result for a host path. Where a link was followed and a link was found, it may be a placeholder,
+/// to which a link of the host leads: `ELOOP`, as open(2) fails there, so that [`one`] looks where it leads.
+#[inline]
+fn reached<T: Copy + Into<u32>>(done: isize, flags: u32, mode: *const T, met_link: &Cell<bool>) -> isize {
+    if done != 0 || flags & AT_SYMLINK_NOFOLLOW != 0 {
+        return done;
+    }
+    // SAFETY: the copy routine handles bad pointers.
+    match unsafe { ucopy::get(mode) }.map(Into::into) {
+        Ok(mode) if mode & S_IFMT == S_IFLNK => {
+            met_link.set(true);
+            Errno::ELOOP.to_ret()
+        }
+        _ => done,
+    }
+}
+
+/// The result of a call for which [`reached`] may have looked: the kernel's, if the link leads into no mount.
+/// It is then the program's own, opened with `O_PATH`.
+#[inline]
+fn answered(done: isize, met_link: &Cell<bool>) -> isize {
+    if met_link.get() && done == Errno::ELOOP.to_ret() { 0 } else { done }
+}
+
 fn statx_at(task: &Task, at: At, flags: u32, mask: u32, to: UserPtr<statx>) -> isize {
     let ours = |at: At| attributes::statx(task, at.dirfd, at.path, flags, mask, to);
-    let done =
-        one(task, at, last_of(flags), ours, |at| kernel!(__NR_statx, at.dirfd, at.path, flags, mask, to));
+    let met_link = Cell::new(false);
+    let host = |at: At| {
+        let done = kernel!(__NR_statx, at.dirfd, at.path, flags, mask, to);
+        // SAFETY: the field lies within the kernel's `statx`.
+        reached(done, flags, unsafe { &raw const (*to.as_ptr()).stx_mode }, &met_link)
+    };
+    let done = answered(one(task, at, last_of(flags), ours, host), &met_link);
     if done == Errno::ENOENT.to_ret()
         && let Route::Nameless(fd) = route(task, Which::First, at, last_of(flags))
     {

@@ -6,7 +6,7 @@ use lp_vfs::{fallocate, truncate};
 
 use crate::high::fd::descriptor::file_or_return;
 use crate::high::frame::at::{At, Last};
-use crate::high::frame::handler::{exceeded_slow, handlers, kernel, ret_limited};
+use crate::high::frame::handler::{exceeded_slow, handlers, interruptible, kernel, ret_limited};
 use crate::high::memory::areas;
 use crate::high::route::path::one;
 
@@ -22,7 +22,7 @@ handlers! {
         };
         let done = one(task, At::cwd(path), Last::Follow, ours, |at| kernel!(__NR_truncate, at.path, length));
         areas::resized(task);
-        done
+        interruptible(done) // It waits for a lease.
     }
 
     /// ftruncate(2).

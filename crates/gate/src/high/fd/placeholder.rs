@@ -1,7 +1,8 @@
 //! Placeholders: the kernel's descriptors behind descriptors of ours, so that the kernel manages the numbers.
 //!
-//! Each is a duplicate of the *base*, an `O_PATH` descriptor of an empty, sealed memfd, kept at a high
-//! number: any call that reaches the kernel with it gets `EBADF`, never data. Closing a descriptor of ours
+//! Each is a duplicate of the *base*, an `O_PATH` descriptor of a symbolic link, kept at a high number: any
+//! call that reaches the kernel with it gets `EBADF`, never data, and opening a name in /proc that leads to it
+//! fails with `ELOOP` ([`crate::high::route::hostlink`]). Closing a descriptor of ours
 //! *parks* its placeholder if possible, and the next open reuses it, so that a loop of the two makes no
 //! system call.
 //!
@@ -15,9 +16,8 @@
 //! share the table, the table lock guards it.
 
 use lp_abi::linux::{
-    __NR_close, __NR_dup2, __NR_dup3, __NR_fcntl, __NR_memfd_create, __NR_open, F_ADD_SEALS, F_DUPFD,
-    F_DUPFD_CLOEXEC, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_WRITE, MFD_ALLOW_SEALING, MFD_CLOEXEC,
-    O_CLOEXEC, O_PATH,
+    __NR_close, __NR_dup2, __NR_dup3, __NR_fcntl, __NR_fstat, __NR_open, F_DUPFD, F_DUPFD_CLOEXEC, O_CLOEXEC,
+    O_NOFOLLOW, O_PATH, S_IFLNK, S_IFMT, stat,
 };
 use lp_abi::{Errno, Fd, Result};
 use lp_region::layout::FDS;
@@ -29,7 +29,6 @@ use lp_vfs::task::Task;
 use crate::high::run::apart::is_regions;
 use crate::high::run::words::{BASE, FROM_THREADS, READY, WATERMARK};
 use crate::low::arrive::entry_quick::QUICK_FDS;
-use crate::low::tools::names;
 
 /// Numbers below this can be parked.
 const PARKABLE: i32 = 64;
@@ -361,10 +360,14 @@ fn clear(task: &Task, is_meant: impl Fn(u64) -> bool, has_placeholder: impl Fn(F
     }
 }
 
-/// Whether `fd` is a placeholder in the kernel.
+/// Whether `fd`, for which the table has a mark, is a placeholder in the kernel.
 fn is_placeholder(fd: Fd) -> bool {
-    let mut room = [0; names::ROOM];
-    names::of_descriptor(fd, &mut room).starts_with(b"/memfd:lightpath-placeholder")
+    // SAFETY: zeros are a valid `stat`, and the kernel fills it in.
+    unsafe {
+        let mut found: stat = core::mem::zeroed();
+        let asked = lp_abi::syscall!(__NR_fstat, fd, &raw mut found);
+        asked.is_ok() && found.st_mode & S_IFMT == S_IFLNK
+    }
 }
 
 /// Copies the placeholders' state to the slot of a child, which has a copy of the descriptors.
@@ -390,21 +393,14 @@ fn base(task: &Task) -> Result<Fd> {
     if word != 0 { Ok(Fd::new(word as i32 - 1)) } else { make_base(task) }
 }
 
-/// Creates the base: an empty memfd that nothing can be written to, because names in /proc that lead to a
-/// placeholder lead there.
+/// Creates the base. The link is the process's own, so that nothing that reaches it by its name in /proc can
+/// change anything of others.
 #[cold]
 fn make_base(task: &Task) -> Result<Fd> {
-    let name = c"lightpath-placeholder".as_ptr();
-    // SAFETY: the name is NUL-terminated; the call only creates a descriptor.
-    let memfd = unsafe { lp_abi::syscall!(__NR_memfd_create, name, MFD_CLOEXEC | MFD_ALLOW_SEALING) }? as i32;
-    let seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
-    // SAFETY: the descriptor belongs to the gate.
-    let _ = unsafe { lp_abi::syscall!(__NR_fcntl, memfd, F_ADD_SEALS, seals) };
-    let path = Fd::new(memfd).link();
-    // SAFETY: `path` is NUL-terminated; the call only creates a descriptor.
-    let low = unsafe { lp_abi::syscall!(__NR_open, path.as_ptr(), O_PATH | O_CLOEXEC) };
-    close_number(Fd::new(memfd));
-    let low = Fd::new(low? as i32);
+    let flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
+    // SAFETY: the path is NUL-terminated; the call only creates a descriptor.
+    let low = unsafe { lp_abi::syscall!(__NR_open, c"/proc/self/exe".as_ptr(), flags) }?;
+    let low = Fd::new(low as i32);
     let region = task.region.fd().raw();
     // Beside the region, out of the program's way. Exec closes it, because the new image makes its own.
     let high = [region + 2, region - BELOW, QUICK_FDS, 0].into_iter().find_map(|min| {

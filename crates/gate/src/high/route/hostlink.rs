@@ -5,12 +5,14 @@ use lp_abi::linux::{
     __NR_getcwd, __NR_openat2, __NR_readlink, __NR_stat, O_CLOEXEC, O_NOFOLLOW, O_PATH, RESOLVE_BENEATH,
     RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, S_IFDIR, S_IFMT, open_how, stat,
 };
-use lp_abi::{Errno, Fd, MAX_SYMLINKS, PATH_MAX};
+use lp_abi::{Errno, Fd, MAX_SYMLINKS, PATH_MAX, Result};
 use lp_region::ucopy;
 use lp_vfs::task::Task;
 
 use crate::high::fd::{own_descriptor, placeholder};
 use crate::high::frame::at::{At, Last, Route, Which, buffer, spare_buffer};
+use crate::high::frame::handler::thread;
+use crate::high::route::magic;
 use crate::high::run::apart;
 use crate::high::run::mounts::mounts;
 
@@ -43,6 +45,12 @@ pub fn join_absolute(which: Which, dirfd: Fd, length: usize) -> Option<usize> {
 #[cold]
 pub fn route_covered(which: Which, at: At, last: Last) -> Route {
     into_mount(which, at, last).map_or(Route::Host, Route::Ours)
+}
+
+/// The calling thread's task, if the process has joined its run.
+fn joined_task() -> Option<&'static Task<'static>> {
+    // SAFETY: a thread that handles a call has a record and, once the process has joined, a task.
+    unsafe { thread().task.get().as_ref() }
 }
 
 /// The route of an absolute path with empty, `.` or `..` components. Walks it as the kernel would, up to
@@ -256,7 +264,7 @@ impl Walk {
         // SAFETY: `done` is NUL-terminated; the kernel writes at most `room` bytes before the rest.
         let got =
             unsafe { lp_abi::syscall!(__NR_readlink, self.done.as_ptr(), self.rest.as_mut_ptr(), room) };
-        match got {
+        match self.expand_magic(room).unwrap_or(got) {
             Ok(length) if length < room => {
                 if self.resolve != 0 && self.is_excluded() {
                     return None;
@@ -275,6 +283,22 @@ impl Walk {
             Err(Errno::ENOENT) if mounts().are_below(&self.done[..self.length]) => Some(false),
             _ => None,
         }
+    }
+
+    /// If the part walked is a magic link of the kernel's to something of ours, which for the kernel leads to a
+    /// placeholder, writes our target where the kernel's was written. Returns its length, or `ENOENT` if it has
+    /// no name.
+    fn expand_magic(&mut self, room: usize) -> Option<Result<usize>> {
+        let path = &self.done[..self.length];
+        if !path.starts_with(b"/proc/") {
+            return None;
+        }
+        let mut text = [0; PATH_MAX];
+        Some(magic::target(joined_task()?, path, &mut text)?.and_then(|target| {
+            let to = self.rest.get_mut(..room.min(target.len())).ok_or(Errno::ENAMETOOLONG)?;
+            to.copy_from_slice(target.get(..to.len()).unwrap_or_default());
+            Ok(target.len())
+        }))
     }
 
     /// Whether the limits exclude the link that has just been walked. A magic link leads out of any scope.

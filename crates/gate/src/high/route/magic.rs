@@ -279,6 +279,18 @@ pub fn readlink(task: &Task, at: At) -> Option<&'static [u8]> {
     Some(&text[..length])
 }
 
+/// The path in a mount of what a magic link of ours leads to, in `to`, for a walk over host directories that
+/// has arrived at the link. `ENOENT` if it has no name; `None` for any other path.
+#[cold]
+pub(crate) fn target<'t>(
+    task: &Task,
+    path: &[u8],
+    to: &'t mut [u8; PATH_MAX],
+) -> Option<Result<&'t [u8], Errno>> {
+    let magic = parse(task, path).filter(|magic| magic.end == path.len() && is_ours(task, *magic))?;
+    Some(name_of(task, magic, to).map(|length| &to[..length]).ok_or(Errno::ENOENT))
+}
+
 /// The path in a mount that a host path denotes if it starts with the memfd of the running program.
 pub fn in_memfd<'p>(task: &Task, mounts: &MountPaths, path: &'p [u8]) -> Option<&'p [u8]> {
     let path = path.strip_prefix(names::MEMFD).filter(|path| mounts.holds(path))?;

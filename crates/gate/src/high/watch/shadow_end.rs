@@ -78,7 +78,8 @@ fn is_watched_by(task: &Task<'_>, who: impl Fn(ProcessId) -> bool) -> bool {
 /// Clears the shadow flags of all inodes; stops if somebody watches.
 #[cold]
 pub(crate) fn forget_all(task: &Task<'_>) {
-    for flags in [inode_flags::WATCHED, inode_flags::WATCHED | inode_flags::SHADOW] {
+    let marks = inode_flags::WATCHED | inode_flags::LEASED;
+    for flags in [marks, marks | inode_flags::SHADOW] {
         let used = task.region.header().slabs[Inode::SLAB].last();
         for id in (1..=used).map(InodeId) {
             let record = task.region.inode(id);

@@ -29,11 +29,23 @@ const FROM: [u32; 2] = [128, 64];
 
 /// Opens the shadow of the file that was just opened as `fd`, with open(2)'s `flags`.
 pub(crate) fn open(task: &'static Task<'static>, fd: Fd, flags: u32) {
-    if let Some(low) =
-        inode_of(task, descriptor::word(task, fd)).and_then(|id| open_shadow(task, id, flags).ok())
-    {
+    let own = || inode_of(task, descriptor::word(task, fd)).and_then(|id| open_shadow(task, id, flags).ok());
+    if let Some(low) = take_waited().or_else(own) {
         keep(task, fd, low);
         close_number(low);
+    }
+}
+
+/// The shadow that this thread has opened for the file that it is about to open, because it had to wait there.
+pub(crate) fn take_waited() -> Option<Fd> {
+    let waited = handler::thread().waited_shadow.take();
+    waited.checked_sub(1).map(|fd| Fd::new(fd as i32))
+}
+
+/// [`take_waited`], closed: the file was not opened after all.
+pub(crate) fn drop_waited() {
+    if let Some(fd) = take_waited() {
+        close_number(fd);
     }
 }
 
@@ -99,7 +111,7 @@ pub(crate) fn close(task: &Task<'_>, fd: Fd) {
 }
 
 /// The shadow's descriptor that an entry names, if it is still that.
-fn of(task: &Task<'_>, word: u64) -> Option<Fd> {
+pub(crate) fn of(task: &Task<'_>, word: u64) -> Option<Fd> {
     entry::shadow(word)
         .filter(|fd| descriptor::word(task, *fd) & (entry::OPEN | entry::SHADOW) == entry::SHADOW)
 }

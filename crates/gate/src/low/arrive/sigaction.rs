@@ -237,6 +237,10 @@ extern "sysv64" fn route(signal: usize, info: *mut Info, context: *mut u8) -> us
     }
     deferred::take_turn(signal, info);
     if let Some(handler) = take_handler(signal) {
+        // SAFETY: the pointer is null or this thread's own record.
+        if let Some(thread) = unsafe { current::thread().as_ref() }.filter(|_| info[1] as i32 > 0) {
+            High::signalled(thread, signal, info);
+        }
         return handler;
     }
     let is_ignored = actions().of(signal).is_none_or(|action| action.get().handler == IGNORE);

@@ -54,6 +54,9 @@ pub struct Thread {
     pub(crate) limited_to: Cell<u32>,
     /// Set when the running handler makes the kernel's call; see [`crate::high::table::count`].
     pub crossed: Cell<bool>,
+    /// A shadow's descriptor plus one, between its open and that of the file; see
+    /// [`crate::high::watch::shadow_fd`].
+    pub waited_shadow: Cell<u32>,
     /// The thread's task for calls on the file system. Null until the high half puts one into `task_room` (or
     /// elsewhere), and always in a process without a region.
     pub task: Cell<*mut Task<'static>>,
