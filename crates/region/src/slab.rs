@@ -141,10 +141,10 @@ impl Region<'_> {
     #[inline]
     pub fn take<T: Slot>(self, lane: &Lane) -> Result<T::Id> {
         let cache = &lane.caches[T::SLAB];
-        let count = cache.count.load(Ordering::Relaxed); // Relaxed throughout: only this lane writes its cache.
-        if count == 0 {
+        let mut count = cache.count.load(Ordering::Relaxed); // Relaxed throughout: only this lane writes its cache.
+        while count == 0 {
             self.refill_slow::<T>(lane)?;
-            return self.take::<T>(lane);
+            count = cache.count.load(Ordering::Relaxed);
         }
         let index = cache.slots[(count as usize - 1).min(CACHE_SLOTS - 1)].load(Ordering::Relaxed);
         lane.taken[T::SLAB].store(index, Ordering::Relaxed);

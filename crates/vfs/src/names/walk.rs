@@ -125,9 +125,37 @@ impl Parent {
         // SAFETY: the walk left the name there, with a NUL or a slash behind it. The buffer belongs to the
         // task, which makes one call at a time.
         let name = unsafe { Name::scan(buffer.add(self.start as usize)) };
-        debug_assert_eq!(name.len(), self.length as usize);
+        debug_assert!(self.last != LastType::Name || name.len() == self.length as usize);
         name
     }
+
+    fn named<'t>(&self, task: &'t Task<'_>) -> Named<'t> {
+        let Parent { dir, mount, last, trailing_slash, .. } = *self;
+        Named { dir, mount, last, trailing_slash, name: self.name(task) }
+    }
+}
+
+/// A [`Parent`] with its name at hand.
+#[derive(Clone, Copy)]
+pub(crate) struct Named<'t> {
+    /// The directory.
+    pub dir: InodeRef,
+    /// The mount through which it was reached.
+    pub mount: MountId,
+    /// The kind of the last component.
+    pub last: LastType,
+    /// Whether a slash follows the last component.
+    pub trailing_slash: bool,
+    /// The last component, if it is a name. Valid until the next walk into the same buffer.
+    pub name: Name<'t>,
+}
+
+/// Where a path ends, with the name at hand.
+pub(crate) struct Ended<'t> {
+    /// The place.
+    pub place: Named<'t>,
+    /// What the walk found there.
+    pub found: Option<Found>,
 }
 
 /// Where a path ends: the place, and what the walk found there.
@@ -137,6 +165,12 @@ pub struct End {
     pub place: Parent,
     /// What the walk found there.
     pub found: Option<Found>,
+}
+
+impl End {
+    fn named<'t>(&self, task: &'t Task<'_>) -> Ended<'t> {
+        Ended { place: self.place.named(task), found: self.found }
+    }
 }
 
 /// The goal of a walk: how it treats the last component, and its result.
@@ -416,6 +450,12 @@ fn look_up(task: &Task<'_>, Spot { inode: dir, .. }: Spot, name: &Name<'_>) -> O
 
 /// The place that a known prefix and a name behind it make.
 #[inline(always)]
+fn named_in(Spot { inode: dir, mount }: Spot, name: Name<'_>) -> Named<'_> {
+    Named { dir, mount, last: LastType::Name, trailing_slash: false, name }
+}
+
+/// [`named_in`] without the name.
+#[inline(always)]
 fn place_in(dir: Spot, name: &Name<'_>, given: PathText) -> Parent {
     Parent {
         dir: dir.inode,
@@ -430,7 +470,7 @@ fn place_in(dir: Spot, name: &Name<'_>, given: PathText) -> Parent {
 
 /// Fast path of [`end`], as [`in_known`].
 #[inline(always)]
-fn end_in_known(task: &Task<'_>, dirfd: Fd, given: PathText, follow: Follow) -> Option<End> {
+fn end_in_known<'t>(task: &'t Task<'_>, dirfd: Fd, given: PathText, follow: Follow) -> Option<Ended<'t>> {
     let (dir, name) = known(task, dirfd, given)?;
     let hit = look_up(task, dir, &name)?;
     if hit.is_some_and(|hit| !hit.is_plain() && (follow == Follow::Link || !hit.is_link())) {
@@ -438,7 +478,7 @@ fn end_in_known(task: &Task<'_>, dirfd: Fd, given: PathText, follow: Follow) -> 
     }
     let (parent, mount) = (dir.inode.id, dir.mount);
     let found = hit.map(|hit| Found { inode: hit.target(), dirent: hit.dirent(), parent, mount });
-    Some(End { place: place_in(dir, &name, given), found })
+    Some(Ended { place: named_in(dir, name), found })
 }
 
 /// Whether everyone may search this: a directory whose mode says so, without an ACL, and with nothing mounted
@@ -456,12 +496,23 @@ fn may_everyone_search(inode: &Inode) -> bool {
 ///
 /// # Errors
 /// Those of [`inode`], except that a missing last component is not an error.
-pub(crate) fn end(task: &Task<'_>, dirfd: Fd, path: UserPtr, follow: Follow) -> Result<Place<End>> {
+#[inline(always)]
+pub(crate) fn end<'t>(
+    task: &'t Task<'_>,
+    dirfd: Fd,
+    path: UserPtr,
+    follow: Follow,
+) -> Result<Place<Ended<'t>>> {
     let text = copy_path(task, PathBuffer::Path, path)?;
     match end_in_known(task, dirfd, text, follow) {
         Some(end) => Ok(Place::Inside(end)),
-        None => again(task, dirfd, text, Making(follow)),
+        None => end_slow(task, dirfd, text, follow),
     }
+}
+
+#[inline(never)]
+fn end_slow<'t>(task: &'t Task<'_>, dirfd: Fd, text: PathText, follow: Follow) -> Result<Place<Ended<'t>>> {
+    Ok(again(task, dirfd, text, Making(follow))?.map(|end| end.named(task)))
 }
 
 /// The place that a path names, whatever is there.
@@ -474,6 +525,29 @@ pub(crate) fn parent(task: &Task<'_>, dirfd: Fd, path: UserPtr, which: PathBuffe
         Some((dir, name)) => Ok(Place::Inside(place_in(dir, &name, text))),
         None => again(task, dirfd, text, Placing),
     }
+}
+
+/// [`parent`], with the name.
+///
+/// # Errors
+/// Those of [`parent`].
+#[inline(always)]
+pub(crate) fn named<'t>(
+    task: &'t Task<'_>,
+    dirfd: Fd,
+    path: UserPtr,
+    which: PathBuffer,
+) -> Result<Place<Named<'t>>> {
+    let text = copy_path(task, which, path)?;
+    match known(task, dirfd, text) {
+        Some((dir, name)) => Ok(Place::Inside(named_in(dir, name))),
+        None => named_slow(task, dirfd, text),
+    }
+}
+
+#[inline(never)]
+fn named_slow<'t>(task: &'t Task<'_>, dirfd: Fd, text: PathText) -> Result<Place<Named<'t>>> {
+    Ok(again(task, dirfd, text, Placing)?.map(|parent| parent.named(task)))
 }
 
 fn buffer(task: &Task<'_>, which: PathBuffer) -> *mut [u8; PATH_MAX + SLACK] {
@@ -565,15 +639,15 @@ pub(crate) fn limited_inode(
 ///
 /// # Errors
 /// Those of [`end`] and of openat2(2).
-pub(crate) fn limited_end(
-    task: &Task<'_>,
+pub(crate) fn limited_end<'t>(
+    task: &'t Task<'_>,
     dirfd: Fd,
     path: UserPtr,
     follow: Follow,
     limits: Limited<'_>,
-) -> Result<Place<End>> {
+) -> Result<Place<Ended<'t>>> {
     let text = copy_path(task, PathBuffer::Path, path)?;
-    limited_again(task, dirfd, text, Making(follow), limits)
+    Ok(limited_again(task, dirfd, text, Making(follow), limits)?.map(|end| end.named(task)))
 }
 
 fn limited_again<G: Goal>(
