@@ -1,4 +1,5 @@
-//! The socket on whose queue the processes of a run keep copies of programs (`high/run/shelf.rs` of the gate).
+//! The socket in whose queue the processes of a run keep copies of programs (the gate's
+//! `high/run/shelf.rs`).
 
 use std::io::{Error, Result};
 use std::mem::size_of;

@@ -313,7 +313,8 @@ fn apply_plain(task: &Task<'_>, change: &Plain) -> Load {
     if added.is_some() {
         dir::put(task, added);
         let record = region.dirent(added);
-        load = hash::insert(region, task.lane, record.hash.load(Ordering::Relaxed), added); // Relaxed: immutable.
+        let hash = record.hash.load(Ordering::Relaxed); // Relaxed: immutable.
+        load = hash::insert(region, task.lane, hash, added);
         // One event: to a reader, the new name is being changed until the old one has died.
         if removed.is_some() {
             record.seq.begin();

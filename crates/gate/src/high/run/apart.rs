@@ -78,8 +78,8 @@ pub(crate) fn start(fd: Fd, run: u32, length: usize) -> Result<&'static Run, &'s
     Ok(record)
 }
 
-/// Whether `fd` is the region's descriptor `region` or the life file's, which is the next number. The same for
-/// the flights' and the shelf's.
+/// Whether `fd` is the region's descriptor `region` or the life file's, which is the next number. The same
+/// for the flights' and the shelf's.
 #[inline(always)]
 pub fn is_regions(region: Fd, fd: Fd) -> bool {
     fd.raw().wrapping_sub(region.raw()) as u32 <= 1 && region.raw() >= 0

@@ -1,12 +1,13 @@
 //! The run's shelf: copies of programs in mounts, kept for the next exec of the same file.
 //!
 //! The kernel executes whole files, so a program of ours is copied into a memfd, and fresh memory makes that
-//! copy dear ([`super::image`]). The shelf keeps copies without a process that would have to live for it: it is a datagram
-//! socket that is connected to itself and that every process of the run inherits, at the number behind the
-//! flights'. One message in its queue carries the descriptors of the copies (`SCM_RIGHTS`) and what each is a
-//! copy of. To look, a process peeks at the message, which duplicates the descriptors. To add a copy, it
-//! takes the message and sends another. If it dies in between, or another process does the same meanwhile,
-//! copies are lost, which costs time and nothing else. The kernel frees all of it with the run's last process.
+//! copy dear ([`super::image`]). The shelf keeps copies without a process that would have to live for it: it
+//! is a datagram socket that is connected to itself and that every process of the run inherits, at the number
+//! behind the flights'. One message in its queue carries the descriptors of the copies (`SCM_RIGHTS`) and
+//! what each is a copy of. To look, a process peeks at the message, which duplicates the descriptors. To add
+//! a copy, it takes the message and sends another. If it dies in between, or another process does the same
+//! meanwhile, copies are lost, which costs time and nothing else. The kernel frees all of it with the run's
+//! last process.
 
 use core::mem::MaybeUninit;
 
