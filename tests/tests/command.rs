@@ -1,10 +1,13 @@
 //! The command line: exit statuses, bad input, mounts, region files, terminals, limits.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use lp_tests::{binary, program};
 use tempfile::TempDir;
@@ -18,6 +21,19 @@ fn lightpath() -> Command {
 
 fn run(arguments: &[&str]) -> Output {
     lightpath().arg("run").args(arguments).output().unwrap()
+}
+
+/// The inode that process `pid` executes, once it executes a memfd named after `program`.
+fn executed(pid: &str, program: &str) -> u64 {
+    let exe = format!("/proc/{pid}/exe");
+    for _ in 0..500 {
+        let link = fs::read_link(&exe).unwrap_or_default();
+        if link.to_string_lossy().starts_with(&format!("/memfd:{program}")) {
+            return fs::metadata(&exe).unwrap().ino();
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    panic!("{pid} does not execute {program}: {:?}", fs::read_link(&exe));
 }
 
 /// Runs a shell script with `$LP` naming the command.
@@ -419,4 +435,23 @@ fn fifos_and_sockets_leave_nothing_behind() {
     assert_eq!(said(&command.output().unwrap()), "text\nlate\n");
     let left = fs::read_dir(cache.path().join("lightpath/nodes")).unwrap();
     assert_eq!(left.map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>(), [""; 0]);
+}
+
+#[test]
+fn a_program_in_a_mount_is_copied_once() {
+    let script = "cp $(command -v sleep) /light/s && /light/s 0
+                  for i in 1 2 3; do
+                      /light/s 60 & echo $!
+                      [ $i = 2 ] && cp /light/s /light/t && echo >> /light/t && mv /light/t /light/s
+                  done; wait";
+    let mut command = lightpath();
+    let mut child = command.args(["run", "--", "bash", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let pids: Vec<String> = lines.take(3).collect::<Result<_, _>>().unwrap();
+    let inodes: Vec<u64> = pids.iter().map(|pid| executed(pid, "/light/s")).collect();
+    let killed = Command::new("kill").args(&pids).status().unwrap();
+    child.wait().unwrap();
+    assert!(killed.success());
+    assert_eq!(inodes[0], inodes[1], "the file has not changed");
+    assert_ne!(inodes[1], inodes[2], "the file has changed");
 }

@@ -142,10 +142,10 @@ impl Region<'_> {
     pub fn take<T: Slot>(self, lane: &Lane) -> Result<T::Id> {
         let cache = &lane.caches[T::SLAB];
         // Relaxed throughout: only this lane writes its cache.
-        let count = cache.count.load(Ordering::Relaxed);
-        if count == 0 {
+        let mut count = cache.count.load(Ordering::Relaxed);
+        while count == 0 {
             self.refill_slow::<T>(lane)?;
-            return self.take::<T>(lane);
+            count = cache.count.load(Ordering::Relaxed);
         }
         let index = cache.slots[(count as usize - 1).min(CACHE_SLOTS - 1)].load(Ordering::Relaxed);
         lane.taken[T::SLAB].store(index, Ordering::Relaxed);

@@ -56,7 +56,7 @@ pub use calls::{
     handle, ioctl, link, lseek, mkdir, mknod, mount, mount_setattr, mount_show, move_mount, open, readlink,
     rename, stat, statfs, symlink, target, truncate, umount, unlink, utimens, write,
 };
-pub use content::{bulk, chunk, map, owner, page};
+pub use content::{bulk, chunk, map, owner, page, version};
 pub use descriptors::{busy, flight, opened};
 pub use inodes::{blob, limit};
 pub use lane::{freeze, intent, pin};

@@ -25,6 +25,7 @@ mod region;
 mod run;
 mod runs;
 mod session;
+mod shelf;
 mod sites;
 mod size;
 mod stats;

@@ -27,6 +27,7 @@ use super::cli::Options;
 use super::failure::{Failure, REGION, reason};
 use super::life;
 use super::runs;
+use super::shelf;
 use super::size::Size;
 use super::stats::Counts;
 
@@ -349,8 +350,8 @@ pub(crate) fn open_memory() -> Result<OwnedFd, Failure> {
         .map_err(|e| Failure::new(REGION, format!("cannot make shared memory: {}", reason(&e.into()))))
 }
 
-/// Creates the descriptor that every process of the run inherits to record open files in transit over a
-/// socket: see [`lp_vfs::flight`]. It stays open for ever.
+/// Creates the descriptors that every process of the run inherits: that which records open files in transit
+/// over a socket, see [`lp_vfs::flight`], and behind it the [`shelf`]'s. They stay open for ever.
 fn inherit_flights(region: Region<'static>, run: RunId) -> Result<(), Failure> {
     // Relaxed: this launcher has just set it.
     let length = if region.run(run).stats.load(Relaxed) == CALLS_TRACED { trace::BYTES as u64 } else { 0 };
@@ -364,12 +365,14 @@ fn inherit_flights(region: Region<'static>, run: RunId) -> Result<(), Failure> {
     let fixed = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW;
     let seals = if length == 0 { fixed | SealFlags::WRITE } else { fixed };
     rustix::fs::fcntl_add_seals(&made, seals).map_err(fail)?;
-    // SAFETY: F_DUPFD takes a number and makes a descriptor.
-    let number = unsafe { libc::fcntl(made.as_raw_fd(), libc::F_DUPFD, high()?) };
-    if number < 0 {
-        return Err(few());
-    }
-    region.run(run).flights.store(number as u32 + 1, Relaxed);
+    // The next number is the shelf's. Where there can be none, it is taken all the same.
+    let shelf = match shelf::open() {
+        Ok(shelf) => shelf,
+        Err(_) => made.try_clone().map_err(|_| few())?,
+    };
+    let (flights, shelf) = (Fd::new(made.into_raw_fd()), Fd::new(shelf.into_raw_fd()));
+    let number = lp_region::life_file::pair(flights, shelf, high()?).map_err(|_| few())?;
+    region.run(run).flights.store(number.raw() as u32 + 1, Relaxed);
     Ok(())
 }
 

@@ -1,8 +1,8 @@
 //! The runs under way on this machine, found through /proc.
 //!
-//! A region in memory has no name. Its processes inherit three descriptors: the region, the life file at the
-//! next number, and the run's flights, whose name holds the region's identity and the run's number. All three
-//! show as links in /proc/PID/fd, which the kernel lets the process's own user and root read.
+//! A region in memory has no name. Its processes inherit the descriptors of the region, the life file at the
+//! next number, and the run's flights, whose name holds the region's identity and the run's number. All show
+//! as links in /proc/PID/fd, which the kernel lets the process's own user and root read.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -18,7 +18,7 @@ use crate::inodes::make::NewInode;
 use crate::inodes::xattrs::{self, XattrValue};
 use crate::life::boot;
 use crate::life::reclaim;
-use crate::names::change::{self, Change};
+use crate::names::change::{self, Links, Plain};
 use crate::names::hash::{self, Load};
 use crate::names::name::{self, Name};
 use crate::names::{dir, dirent, link_target, removal};
@@ -256,10 +256,9 @@ fn link_in(task: &Task<'_>, dir: InodeId, entry: DirentId, target: InodeRef) -> 
         record.self_dirent.store(entry.0, Relaxed);
     }
     let (_, mtime) = inode::access_and_modification(task.region.inode(dir));
-    let mut change = Change::at(mtime);
-    change.dirs[0] = dir::with_entry(task.region, dir, entry);
-    change.added = entry;
-    change::perform(task, &change)
+    let dir = dir::with_entry(task.region, dir, entry);
+    let (removed, links) = (DirentId::NONE, Links::NONE);
+    change::perform_plain(task, &Plain { dir, added: entry, removed, links, time: mtime })
 }
 
 /// Creates the inode for a record.

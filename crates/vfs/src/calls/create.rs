@@ -9,7 +9,7 @@ use crate::caller::task::{Place, Task};
 use crate::inodes::{inode, watched};
 use crate::lane::writer;
 use crate::life::reclaim;
-use crate::names::change::{self, Change};
+use crate::names::change::{self, Links, Plain};
 use crate::names::hash::{self, Load};
 use crate::names::name::{self, Name};
 use crate::names::walk::{self, Found, LastType, Parent, PathBuffer};
@@ -70,7 +70,7 @@ pub(crate) fn at(
             Err(_) if hash::lookup(task.region, parent.dir.id, &name).is_some() => return Err(Errno::EEXIST),
             Err(errno) => return Err(errno),
         };
-        return match named(task, &parent, &name, &what) {
+        return match named(task, (parent.dir, parent.mount), &name, &what) {
             Err(Errno::ESTALE) => continue,
             // EEXIST also precedes EROFS.
             Err(Errno::EROFS) if hash::lookup(task.region, parent.dir.id, &name).is_some() => {
@@ -89,12 +89,17 @@ pub(crate) fn at(
 /// # Errors
 /// `ESTALE` if the directory was freed since the walk: walk again. `ENOENT` if it was removed; `EACCES`,
 /// `ENOSPC`, `EROFS`, `EMLINK`.
-pub(crate) fn named(task: &Task<'_>, parent: &Parent, name: &Name<'_>, what: &InodeKind) -> Result<Made> {
-    let once = || {
-        let _writing = writer::begin(task, parent.mount)?;
-        named_once(task, parent.dir, parent.mount, name, what)
-    };
-    or_reclaim(task, once)
+#[inline]
+pub(crate) fn named(
+    task: &Task<'_>,
+    (dir, mount): (InodeRef, MountId),
+    name: &Name<'_>,
+    what: &InodeKind,
+) -> Result<Made> {
+    or_reclaim(task, || {
+        let _writing = writer::begin(task, mount)?;
+        named_once(task, dir, mount, name, what)
+    })
 }
 
 /// [`named`] in a directory that no mount shows.
@@ -106,17 +111,22 @@ pub(crate) fn hidden(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &Ino
 }
 
 /// On `ENOSPC`, frees what nothing names and tries again.
+#[inline(always)]
 fn or_reclaim(task: &Task<'_>, mut once: impl FnMut() -> Result<Made>) -> Result<Made> {
-    match once() {
-        Err(Errno::ENOSPC) => {
-            reclaim::all(task);
-            once()
+    let mut has_reclaimed = false;
+    loop {
+        match once() {
+            Err(Errno::ENOSPC) if !has_reclaimed => {
+                reclaim::all(task);
+                has_reclaimed = true;
+            }
+            done => return done,
         }
-        done => done,
     }
 }
 
 /// The caller must be a writer of the mount.
+#[inline(always)]
 fn named_once(
     task: &Task<'_>,
     dir: InodeRef,
@@ -142,6 +152,7 @@ fn named_once(
 
 /// The caller must hold the directory's lock, have checked that it may create in it, and not have found the
 /// name.
+#[inline(always)]
 fn make(task: &Task<'_>, place: &name::Key<'_, '_>, what: &InodeKind) -> Result<(InodeRef, DirentId, Load)> {
     let dir = task.region.inode(place.dir);
     let is_dir = what.mode & S_IFMT == S_IFDIR;
@@ -159,14 +170,13 @@ fn make(task: &Task<'_>, place: &name::Key<'_, '_>, what: &InodeKind) -> Result<
         record.parent.store(place.dir.0, Ordering::Relaxed); // Relaxed: published with the name.
         record.self_dirent.store(entry.0, Ordering::Relaxed);
     }
-    let mut change = Change::at(inode::born(record));
-    change.dirs[0] = after;
-    change.added = entry;
+    let (removed, links) = (DirentId::NONE, Links::NONE);
+    let change = Plain { dir: after, added: entry, removed, links, time: inode::born(record) };
     let is_watched = watched::is_watched(dir);
     if is_watched {
         watched::mark_new(record, place.dir, entry);
     }
-    let load = change::perform(task, &change);
+    let load = change::perform_plain(task, &change);
     let inode = new.linked_in();
     if is_watched {
         watched::made_slow(task, place.dir, place.name.bytes(), record);
@@ -174,6 +184,7 @@ fn make(task: &Task<'_>, place: &name::Key<'_, '_>, what: &InodeKind) -> Result<
     Ok((inode, entry, load))
 }
 
+#[inline(always)]
 fn fill(task: &Task<'_>, place: &name::Key<'_, '_>, what: &InodeKind, inode: InodeRef) -> Result<DirentId> {
     if let InitialContent::Target(which) = what.content {
         link_target::set_target(task, inode.id, walk::copied(task, which))?;

@@ -2,16 +2,16 @@
 
 use lp_abi::linux::{AT_EMPTY_PATH, AT_SYMLINK_FOLLOW};
 use lp_abi::{Errno, Fd, Result, UserPtr};
-use lp_region::Spot;
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering;
+use lp_region::{DirentId, Spot};
 
 use crate::caller::event;
 use crate::caller::task::{Outside, Place, Task};
 use crate::content::allowance::{self, What};
 use crate::inodes::{inode, watched};
 use crate::lane::writer;
-use crate::names::change::{self, Change, Links};
+use crate::names::change::{self, Links, Plain};
 use crate::names::hash::{self, Load};
 use crate::names::walk::{self, Follow, LastType, Parent, PathBuffer};
 use crate::names::{dir, dirent, name};
@@ -149,11 +149,14 @@ pub(crate) fn link_at(task: &Task<'_>, target: Spot, parent: &Parent) -> Result<
     }
     dir::reserve(task, parent.dir.id)?;
     let entry = dirent::take(task.region, task.lane, &place, target)?;
-    let mut change = Change::at(task.now());
-    change.dirs[0] = dir::with_entry(task.region, parent.dir.id, entry);
-    change.added = entry;
-    change.inodes[0] = Links { id: target.id, nlink };
-    let load = change::perform(task, &change);
+    let change = Plain {
+        dir: dir::with_entry(task.region, parent.dir.id, entry),
+        added: entry,
+        removed: DirentId::NONE,
+        links: Links { id: target.id, nlink },
+        time: task.now(),
+    };
+    let load = change::perform_plain(task, &change);
     if watched::is_watched(dir) || watched::has_shadow(file) {
         watch_names::linked_slow(
             task,

@@ -23,7 +23,7 @@ use crate::life::open_file::{self, NewFile, Opening};
 pub use crate::names::limits::Top;
 use crate::names::limits::{Free, Limited, Limits, SCOPED};
 use crate::names::mounts;
-use crate::names::walk::{self, End, Follow, Found, LastType};
+use crate::names::walk::{self, Ended, Follow, Found, LastType};
 use crate::rights::{credentials, initial, permission, protected};
 
 /// `__O_TMPFILE`, without the `O_DIRECTORY` that `O_TMPFILE` includes.
@@ -315,6 +315,7 @@ fn open_existing(
 }
 
 /// Open with `O_CREAT`.
+#[inline]
 fn open_or_make(
     task: &Task,
     dirfd: Fd,
@@ -322,7 +323,7 @@ fn open_or_make(
     how: &How,
     limits: impl Limits,
 ) -> Result<Place<Opened>> {
-    let End { place, found } = match limits.end(task, dirfd, path, how.follow())? {
+    let Ended { place, found } = match limits.end(task, dirfd, path, how.follow())? {
         Place::Inside(end) => end,
         Place::Outside(outside) => return Ok(Place::Outside(outside)),
     };
@@ -334,7 +335,7 @@ fn open_or_make(
         Some(found) => found,
         None => {
             let what = InodeKind { mode: S_IFREG | how.mode, rdev: 0, content: InitialContent::Empty };
-            match create::named(task, &place, &place.name(task), &what)? {
+            match create::named(task, (place.dir, place.mount), &place.name, &what)? {
                 Made::New(found) => return made(task, dirfd, &found, how).map(Place::Inside),
                 Made::Existing(_) if !how.has(O_EXCL) => return Err(Errno::ESTALE), // Somebody was faster.
                 Made::Existing(found) => found,

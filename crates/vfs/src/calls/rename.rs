@@ -13,11 +13,11 @@ use crate::calls::unlink;
 use crate::inodes::inode::{self, Locked};
 use crate::inodes::make::NewInode;
 use crate::lane::writer;
-use crate::names::change::{self, Change, Directory, Links, Moved, Retarget};
+use crate::names::change::{self, Change, Directory, Links, Moved, Plain, Retarget};
 use crate::names::hash::{self, Hit, Load};
-use crate::names::name::{Key, Name};
+use crate::names::name::Key;
 use crate::names::tree::{self, Marks, Met};
-use crate::names::walk::{self, LastType, Parent, PathBuffer};
+use crate::names::walk::{self, LastType, Named, PathBuffer};
 use crate::names::{dir, dirent, mounts, removal};
 use crate::rights::initial;
 use crate::rights::permission::{self, Victim, WRITE};
@@ -58,21 +58,23 @@ pub fn renameat2(
 ) -> Result<Two> {
     let (mode, behind) = what(flags)?;
     for _ in 0..walk::TRIES {
-        let from = match walk::parent(task, old_dirfd, old, PathBuffer::Path)? {
-            Place::Inside(parent) => Place::Inside(parent),
-            Place::Outside(outside) => Place::Outside(walk::keep(task, outside, PathBuffer::Path)?),
+        // Matched by reference: neither is copied.
+        let from = walk::named(task, old_dirfd, old, PathBuffer::Path)?;
+        let kept = match from {
+            Place::Inside(_) => None,
+            Place::Outside(outside) => Some(walk::keep(task, outside, PathBuffer::Path)?),
         };
-        let to = walk::parent(task, new_dirfd, new, PathBuffer::Other)?;
-        let (from, to) = match (from, to) {
-            (Place::Inside(from), Place::Inside(to)) => (from, to),
+        let to = walk::named(task, new_dirfd, new, PathBuffer::Other)?;
+        match (&from, &to) {
+            (Place::Inside(from), Place::Inside(to)) => match rename_at(task, from, to, mode, behind) {
+                Err(Errno::ESTALE) => {}
+                done => return done.map(|()| Two::Done),
+            },
             (Place::Outside(old), Place::Outside(new)) => {
-                return Ok(Two::Outside { old, new: walk::keep(task, new, PathBuffer::Other)? });
+                let old = kept.unwrap_or(*old);
+                return Ok(Two::Outside { old, new: walk::keep(task, *new, PathBuffer::Other)? });
             }
             _ => return Err(Errno::EXDEV),
-        };
-        match rename_at(task, &from, &to, mode, behind) {
-            Err(Errno::ESTALE) => {}
-            done => return done.map(|()| Two::Done),
         }
     }
     Err(Errno::ESTALE)
@@ -89,7 +91,8 @@ fn what(flags: u32) -> Result<(Mode, Behind)> {
     Ok((mode, behind))
 }
 
-fn rename_at(task: &Task<'_>, from: &Parent, to: &Parent, mode: Mode, behind: Behind) -> Result<()> {
+#[inline(always)]
+fn rename_at(task: &Task<'_>, from: &Named<'_>, to: &Named<'_>, mode: Mode, behind: Behind) -> Result<()> {
     if from.mount != to.mount {
         return Err(Errno::EXDEV);
     }
@@ -99,9 +102,8 @@ fn rename_at(task: &Task<'_>, from: &Parent, to: &Parent, mode: Mode, behind: Be
     if to.last != LastType::Name {
         return Err(if mode == Mode::NoReplace { Errno::EEXIST } else { Errno::EBUSY });
     }
-    let names = (from.name(task), to.name(task));
-    let place = Key::new(to.dir.id, &names.1);
-    let ask = Ask { task, from, to, name: &names.0, place: &place, mode, behind };
+    let place = Key::new(to.dir.id, &to.name);
+    let ask = Ask { task, from, to, place: &place, mode, behind };
     let mut first = InodeId::NONE;
     let done = loop {
         let writing = writer::begin(task, from.mount)?;
@@ -154,56 +156,35 @@ impl From<Errno> for Stop {
     }
 }
 
-/// The inodes that a rename locks: both directories and what their names name. It waits for a lock only while
-/// it holds none, so it needs no order among them, and it is never part of a ring of waiters.
-struct Locks<'t, 'r> {
-    task: &'t Task<'r>,
-    held: [Option<Locked<'r>>; 5],
-    /// The inodes whose locks are held, and their number.
-    ids: [InodeId; 5],
-    count: usize,
+/// Locks another inode for a rename that holds the locks of `held`; `None` if that includes this one. `lock`
+/// waits for it if it is the first. A rename waits for a lock only while it holds none, so it needs no order
+/// among them, and it is never part of a ring of waiters.
+#[inline(always)]
+#[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
+fn lock_beside<'r, const N: usize>(
+    task: &Task<'r>,
+    held: [InodeId; N],
+    id: InodeId,
+    lock: impl FnOnce() -> Locked<'r>,
+) -> Tried<Option<Locked<'r>>> {
+    if held.contains(&id) {
+        return Ok(None);
+    }
+    if held.iter().all(|held| held.is_none()) {
+        return Ok(Some(lock()));
+    }
+    inode::lock_soon(task, id).map(Some).ok_or(Stop::Locked(id))
 }
 
-impl<'t, 'r> Locks<'t, 'r> {
-    /// Waits for the first lock, if there is one to begin with.
-    fn new(task: &'t Task<'r>, first: InodeId) -> Self {
-        let mut locks = Locks { task, held: [const { None }; 5], ids: [InodeId::NONE; 5], count: 0 };
-        if first.is_some() {
-            locks.push(first, inode::lock(task, first));
-        }
-        locks
-    }
-
-    #[inline]
-    fn push(&mut self, id: InodeId, locked: Locked<'r>) {
-        if let (Some(place), Some(held)) = (self.ids.get_mut(self.count), self.held.get_mut(self.count)) {
-            (*place, *held) = (id, Some(locked));
-            self.count += 1;
-        }
-    }
-
-    /// Locks another inode. `lock` waits for it if it is the first.
-    #[inline]
-    fn add(&mut self, id: InodeId, lock: impl Fn(&Task<'r>, InodeId) -> Locked<'r>) -> Tried<()> {
-        if self.ids.iter().take(self.count).any(|held| *held == id) {
-            return Ok(());
-        }
-        let locked = match self.count {
-            0 => lock(self.task, id),
-            _ => inode::lock_soon(self.task, id).ok_or(Stop::Locked(id))?,
-        };
-        self.push(id, locked);
-        Ok(())
-    }
-
-    /// Locks a directory that a walk found. Fails with `ESTALE` if it was freed meanwhile.
-    #[inline]
-    fn add_directory(&mut self, dir: InodeRef, lock: impl Fn(&Task<'r>, InodeId) -> Locked<'r>) -> Tried<()> {
-        self.add(dir.id, lock)?;
-        // Acquire: the generation is incremented before the slot is reused.
-        let generation = self.task.region.inode(dir.id).generation.load(Ordering::Acquire);
-        if generation == dir.generation { Ok(()) } else { Err(Stop::Failed(Errno::ESTALE)) }
-    }
+/// Whether a directory that a walk found, and whose lock is held, is still that directory.
+///
+/// # Errors
+/// `ESTALE` if it was freed meanwhile.
+#[inline(always)]
+fn check_still(task: &Task<'_>, dir: InodeRef) -> Result<()> {
+    // Acquire: the generation is incremented before the slot is reused.
+    let generation = task.region.inode(dir.id).generation.load(Ordering::Acquire);
+    if generation == dir.generation { Ok(()) } else { Err(Errno::ESTALE) }
 }
 
 /// The result of a rename.
@@ -216,9 +197,8 @@ struct Done {
 /// The arguments of a rename.
 struct Ask<'a, 'r> {
     task: &'a Task<'r>,
-    from: &'a Parent,
-    to: &'a Parent,
-    name: &'a Name<'a>,
+    from: &'a Named<'a>,
+    to: &'a Named<'a>,
     place: &'a Key<'a, 'a>,
     mode: Mode,
     behind: Behind,
@@ -226,31 +206,36 @@ struct Ask<'a, 'r> {
 
 impl Ask<'_, '_> {
     /// Renames, unless another lane is in the way. Locks `first` before anything else.
+    #[inline(always)]
     fn attempt(&self, first: InodeId) -> Tried<Done> {
         let (task, old, new) = (self.task, self.from.dir, self.to.dir);
-        let mut locks = Locks::new(task, first);
+        let _first = first.is_some().then(|| inode::lock(task, first));
         // With one directory, no other lock is waited for, so it may be entered by its bias.
-        if old == new {
-            locks.add_directory(old, inode::enter)?;
-        } else {
-            locks.add_directory(old, inode::lock)?;
-            locks.add_directory(new, inode::lock)?;
-        }
-        let source = hash::lookup(task.region, old.id, self.name).ok_or(Errno::ENOENT)?;
+        let is_one = old.id == new.id;
+        let wait = || if is_one { inode::enter(task, old.id) } else { inode::lock(task, old.id) };
+        let _old = lock_beside(task, [first], old.id, wait)?;
+        check_still(task, old)?;
+        let _new = lock_beside(task, [first, old.id], new.id, || inode::lock(task, new.id))?;
+        check_still(task, new)?;
+        let source = hash::lookup(task.region, old.id, &self.from.name).ok_or(Errno::ENOENT)?;
         let target = hash::lookup_at(task.region, self.place);
         let (mode, behind) = (self.mode, self.behind);
         let rename = Rename { task, old: old.id, new: new.id, source, target, mode, behind };
         rename.check_names(self.from.trailing_slash, self.to.trailing_slash)?;
-        let mut marks = Marks::new(task);
-        rename.check_ancestors(&mut marks)?;
+        let mut marks = (!is_one).then(|| Marks::new(task));
+        if let Some(marks) = &mut marks {
+            rename.check_ancestors(marks)?;
+        }
         if target.is_some_and(|target| target.target() == source.target()) {
             return Ok(Done { load: Load::Fits, victim: InodeId::NONE });
         }
         rename.check_permissions()?;
-        locks.add(source.target().id, inode::lock)?;
-        if let Some(target) = target {
-            locks.add(target.target().id, inode::lock)?;
-        }
+        let source_id = source.target().id;
+        let _source = lock_beside(task, [first, old.id, new.id], source_id, || inode::lock(task, source_id))?;
+        let _target = match target.map(|target| target.target().id) {
+            Some(id) => lock_beside(task, [first, old.id, new.id, source_id], id, || inode::lock(task, id))?,
+            None => None,
+        };
         rename.check_points()?;
         let victim = target.filter(|_| mode == Mode::Replace).map_or(InodeId::NONE, |hit| hit.target().id);
         let told = watch_names::Rename::new(task, (old.id, source), (new.id, target));
@@ -258,7 +243,7 @@ impl Ask<'_, '_> {
         let load = rename.perform(self.place)?;
         drop(shift);
         if let Some(told) = told {
-            told.tell_slow(task, (self.name, self.place), mode == Mode::Exchange);
+            told.tell_slow(task, (&self.from.name, self.place), mode == Mode::Exchange);
         }
         Ok(Done { load, victim })
     }
@@ -280,6 +265,7 @@ impl<'t, 'r> Rename<'t, 'r> {
         self.task.region.inode(id)
     }
 
+    #[inline(always)]
     fn is_dir(&self, hit: Hit) -> bool {
         dir::is(self.inode(hit.target().id))
     }
@@ -288,16 +274,14 @@ impl<'t, 'r> Rename<'t, 'r> {
         self.mode == Mode::Exchange && self.target.is_some_and(|hit| self.is_dir(hit))
     }
 
+    #[inline(always)]
     fn moves_a_directory(&self) -> bool {
         self.is_dir(self.source) || self.is_exchange_of_directory()
     }
 
-    /// Refuses to put a directory below itself. What moves to another directory is marked, so the answer
-    /// stays valid.
+    /// Refuses to put a directory below itself, for a rename to another directory. What moves is marked, so
+    /// the answer stays valid.
     fn check_ancestors(&self, marks: &mut Marks<'_, '_>) -> Tried<()> {
-        if self.old == self.new {
-            return Ok(());
-        }
         if self.is_dir(self.source) {
             marks.add(self.source.target().id);
         }
@@ -333,6 +317,7 @@ impl<'t, 'r> Rename<'t, 'r> {
     }
 
     /// Refuses to move or replace something that is a mount point. Both inodes are locked.
+    #[inline(always)]
     fn check_points(&self) -> Result<()> {
         let is_point = |hit: Hit| mounts::is_point(self.task, hit.target(), hit.dirent());
         match is_point(self.source) || self.target.is_some_and(is_point) {
@@ -342,6 +327,7 @@ impl<'t, 'r> Rename<'t, 'r> {
     }
 
     /// Checks permissions like the kernel's vfs_rename.
+    #[inline(always)]
     fn check_permissions(&self) -> Result<()> {
         let task = self.task;
         let (old_dir, new_dir) = (self.inode(self.old), self.inode(self.new));
@@ -350,6 +336,8 @@ impl<'t, 'r> Rename<'t, 'r> {
         permission::may_delete(task, old_dir, self.inode(self.source.target().id), victim(is_dir))?;
         let new_is_dir = self.target.is_some_and(|target| self.is_dir(target));
         match self.target {
+            // The checks on the old directory were the same.
+            None if self.old == self.new => {}
             None => permission::may_create(task, new_dir)?,
             Some(target) => {
                 let expected = if self.mode == Mode::Exchange { new_is_dir } else { is_dir };
@@ -371,10 +359,12 @@ impl<'t, 'r> Rename<'t, 'r> {
         Ok(())
     }
 
+    #[inline(always)]
     fn perform(&self, place: &Key<'_, '_>) -> Tried<Load> {
         match self.target {
             Some(target) if self.mode == Mode::Exchange => Ok(self.exchange(target)),
             Some(target) => self.replace(target),
+            None if self.is_within_a_directory() => Ok(self.move_within(place)?),
             None => Ok(self.move_to(place)?),
         }
     }
@@ -392,6 +382,7 @@ impl<'t, 'r> Rename<'t, 'r> {
     }
 
     /// Swaps the targets of both entries.
+    #[inline(never)]
     fn exchange(&self, target: Hit) -> Load {
         let mut change = Change::at(self.task.now());
         change.dirs = self.dirs();
@@ -416,6 +407,7 @@ impl<'t, 'r> Rename<'t, 'r> {
     }
 
     /// The new name's entry gets the source as target; its old target loses a link.
+    #[inline(never)]
     fn replace(&self, target: Hit) -> Tried<Load> {
         let victim = self.inode(target.target().id);
         let is_dir = self.is_dir(self.source);
@@ -440,7 +432,25 @@ impl<'t, 'r> Rename<'t, 'r> {
         Ok(self.carry_out(&change, whiteout))
     }
 
+    /// Whether one directory loses a name of something that is not a directory and gets another.
+    fn is_within_a_directory(&self) -> bool {
+        self.old == self.new && self.behind == Behind::Nothing && !self.is_dir(self.source)
+    }
+
+    /// [`move_to`](Self::move_to) [within a directory](Self::is_within_a_directory).
+    #[inline(always)]
+    fn move_within(&self, place: &Key<'_, '_>) -> Result<Load> {
+        let task = self.task;
+        dir::reserve(task, self.new)?;
+        let entry = dirent::take(task.region, task.lane, place, self.source.target())?;
+        let mut dir = dir::with_entry(task.region, self.new, entry);
+        dir.entries = dir.entries.saturating_sub(1);
+        let (removed, links) = (self.source.dirent(), self.same_links(self.source));
+        Ok(change::perform_plain(task, &Plain { dir, added: entry, removed, links, time: task.now() }))
+    }
+
     /// A new entry gets the source as target.
+    #[inline(never)]
     fn move_to(&self, place: &Key<'_, '_>) -> Result<Load> {
         let task = self.task;
         dir::reserve(task, self.new)?;

@@ -11,7 +11,7 @@ use crate::caller::task::{Place, Task};
 use crate::inodes::{inode, watched};
 use crate::lane::writer;
 use crate::life::reclaim;
-use crate::names::walk::{self, LastType, Parent, PathBuffer};
+use crate::names::walk::{self, LastType, Named, PathBuffer};
 use crate::names::{dir, hash, mounts, removal};
 use crate::rights::permission::{self, Victim};
 use crate::watches::watch_names;
@@ -48,11 +48,11 @@ pub fn rmdir(task: &Task<'_>, dirfd: Fd, path: UserPtr) -> Result<Place<()>> {
 
 fn remove(task: &Task<'_>, dirfd: Fd, path: UserPtr, expected: Victim) -> Result<Place<()>> {
     for _ in 0..walk::TRIES {
-        let parent = match walk::parent(task, dirfd, path, PathBuffer::Path)? {
-            Place::Inside(parent) => parent,
+        let named = match walk::named(task, dirfd, path, PathBuffer::Path)? {
+            Place::Inside(named) => named,
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
         };
-        match remove_at(task, &parent, expected) {
+        match remove_at(task, &named, expected) {
             Err(Errno::ESTALE) => {}
             done => return done.map(Place::Inside),
         }
@@ -60,27 +60,28 @@ fn remove(task: &Task<'_>, dirfd: Fd, path: UserPtr, expected: Victim) -> Result
     Err(Errno::ESTALE)
 }
 
-fn remove_at(task: &Task<'_>, parent: &Parent, expected: Victim) -> Result<()> {
-    match (expected, parent.last) {
+#[inline(always)]
+fn remove_at(task: &Task<'_>, named: &Named<'_>, expected: Victim) -> Result<()> {
+    match (expected, named.last) {
         (_, LastType::Name) => {}
         (Victim::File, _) => return Err(Errno::EISDIR),
         (Victim::Directory, LastType::Dot) => return Err(Errno::EINVAL),
         (Victim::Directory, LastType::DotDot) => return Err(Errno::ENOTEMPTY),
         (Victim::Directory, LastType::Root) => return Err(Errno::EBUSY),
     }
-    let name = parent.name(task);
-    let dir = task.region.inode(parent.dir.id);
+    let Named { dir: parent, mount, ref name, .. } = *named;
+    let dir = task.region.inode(parent.id);
     if expected == Victim::Directory
-        && let Some(hit) = hash::lookup(task.region, parent.dir.id, &name)
+        && let Some(hit) = hash::lookup(task.region, parent.id, name)
     {
         below::complete(task, task.region.inode(hit.target().id))?;
     }
-    let _writing = writer::begin(task, parent.mount)?;
-    let mut locked = dir::enter(task, parent.dir)?;
+    let _writing = writer::begin(task, mount)?;
+    let mut locked = dir::enter(task, parent)?;
     let (hit, victim_locked) = loop {
-        let hit = hash::lookup(task.region, parent.dir.id, &name).ok_or(Errno::ENOENT)?;
+        let hit = hash::lookup(task.region, parent.id, name).ok_or(Errno::ENOENT)?;
         let victim = task.region.inode(hit.target().id);
-        if expected == Victim::File && parent.trailing_slash {
+        if expected == Victim::File && named.trailing_slash {
             return Err(if dir::is(victim) { Errno::EISDIR } else { Errno::ENOTDIR });
         }
         permission::may_delete(task, dir, victim, expected)?;
@@ -90,16 +91,16 @@ fn remove_at(task: &Task<'_>, parent: &Parent, expected: Victim) -> Result<()> {
         // The holder may be stopped: let others use the directory meanwhile.
         drop(locked);
         inode::wait(task, hit.target().id);
-        locked = dir::enter(task, parent.dir)?;
+        locked = dir::enter(task, parent)?;
     };
     let victim = hit.target().id;
     let shadow = watched::has_shadow(task.region.inode(victim)) || watched::is_watched(dir);
     if mounts::is_point(task, hit.target(), hit.dirent()) {
         return Err(Errno::EBUSY);
     }
-    let nlink = removal::take(task, parent.dir, hit.dirent(), hit.target(), expected)?;
+    let nlink = removal::take(task, parent, hit.dirent(), hit.target(), expected)?;
     if shadow {
-        let at = event::NameAt { dir: parent.dir.id, name: name.bytes() };
+        let at = event::NameAt { dir: parent.id, name: name.bytes() };
         watch_names::removed_slow(task, at, victim, expected, nlink);
     }
     drop(victim_locked);

@@ -22,3 +22,4 @@ pub(crate) mod pipe;
 pub(crate) mod seek;
 pub(crate) mod snapshot;
 pub(crate) mod source;
+pub mod version;

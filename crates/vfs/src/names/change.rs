@@ -19,12 +19,12 @@ use lp_region::{DirentId, InodeId, InodeRef, LaneId};
 
 use crate::caller::task::{Task, Time};
 use crate::inodes::inode::{self, Touch};
-use crate::lane::intent::{self, op};
+use crate::lane::intent::{self, IntentGuard, op};
 use crate::lane::{kept, pin};
 use crate::names::hash::{self, Load};
 use crate::names::{dir, dirent};
 
-/// Words of a change that [is plain](Change::is_plain).
+/// Words of a [`Plain`] change.
 const PLAIN: usize = 6;
 
 /// A directory after a change.
@@ -49,6 +49,17 @@ pub(crate) struct Links {
     pub nlink: u32,
 }
 
+impl Links {
+    /// No inode.
+    pub(crate) const NONE: Links = Links { id: InodeId::NONE, nlink: 0 };
+
+    /// Whether the inode loses its last link.
+    #[inline(always)]
+    fn are_none_left(&self) -> bool {
+        self.id.is_some() && self.nlink == 0
+    }
+}
+
 /// An entry that gets another target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Retarget {
@@ -67,7 +78,37 @@ pub(crate) struct Moved {
     pub parent: InodeId,
 }
 
-/// A change of names: the state afterwards.
+/// A change of one directory's entries and at most one inode's links, as most are: the state afterwards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Plain {
+    /// The directory.
+    pub dir: Directory,
+    /// An entry to add, filled in, with its position.
+    pub added: DirentId,
+    /// An entry to remove.
+    pub removed: DirentId,
+    /// The inode whose link count or `ctime` changes.
+    pub links: Links,
+    /// The new `mtime` and `ctime`.
+    pub time: Time,
+}
+
+impl Plain {
+    #[inline(always)]
+    fn to_words(self) -> [u64; PLAIN] {
+        let (dir, links) = (self.dir, self.links);
+        [
+            pair(dir.id.0, links.id.0),
+            pair(dir.entries, dir.nlink),
+            dir.tail,
+            pair(self.added.0, self.removed.0),
+            pair(links.nlink, self.time.nsec),
+            self.time.sec as u64,
+        ]
+    }
+}
+
+/// Any change of names: the state afterwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Change {
     /// The directories whose entries change.
@@ -92,7 +133,7 @@ impl Change {
     pub(crate) const fn at(time: Time) -> Self {
         let dir = Directory { id: InodeId::NONE, entries: 0, nlink: 0, tail: 0 };
         let retarget = Retarget { dirent: DirentId::NONE, target: InodeRef::NONE };
-        let links = Links { id: InodeId::NONE, nlink: 0 };
+        let links = Links::NONE;
         let moved = Moved { id: InodeId::NONE, parent: InodeId::NONE };
         Change {
             dirs: [dir; 2],
@@ -107,38 +148,15 @@ impl Change {
 
     /// The inode that loses its last link.
     fn victim(&self) -> InodeId {
-        let gone = self.inodes.iter().find(|links| links.id.is_some() && links.nlink == 0);
+        let gone = self.inodes.iter().find(|links| links.are_none_left());
         gone.map_or(InodeId::NONE, |links| links.id)
     }
 
-    /// Whether it concerns one directory's entries and at most one inode's links, as most changes do.
-    fn is_plain(&self) -> bool {
-        let more = self.dirs[1].id.0
-            | self.retargeted[0].dirent.0
-            | self.retargeted[1].dirent.0
-            | self.inodes[1].id.0
-            | self.moved[0].id.0
-            | self.moved[1].id.0;
-        more == 0
-    }
-
-    /// The words of a change that [is plain](Change::is_plain).
-    fn to_plain_words(self) -> [u64; PLAIN] {
-        let ([dir, _], [links, _]) = (self.dirs, self.inodes);
-        [
-            pair(dir.id.0, links.id.0),
-            pair(dir.entries, dir.nlink),
-            dir.tail,
-            pair(self.added.0, self.removed.0),
-            pair(links.nlink, self.time.nsec),
-            self.time.sec as u64,
-        ]
-    }
-
     fn to_words(self) -> [u64; INTENT_WORDS] {
-        let ([_, dir], [_, links]) = (self.dirs, self.inodes);
+        let ([plain, dir], [only, links]) = (self.dirs, self.inodes);
         let ([first, second], [old, new]) = (self.moved, self.retargeted);
-        let [a, b, c, d, e, f] = self.to_plain_words();
+        let (added, removed, time) = (self.added, self.removed, self.time);
+        let [a, b, c, d, e, f] = Plain { dir: plain, added, removed, links: only, time }.to_words();
         [
             a,
             b,
@@ -158,7 +176,7 @@ impl Change {
         ]
     }
 
-    /// Decodes a change. The words behind the plain ones must be zero if it was plain.
+    /// Decodes a change. The words behind those of a [`Plain`] one must be zero.
     fn from_words(words: &[u64; INTENT_WORDS]) -> Self {
         let low = |index: usize| words[index] as u32;
         let high = |index: usize| (words[index] >> 32) as u32;
@@ -198,31 +216,44 @@ fn pair(low: u32, high: u32) -> u64 {
 pub(crate) fn perform(task: &Task<'_>, change: &Change) -> Load {
     let victim = change.victim();
     let _pin = victim.is_some().then(|| pin::hold_known(task, pin::slot::WALK_OTHER, victim));
-    let intent = if change.is_plain() {
-        intent::write(task, op::PLAIN_CHANGE, &change.to_plain_words())
-    } else {
-        intent::write(task, op::CHANGE, &change.to_words())
-    };
+    let intent = intent::write(task, op::CHANGE, &change.to_words());
     let load = apply(task, &Turn::First, change);
-    if change.added.is_some() {
+    settle(task, intent, (change.added, change.removed), victim);
+    load
+}
+
+/// [`perform`] for a plain change. Inlined, because a caller knows what it does not add or remove.
+#[inline(always)]
+pub(crate) fn perform_plain(task: &Task<'_>, change: &Plain) -> Load {
+    let victim = if change.links.are_none_left() { change.links.id } else { InodeId::NONE };
+    let _pin = victim.is_some().then(|| pin::hold_known(task, pin::slot::WALK_OTHER, victim));
+    let intent = intent::write(task, op::PLAIN_CHANGE, &change.to_words());
+    let load = apply_plain(task, change);
+    settle(task, intent, (change.added, change.removed), victim);
+    load
+}
+
+/// Ends a change that has been carried out: what it added is linked in, what it removed becomes free.
+#[inline(always)]
+fn settle(task: &Task<'_>, intent: IntentGuard<'_>, (added, removed): (DirentId, DirentId), victim: InodeId) {
+    if added.is_some() {
         dirent::settle(task.region, task.lane);
     }
     // What is removed is named by the intent, then by the lane, then by a cache or the orphans, without a
     // gap.
     task.lane.taken[Inode::SLAB].store(victim.0, Ordering::Release);
-    if change.removed.is_some() {
-        dirent::retire(task.region, task.lane, change.removed);
+    if removed.is_some() {
+        dirent::retire(task.region, task.lane, removed);
     }
     drop(intent);
-    if change.removed.is_some() {
-        dirent::give(task.region, task.lane, change.removed);
+    if removed.is_some() {
+        dirent::give(task.region, task.lane, removed);
         dirent::settle(task.region, task.lane);
     }
     if victim.is_some() {
         kept::orphan(task, victim);
         task.region.settle::<Inode>(task.lane);
     }
-    load
 }
 
 /// Completes what the dead `lane` had begun. Must not run concurrently for the same lane.
@@ -271,6 +302,41 @@ enum Turn<'r> {
     First,
     /// For a dead lane, which may have done any part of it.
     Again(&'r Lane),
+}
+
+/// [`apply`] for a plain change of the lane's own.
+#[inline(always)]
+fn apply_plain(task: &Task<'_>, change: &Plain) -> Load {
+    let region = task.region;
+    let (added, removed) = (change.added, change.removed);
+    let mut load = Load::Fits;
+    if added.is_some() {
+        dir::put(task, added);
+        let record = region.dirent(added);
+        let hash = record.hash.load(Ordering::Relaxed); // Relaxed: immutable.
+        load = hash::insert(region, task.lane, hash, added);
+        // One event: to a reader, the new name is being changed until the old one has died.
+        if removed.is_some() {
+            record.seq.begin();
+        }
+        dirent::give_birth(record);
+    }
+    if removed.is_some() {
+        let record = region.dirent(removed);
+        dirent::die(record);
+        if added.is_some() {
+            region.dirent(added).seq.end();
+        }
+        hash::remove(region, record.hash.load(Ordering::Relaxed), removed); // Relaxed: immutable.
+    }
+    if change.links.id.is_some() {
+        set_links(task, &change.links, change.time);
+    }
+    if removed.is_some() {
+        dir::take_out(task, removed, &change.dir);
+    }
+    set_directory(task, &change.dir, change.time);
+    load
 }
 
 fn apply(task: &Task<'_>, turn: &Turn<'_>, change: &Change) -> Load {
@@ -359,6 +425,7 @@ fn set_parent(task: &Task<'_>, moved: &Moved, entry: DirentId) {
     inode.seq.end();
 }
 
+#[inline(always)]
 fn set_links(task: &Task<'_>, links: &Links, now: Time) {
     let inode = task.region.inode(links.id);
     inode.seq.begin();
@@ -377,6 +444,7 @@ fn set_links(task: &Task<'_>, links: &Links, now: Time) {
 /// What changes with every entry is guarded by `data_seq`, away from the line that walks through the
 /// directory read. Only its link count is on that line, and changes when a subdirectory is created or
 /// removed.
+#[inline(always)]
 fn set_directory(task: &Task<'_>, after: &Directory, now: Time) {
     let inode = task.region.inode(after.id);
     // Relaxed throughout: under the directory's lock, inside the sections. A replay may find the link count

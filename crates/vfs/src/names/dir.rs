@@ -93,7 +93,7 @@ pub(crate) fn is_dead(inode: &Inode) -> bool {
 ///
 /// # Errors
 /// `ENOSPC`.
-#[inline]
+#[inline(always)]
 pub fn reserve(task: &Task<'_>, id: InodeId) -> Result<()> {
     hash::reserve(task.region, task.lane)?;
     let inode = task.region.inode(id);
@@ -105,6 +105,7 @@ pub fn reserve(task: &Task<'_>, id: InodeId) -> Result<()> {
 }
 
 /// Writes an entry to its position. The caller must hold the lock and have called [`reserve`].
+#[inline(always)]
 pub fn put(task: &Task<'_>, entry: DirentId) {
     let record = task.region.dirent(entry);
     let position = record.position.load(Ordering::Relaxed); // Relaxed: the entry is the caller's.
@@ -118,6 +119,7 @@ pub fn put(task: &Task<'_>, entry: DirentId) {
 }
 
 /// Clears an entry's position; `after` is the directory's state afterwards. The caller must hold the lock.
+#[inline(always)]
 pub(crate) fn take_out(task: &Task<'_>, entry: DirentId, after: &Directory) {
     let position = task.region.dirent(entry).position.load(Ordering::Relaxed);
     let id = parent(task.region, entry);
@@ -151,6 +153,7 @@ fn drop_leaves(task: &Task<'_>, id: InodeId, first: u64, end: u64) {
 }
 
 /// The position after the last entry once `entry` is removed. The caller must hold the lock.
+#[inline(always)]
 pub(crate) fn tail_without(region: Region<'_>, entry: DirentId) -> u64 {
     let id = parent(region, entry);
     let tail = region.inode(id).tail.load(Ordering::Relaxed);
@@ -180,6 +183,7 @@ fn parent(region: Region<'_>, entry: DirentId) -> InodeId {
     InodeId(region.dirent(entry).parent.load(Ordering::Relaxed)) // Relaxed: immutable while linked in.
 }
 
+#[inline(always)]
 fn leaf<'r>(region: Region<'r>, id: InodeId, position: u64) -> Option<Leaf<'r>> {
     Leaf::new(region, map::get(region, region.inode(id), position / PER_LEAF))
 }

@@ -74,6 +74,7 @@ pub(crate) fn living(dirent: &Dirent) -> Option<(usize, u32)> {
 }
 
 /// Makes its name exist. The caller must hold its directory's lock.
+#[inline]
 pub fn give_birth(dirent: &Dirent) {
     let shape = dirent.shape.load(Ordering::Relaxed);
     // PAIRS: the acquire load in `living_length`.
@@ -81,6 +82,7 @@ pub fn give_birth(dirent: &Dirent) {
 }
 
 /// Ends the existence of its name. The caller must hold its directory's lock.
+#[inline]
 pub fn die(dirent: &Dirent) {
     dirent.shape.store(dirent.shape.load(Ordering::Relaxed) & !LIVE, Ordering::Release);
 }
@@ -157,6 +159,7 @@ fn copy_long(region: Region<'_>, dirent: &Dirent, length: usize, to: &mut [u8; N
 ///
 /// # Errors
 /// `ENOSPC`.
+#[inline]
 pub fn take(region: Region<'_>, lane: &Lane, place: &Key<'_, '_>, target: InodeRef) -> Result<DirentId> {
     let name = place.name;
     let long = if name.len() > SHORT_NAME { take_long(region, lane, name)? } else { NameId::NONE };
@@ -209,6 +212,7 @@ pub(crate) fn discard(region: Region<'_>, lane: &Lane, id: DirentId) {
 
 /// Retires an entry that is dead and that neither a bucket nor a directory names, so that readers still
 /// looking at it notice. The lane names it until [`give`] and [`settle`].
+#[inline]
 pub(crate) fn retire(region: Region<'_>, lane: &Lane, id: DirentId) {
     let dirent = region.dirent(id);
     // The slot's later contents become visible after the new count.
@@ -221,6 +225,7 @@ pub(crate) fn retire(region: Region<'_>, lane: &Lane, id: DirentId) {
 }
 
 /// Frees a retired entry and its long name.
+#[inline]
 pub(crate) fn give(region: Region<'_>, lane: &Lane, id: DirentId) {
     let long = NameId(region.dirent(id).long.load(Ordering::Relaxed));
     if long.is_some() {

@@ -85,9 +85,37 @@ impl Parent {
         // SAFETY: the walk left the name there, with a NUL or a slash behind it. The buffer belongs to the
         // task, which makes one call at a time.
         let name = unsafe { Name::scan(buffer.add(self.start as usize)) };
-        debug_assert_eq!(name.len(), self.length as usize);
+        debug_assert!(self.last != LastType::Name || name.len() == self.length as usize);
         name
     }
+
+    pub(super) fn named<'t>(&self, task: &'t Task<'_>) -> Named<'t> {
+        let Parent { dir, mount, last, trailing_slash, .. } = *self;
+        Named { dir, mount, last, trailing_slash, name: self.name(task) }
+    }
+}
+
+/// A [`Parent`] with its name at hand.
+#[derive(Clone, Copy)]
+pub(crate) struct Named<'t> {
+    /// The directory.
+    pub dir: InodeRef,
+    /// The mount through which it was reached.
+    pub mount: MountId,
+    /// The kind of the last component.
+    pub last: LastType,
+    /// Whether a slash follows the last component.
+    pub trailing_slash: bool,
+    /// The last component, if it is a name. Valid until the next walk into the same buffer.
+    pub name: Name<'t>,
+}
+
+/// Where a path ends, with the name at hand.
+pub(crate) struct Ended<'t> {
+    /// The place.
+    pub place: Named<'t>,
+    /// What the walk found there.
+    pub found: Option<Found>,
 }
 
 /// Where a path ends: the place, and what the walk found there.
@@ -97,6 +125,12 @@ pub struct End {
     pub place: Parent,
     /// What the walk found there.
     pub found: Option<Found>,
+}
+
+impl End {
+    pub(super) fn named<'t>(&self, task: &'t Task<'_>) -> Ended<'t> {
+        Ended { place: self.place.named(task), found: self.found }
+    }
 }
 
 /// The goal of a walk: how it treats the last component, and its result.

@@ -8,7 +8,7 @@ use lp_region::sync::Ordering;
 
 use crate::caller::prefix_cache::{self, Prefix};
 use crate::caller::task::Task;
-use crate::names::goal::{End, Follow, Found, LastType, Parent};
+use crate::names::goal::{Ended, Follow, Found, LastType, Named, Parent};
 use crate::names::hash::{self, Hit};
 use crate::names::name::Name;
 use crate::names::path_text::{PathText, buffer};
@@ -84,6 +84,12 @@ fn look_up(task: &Task<'_>, Spot { inode: dir, .. }: Spot, name: &Name<'_>) -> O
 
 /// The place that a known prefix and a name behind it make.
 #[inline(always)]
+pub(super) fn named_in(Spot { inode: dir, mount }: Spot, name: Name<'_>) -> Named<'_> {
+    Named { dir, mount, last: LastType::Name, trailing_slash: false, name }
+}
+
+/// [`named_in`] without the name.
+#[inline(always)]
 pub(super) fn place_in(dir: Spot, name: &Name<'_>, given: PathText) -> Parent {
     Parent {
         dir: dir.inode,
@@ -98,7 +104,12 @@ pub(super) fn place_in(dir: Spot, name: &Name<'_>, given: PathText) -> Parent {
 
 /// Fast path of [`crate::names::walk::end`], as [`in_known`].
 #[inline(always)]
-pub(super) fn end_in_known(task: &Task<'_>, dirfd: Fd, given: PathText, follow: Follow) -> Option<End> {
+pub(super) fn end_in_known<'t>(
+    task: &'t Task<'_>,
+    dirfd: Fd,
+    given: PathText,
+    follow: Follow,
+) -> Option<Ended<'t>> {
     let (dir, name) = known(task, dirfd, given)?;
     let hit = look_up(task, dir, &name)?;
     if hit.is_some_and(|hit| !hit.is_plain() && (follow == Follow::Link || !hit.is_link())) {
@@ -106,7 +117,7 @@ pub(super) fn end_in_known(task: &Task<'_>, dirfd: Fd, given: PathText, follow: 
     }
     let (parent, mount) = (dir.inode.id, dir.mount);
     let found = hit.map(|hit| Found { inode: hit.target(), dirent: hit.dirent(), parent, mount });
-    Some(End { place: place_in(dir, &name, given), found })
+    Some(Ended { place: named_in(dir, name), found })
 }
 
 /// Whether everyone may search this: a directory whose mode says so, without an ACL, and with nothing mounted

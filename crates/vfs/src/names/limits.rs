@@ -10,7 +10,7 @@ use lp_region::{InodeId, InodeRef, Spot};
 
 use crate::caller::task::{Place, Task};
 use crate::names::mounts::{self, AboveRoot};
-use crate::names::walk::{self, End, Follow, Found};
+use crate::names::walk::{self, Ended, Follow, Found};
 use crate::names::{dir, tree};
 
 /// The flags that confine a walk to a directory.
@@ -33,7 +33,13 @@ pub(crate) trait Limits: Copy {
     ///
     /// # Errors
     /// Those of [`walk::end`] and of openat2(2).
-    fn end(self, task: &Task<'_>, dirfd: Fd, path: UserPtr, follow: Follow) -> Result<Place<End>>;
+    fn end<'t>(
+        self,
+        task: &'t Task<'_>,
+        dirfd: Fd,
+        path: UserPtr,
+        follow: Follow,
+    ) -> Result<Place<Ended<'t>>>;
 }
 
 /// The directory that confines a walk.
@@ -73,7 +79,13 @@ impl Limits for Free {
     }
 
     #[inline(always)]
-    fn end(self, task: &Task<'_>, dirfd: Fd, path: UserPtr, follow: Follow) -> Result<Place<End>> {
+    fn end<'t>(
+        self,
+        task: &'t Task<'_>,
+        dirfd: Fd,
+        path: UserPtr,
+        follow: Follow,
+    ) -> Result<Place<Ended<'t>>> {
         walk::end(task, dirfd, path, follow)
     }
 }
@@ -132,7 +144,13 @@ impl Limits for Limited<'_> {
         walk::limited_inode(task, dirfd, path, follow, self)
     }
 
-    fn end(self, task: &Task<'_>, dirfd: Fd, path: UserPtr, follow: Follow) -> Result<Place<End>> {
+    fn end<'t>(
+        self,
+        task: &'t Task<'_>,
+        dirfd: Fd,
+        path: UserPtr,
+        follow: Follow,
+    ) -> Result<Place<Ended<'t>>> {
         walk::limited_end(task, dirfd, path, follow, self)
     }
 }

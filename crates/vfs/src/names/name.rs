@@ -139,7 +139,7 @@ impl<'a> Name<'a> {
     }
 
     /// Hash of the name in directory `parent`: a folded 64x64 multiplication for each 8 bytes, as in wyhash.
-    #[inline]
+    #[inline(always)]
     pub fn hash(&self, parent: InodeId) -> u32 {
         let mut hash = fold(SEED ^ parent.0 as u64, MULTIPLIER ^ self.words[0]);
         if self.len() > 8 {

@@ -8,12 +8,13 @@ use lp_region::{DirentId, InodeRef};
 
 use crate::caller::below;
 use crate::caller::task::Task;
-use crate::names::change::{self, Change, Links};
+use crate::names::change::{self, Links, Plain};
 use crate::names::dir;
 use crate::rights::permission::Victim;
 
 /// Removes the entry and returns the number of links left. The caller must hold the locks of the directory
 /// and the inode.
+#[inline]
 pub(crate) fn take(
     task: &Task<'_>,
     dir: InodeRef,
@@ -22,7 +23,7 @@ pub(crate) fn take(
     what: Victim,
 ) -> Result<u32> {
     let victim = task.region.inode(target.id);
-    let mut change = Change::at(task.now());
+    let time = task.now();
     let mut after = dir::now(task.region, dir.id);
     after.entries = after.entries.saturating_sub(1);
     after.tail = dir::tail_without(task.region, entry);
@@ -36,10 +37,8 @@ pub(crate) fn take(
             0
         }
     };
-    change.dirs[0] = after;
-    change.removed = entry;
-    change.inodes[0] = Links { id: target.id, nlink };
-    change::perform(task, &change);
+    let links = Links { id: target.id, nlink };
+    change::perform_plain(task, &Plain { dir: after, added: DirentId::NONE, removed: entry, links, time });
     Ok(nlink)
 }
 

@@ -26,9 +26,10 @@ use crate::caller::prefix_cache::{self, Prefix};
 use crate::caller::task::{Outside, Place, Task};
 use crate::inodes::inode as inodes;
 pub use crate::names::goal::{End, Follow, Found, LastType, Parent};
+pub(crate) use crate::names::goal::{Ended, Named};
 use crate::names::goal::{Existing, Goal, Making, Placing};
 pub(crate) use crate::names::known::in_known;
-use crate::names::known::{base, end_in_known, known, may_everyone_search, place_in};
+use crate::names::known::{base, end_in_known, known, may_everyone_search, named_in, place_in};
 use crate::names::limits::{Free, Limited, Limits, SCOPED, Top};
 use crate::names::mounts::{self, AboveRoot, Crossing};
 use crate::names::name::Name;
@@ -83,12 +84,23 @@ pub(crate) fn second_inode(
 ///
 /// # Errors
 /// Those of [`inode`], except that a missing last component is not an error.
-pub(crate) fn end(task: &Task<'_>, dirfd: Fd, path: UserPtr, follow: Follow) -> Result<Place<End>> {
+#[inline(always)]
+pub(crate) fn end<'t>(
+    task: &'t Task<'_>,
+    dirfd: Fd,
+    path: UserPtr,
+    follow: Follow,
+) -> Result<Place<Ended<'t>>> {
     let text = copy_path(task, PathBuffer::Path, path)?;
     match end_in_known(task, dirfd, text, follow) {
         Some(end) => Ok(Place::Inside(end)),
-        None => again(task, dirfd, text, Making(follow)),
+        None => end_slow(task, dirfd, text, follow),
     }
+}
+
+#[inline(never)]
+fn end_slow<'t>(task: &'t Task<'_>, dirfd: Fd, text: PathText, follow: Follow) -> Result<Place<Ended<'t>>> {
+    Ok(again(task, dirfd, text, Making(follow))?.map(|end| end.named(task)))
 }
 
 /// The place that a path names, whatever is there.
@@ -101,6 +113,29 @@ pub(crate) fn parent(task: &Task<'_>, dirfd: Fd, path: UserPtr, which: PathBuffe
         Some((dir, name)) => Ok(Place::Inside(place_in(dir, &name, text))),
         None => again(task, dirfd, text, Placing),
     }
+}
+
+/// [`parent`], with the name.
+///
+/// # Errors
+/// Those of [`parent`].
+#[inline(always)]
+pub(crate) fn named<'t>(
+    task: &'t Task<'_>,
+    dirfd: Fd,
+    path: UserPtr,
+    which: PathBuffer,
+) -> Result<Place<Named<'t>>> {
+    let text = copy_path(task, which, path)?;
+    match known(task, dirfd, text) {
+        Some((dir, name)) => Ok(Place::Inside(named_in(dir, name))),
+        None => named_slow(task, dirfd, text),
+    }
+}
+
+#[inline(never)]
+fn named_slow<'t>(task: &'t Task<'_>, dirfd: Fd, text: PathText) -> Result<Place<Named<'t>>> {
+    Ok(again(task, dirfd, text, Placing)?.map(|parent| parent.named(task)))
 }
 
 #[inline(always)]
@@ -185,15 +220,15 @@ pub(crate) fn limited_inode(
 ///
 /// # Errors
 /// Those of [`end`] and of openat2(2).
-pub(crate) fn limited_end(
-    task: &Task<'_>,
+pub(crate) fn limited_end<'t>(
+    task: &'t Task<'_>,
     dirfd: Fd,
     path: UserPtr,
     follow: Follow,
     limits: Limited<'_>,
-) -> Result<Place<End>> {
+) -> Result<Place<Ended<'t>>> {
     let text = copy_path(task, PathBuffer::Path, path)?;
-    limited_again(task, dirfd, text, Making(follow), limits)
+    Ok(limited_again(task, dirfd, text, Making(follow), limits)?.map(|end| end.named(task)))
 }
 
 fn limited_again<G: Goal>(

@@ -82,7 +82,7 @@ pub(crate) struct Rename {
 impl Rename {
     /// What a rename is about to do to the name and target `source` in one directory and to `target` in
     /// another.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(
         task: &Task<'_>,
         (old_dir, source): (InodeId, Hit),

@@ -1,18 +1,17 @@
 //! execve(2), execveat(2): programs and scripts in a mount, and everything else.
 //!
-//! A program of ours is copied into a memfd, which the kernel executes. For a script of ours its interpreter
+//! A program of ours is copied into a memfd ([`image`]), which the kernel executes. For a script of ours its interpreter
 //! is executed, ours or the host's, with the arguments that the kernel would pass. A script of the host goes
 //! to the kernel unless its interpreter is in a mount.
 
 use core::ffi::CStr;
 
 use lp_abi::linux::{
-    __NR_close, __NR_memfd_create, __NR_openat, __NR_write, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, MFD_CLOEXEC,
-    O_CLOEXEC, O_NOCTTY, O_NONBLOCK, S_IFMT, S_IFREG,
+    __NR_close, __NR_openat, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, S_IFMT,
+    S_IFREG,
 };
 use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::mount::mount_flags;
-use lp_region::records::Inode;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
 use lp_vfs::task::{Place, Task};
@@ -28,6 +27,7 @@ use crate::high::frame::content::read_at;
 use crate::high::frame::handler::{self, handlers, thread};
 use crate::high::route::hostlink;
 use crate::high::route::path::{leave, may_be_link, route};
+use crate::high::run::image;
 use crate::low::exec::check::Program;
 use crate::low::exec::environment::Environment;
 use crate::low::exec::load::{LoaderHook, Static};
@@ -215,7 +215,7 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
     let mut room = [0u8; MEMFD_NAME + 1];
     let name = memfd_name(task, found, &mut room);
     if loader == Some(Loader::Static) {
-        return match copy_to_memfd(task, inode, name) {
+        return match image::of_program(task, found.inode, name) {
             Ok(fd) => {
                 let load =
                     LoaderHook::Static(Static { fd, directory: given.dirfd, path: given.path.as_ptr() });
@@ -232,7 +232,7 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
         }
         _ => LoaderHook::Preload,
     };
-    match copy_to_memfd(task, inode, name) {
+    match image::of_program(task, found.inode, name) {
         Ok(fd) => program(task, found, fd, exec.argv, &environment, load),
         Err(errno) => errno.to_ret(),
     }
@@ -275,32 +275,6 @@ fn program(
     };
     close_number(fd);
     done
-}
-
-/// A memfd with an inode's content, marked close-on-exec.
-pub fn copy_to_memfd(task: &Task, record: &Inode, name: &CStr) -> Result<Fd> {
-    // SAFETY: `name` is NUL-terminated.
-    let fd = unsafe { lp_abi::syscall!(__NR_memfd_create, name.as_ptr(), MFD_CLOEXEC) }?;
-    let fd = Fd::new(fd as i32);
-    let copied = fill(task, record, fd);
-    if copied.is_err() {
-        close_number(fd);
-    }
-    copied.map(|()| fd)
-}
-
-fn fill(task: &Task, record: &Inode, fd: Fd) -> Result<()> {
-    let bounce = spare_buffer();
-    let mut at = 0;
-    loop {
-        let got = read_at(task, record, bounce, at)?;
-        if got == 0 {
-            return Ok(());
-        }
-        // SAFETY: the kernel reads `got` bytes of the buffer.
-        let put = unsafe { lp_abi::syscall!(__NR_write, fd, bounce.as_ptr(), got) }?;
-        at += put as u64;
-    }
 }
 
 /// Executes a script's interpreter. `head` starts with `#!`.

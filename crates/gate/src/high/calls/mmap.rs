@@ -10,13 +10,13 @@ use lp_vfs::mapping;
 use lp_vfs::mounts;
 use lp_vfs::task::Task;
 
-use crate::high::calls::exec::copy_to_memfd;
 use crate::high::fd::{descriptor, placeholder};
 use crate::high::frame::content::read_at;
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::memory::areas;
 use crate::high::memory::areas::{Area, LockedAreas, Sharing};
 use crate::high::memory::holes::Content;
+use crate::high::run::image::copy_to_memfd;
 use crate::high::run::own;
 use crate::high::run::own::end_of;
 use crate::low::cover::build;
@@ -271,7 +271,7 @@ fn cover(task: &Task, of: InodeRef, at: usize, offset: u64) {
     let record = task.region.inode(of.id);
     let read = |to: &mut [u8], at: u64| read_at(task, record, to, at).unwrap_or(0);
     let build = || {
-        let Ok(fd) = copy_to_memfd(task, record, c"lightpath-code") else { return };
+        let Ok(fd) = copy_to_memfd(task, of, c"lightpath-code") else { return };
         let mut room = [0; names::ROOM];
         build::build(core::iter::once(names::of_descriptor(fd, &mut room)));
         placeholder::close_number(fd);

@@ -77,8 +77,10 @@ impl Drop for Guard<'_> {
 #[inline(always)]
 pub fn is_guarded(task: &Task, fd: Fd) -> bool {
     // Relaxed, both: immutable, and the process's own word.
-    let others = [&task.run.flights, base_word(task)].map(|word| word.load(Ordering::Relaxed));
-    is_regions(task.region.fd(), fd) || fd.raw() >= 0 && others.contains(&(fd.raw() as u32 + 1))
+    let [flights, base] = [&task.run.flights, base_word(task)].map(|word| word.load(Ordering::Relaxed));
+    is_regions(task.region.fd(), fd)
+        || is_regions(Fd::new(flights as i32 - 1), fd)
+        || fd.raw() >= 0 && base == fd.raw() as u32 + 1
 }
 
 /// Whether one of the gate's own may be among the descriptors with a fast path; see
@@ -91,7 +93,8 @@ pub fn own_may_be_low(task: &Task) -> bool {
 pub fn guarded(task: &Task) -> impl Iterator<Item = u32> + use<> {
     let others = [&task.run.flights, base_word(task)].map(|word| word.load(Ordering::Relaxed).checked_sub(1));
     let region = u32::try_from(task.region.fd().raw()).ok();
-    let mut own = [region, region.map(|fd| fd + 1), others[0], others[1]];
+    let [flights, base] = others;
+    let mut own = [region, region.map(|fd| fd + 1), flights, flights.map(|fd| fd + 1), base];
     own.sort_unstable();
     own.into_iter().flatten()
 }

@@ -78,7 +78,8 @@ pub(crate) fn start(fd: Fd, run: u32, length: usize) -> Result<&'static Run, &'s
     Ok(record)
 }
 
-/// Whether `fd` is the region's descriptor `region` or the life file's, which is the next number.
+/// Whether `fd` is the region's descriptor `region` or the life file's, which is the next number. The same
+/// for the flights' and the shelf's.
 #[inline(always)]
 pub fn is_regions(region: Fd, fd: Fd) -> bool {
     fd.raw().wrapping_sub(region.raw()) as u32 <= 1 && region.raw() >= 0
@@ -86,7 +87,9 @@ pub fn is_regions(region: Fd, fd: Fd) -> bool {
 
 /// Whether `fd` is one of the gate's own.
 pub(crate) fn is_hidden(fd: Fd) -> bool {
-    state().is_some_and(|state| fd >= state.lowest && (is_regions(state.fd, fd) || fd == state.flights))
+    state().is_some_and(|state| {
+        fd >= state.lowest && (is_regions(state.fd, fd) || is_regions(state.flights, fd))
+    })
 }
 
 /// The lowest of the gate's own descriptors.
@@ -95,8 +98,10 @@ pub(crate) fn lowest() -> Fd {
 }
 
 /// The gate's own descriptors.
-pub(crate) fn hidden() -> [Fd; 3] {
-    state().map_or([Fd::NONE; 3], |state| [state.fd, state.fd.next(), state.flights])
+pub(crate) fn hidden() -> [Fd; 4] {
+    let pair = |fd: Fd| if fd == Fd::NONE { [fd; 2] } else { [fd, fd.next()] };
+    let [region, flights] = state().map_or([[Fd::NONE; 2]; 2], |state| [state.fd, state.flights].map(pair));
+    [region[0], region[1], flights[0], flights[1]]
 }
 
 /// What the process needs to join; `None` where there is no run.

@@ -2,8 +2,10 @@
 //! apart. Written at attach and when the process joins, while it has one thread.
 
 pub mod apart;
+pub mod image;
 pub mod mount_table;
 pub mod mounts;
 pub(crate) mod own;
 pub mod region;
+pub mod shelf;
 pub mod words;

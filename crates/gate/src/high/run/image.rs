@@ -1,0 +1,112 @@
+//! Memfds with files of ours, for the kernel to execute or the builder of site images to read.
+
+use core::ffi::CStr;
+
+use lp_abi::linux::{
+    __NR_close, __NR_ftruncate, __NR_lseek, __NR_memfd_create, __NR_sendfile, __NR_write, MFD_CLOEXEC,
+    SEEK_SET,
+};
+use lp_abi::{Errno, Fd, Result};
+use lp_region::InodeRef;
+use lp_vfs::task::Task;
+use lp_vfs::version::Version;
+use lp_vfs::{below, mapping, version};
+
+use crate::high::frame::at::spare_buffer;
+use crate::high::frame::content::read_at;
+use crate::high::run::shelf::{self, Label};
+
+/// A memfd with a program, close-on-exec: a copy from the run's shelf, or a new one. The caller has the inode
+/// pinned.
+///
+/// # Errors
+/// Those of read(2), memfd_create(2) and write(2).
+pub fn of_program(task: &Task, program: InodeRef, name: &CStr) -> Result<Fd> {
+    below::complete(task, task.region.inode(program.id))?;
+    let Some(version) = version::of(task, program) else { return copy_to_memfd(task, program, name) };
+    let label = Label::new(version, name.to_bytes());
+    if let Some(fd) = shelf::find(task, label) {
+        return Ok(fd);
+    }
+    let fd = copy_to_memfd(task, program, name)?;
+    if version::of(task, program) == Some(version) {
+        shelf::keep(task, label, fd);
+    }
+    Ok(fd)
+}
+
+/// A memfd with an inode's content, close-on-exec. The caller has the inode pinned.
+///
+/// # Errors
+/// As [`of_program`].
+pub fn copy_to_memfd(task: &Task, of: InodeRef, name: &CStr) -> Result<Fd> {
+    // SAFETY: `name` is NUL-terminated.
+    let fd = unsafe { lp_abi::syscall!(__NR_memfd_create, name.as_ptr(), MFD_CLOEXEC) }?;
+    let fd = Fd::new(fd as i32);
+    // A process that has restricted itself makes no more calls of its own than it must.
+    let may_ask = task.region.has_file() && !lp_abi::sys::is_limited();
+    let copied = match version::of(task, of).filter(|_| may_ask) {
+        Some(version) => {
+            by_kernel(task, of, fd, version).or_else(|_| empty(fd).and_then(|()| by_process(task, of, fd)))
+        }
+        None => by_process(task, of, fd),
+    };
+    if copied.is_err() {
+        // SAFETY: the descriptor was created above, and nothing else uses it.
+        let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
+    }
+    copied.map(|()| fd)
+}
+
+/// Lets the kernel copy the pages of a version of the file from the region's file.
+///
+/// # Errors
+/// `ESTALE` if the file is changed meanwhile; those of ftruncate(2), lseek(2) and sendfile(2).
+fn by_kernel(task: &Task, of: InodeRef, fd: Fd, version: Version) -> Result<()> {
+    let (from, size) = (task.region.fd(), version.bytes());
+    // SAFETY: the calls take numbers.
+    unsafe { lp_abi::syscall!(__NR_ftruncate, fd, size) }?;
+    mapping::pieces(task, of, 0, size as usize, 0, &mut |piece| {
+        let Some(at) = piece.region else { return Ok(()) };
+        let mut at = at as i64;
+        let end = at + (piece.bytes as u64).min(size - piece.offset) as i64;
+        // SAFETY: as above; the kernel advances `at`, which lives here.
+        unsafe {
+            lp_abi::syscall!(__NR_lseek, fd, piece.offset, SEEK_SET)?;
+            while at < end {
+                if lp_abi::syscall!(__NR_sendfile, fd, from, &raw mut at, (end - at) as usize)? == 0 {
+                    return Err(Errno::EIO);
+                }
+            }
+        }
+        Ok(())
+    })?;
+    // Pages that were freed meanwhile may have had another file's content.
+    if version::of(task, of) == Some(version) { Ok(()) } else { Err(Errno::ESTALE) }
+}
+
+/// Empties a memfd for another attempt.
+fn empty(fd: Fd) -> Result<()> {
+    // SAFETY: the calls take numbers.
+    unsafe {
+        lp_abi::syscall!(__NR_ftruncate, fd, 0)?;
+        lp_abi::syscall!(__NR_lseek, fd, 0, SEEK_SET)?;
+    }
+    Ok(())
+}
+
+/// Copies the content through the process's memory, each piece as one read.
+fn by_process(task: &Task, of: InodeRef, fd: Fd) -> Result<()> {
+    let inode = task.region.inode(of.id);
+    let bounce = spare_buffer();
+    let mut at = 0;
+    loop {
+        let got = read_at(task, inode, bounce, at)?;
+        if got == 0 {
+            return Ok(());
+        }
+        // SAFETY: the kernel reads `got` bytes of the buffer.
+        let put = unsafe { lp_abi::syscall!(__NR_write, fd, bounce.as_ptr(), got) }?;
+        at += put as u64;
+    }
+}

@@ -1,0 +1,138 @@
+/* Programs that are executed several times, and change in between. */
+#include "conform.h"
+#include <signal.h>
+#include <sys/mman.h>
+
+/* Puts the content of the file `from` at the start of the file `to`, by write(2) or through a mapping. */
+static void put(const char *to, const char *from, int flags, int mapped)
+{
+    static char bytes[1 << 20];
+    int in = open(from, O_RDONLY | O_CLOEXEC), out = open(to, flags | O_RDWR | O_CLOEXEC, 0755);
+    ssize_t length = read(in, bytes, sizeof bytes);
+    if (in < 0 || out < 0 || length <= 0) {
+        say("cannot copy %s", from);
+    } else if (mapped) {
+        if (ftruncate(out, length))
+            say("ftruncate failed");
+        char *map = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, out, 0);
+        memcpy(map, bytes, length);
+        munmap(map, length);
+    } else if (pwrite(out, bytes, length, 0) != length || ftruncate(out, length)) {
+        say("write failed");
+    }
+    close(in);
+    close(out);
+}
+
+static void run(const char *text, const char *path)
+{
+    for (int time = 1; time <= 3; time++) {
+        say("%s, time %d", text, time);
+        CHILD {
+            T(execl(path, path, NULL));
+        }
+    }
+}
+
+GROUP(program, executed_again_after_a_change)
+{
+    put("p", "/bin/true", O_CREAT, 0);
+    run("new", "./p");
+    put("p", "/bin/false", 0, 0);
+    run("overwritten", "./p");
+    put("p", "/bin/true", 0, 1);
+    run("overwritten through a mapping", "./p");
+    put("p", "/bin/false", 0, 1);
+    run("and again", "./p");
+    put("q", "/bin/true", O_CREAT, 0);
+    T(rename("q", "p"));
+    run("replaced", "./p");
+    T(unlink("p"));
+    run("removed", "./p");
+    put("p", "/bin/false", O_CREAT, 0);
+    run("created again", "./p");
+    T(truncate("p", 0));
+    run("empty", "./p");
+    put("p", "/bin/true", 0, 0);
+    run("filled", "./p");
+    T(truncate("p", 100));
+    CHILD {
+        signal(SIGSEGV, SIG_DFL);
+        T(execl("./p", "./p", NULL) == -1);
+    }
+    put("p", "/bin/true", O_TRUNC, 0);
+    run("truncated and written", "./p");
+    T(chmod("p", 0600));
+    run("not executable", "./p");
+    T(chmod("p", 0700));
+    run("executable again", "./p");
+}
+
+GROUP(program, executed_by_several_names)
+{
+    put("r", "/usr/bin/readlink", O_CREAT, 0);
+    T(link("r", "hard"));
+    T(symlink("r", "soft"));
+    const char *names[] = {"r", "hard", "soft", "r", "hard"};
+    for (unsigned i = 0; i < COUNT(names); i++) {
+        char command[100];
+        snprintf(command, sizeof command, "basename \"$(./%s /proc/self/exe)\" > out", names[i]);
+        T(system(command));
+        contents("out");
+    }
+    T(rename("hard", "moved"));
+    T(system("basename \"$(./moved /proc/self/exe)\" > out"));
+    contents("out");
+}
+
+GROUP(program, many_in_turn)
+{
+    char name[20];
+    for (int i = 0; i < 20; i++) {
+        snprintf(name, sizeof name, "./p%d", i);
+        put(name, i % 3 ? "/bin/true" : "/bin/false", O_CREAT, 0);
+    }
+    for (int time = 0; time < 2; time++)
+        for (int i = 0; i < 20; i++) {
+            snprintf(name, sizeof name, "./p%d", i);
+            CHILD {
+                T(execl(name, name, NULL));
+            }
+        }
+}
+
+GROUP(program, inherits_only_what_is_open)
+{
+    put("ls", "/bin/ls", O_CREAT, 0);
+    for (int time = 1; time <= 3; time++) {
+        /* 0, 1, 2 and the directory's own. */
+        T(system("./ls /proc/self/fd < /dev/null 2> /dev/null | wc -l > out"));
+        contents("out");
+    }
+    /* Where there are few numbers left. */
+    for (int time = 1; time <= 3; time++)
+        T(system("ulimit -n 70; ./ls > /dev/null"));
+}
+
+GROUP(program, executed_side_by_side)
+{
+    put("p", "/bin/true", O_CREAT, 0);
+    for (int round = 0; round < 20; round++) {
+        pid_t children[8];
+        for (unsigned i = 0; i < COUNT(children); i++) {
+            children[i] = fork();
+            if (!children[i]) {
+                execl("./p", "./p", NULL);
+                _exit(99);
+            }
+        }
+        for (unsigned i = 0; i < COUNT(children); i++) {
+            int status = -1;
+            waitpid(children[i], &status, 0);
+            if (status != (round % 2 ? 1 << 8 : 0))
+                say("round %d: status %x", round, status);
+        }
+        put("p", round % 2 ? "/bin/true" : "/bin/false", 0, round % 3 == 0);
+    }
+    say("done");
+}
