@@ -195,3 +195,34 @@ GROUP(mounts, parent_directory)
         found += !strcmp(names[i]->d_name, "m");
     say("found %d times", found);
 }
+
+/* Who has a file open in a mount is found, whenever it was opened: one that looks finds the mount busy. */
+GROUP(mounts, opened_as_it_goes)
+{
+    if (!apart())
+        return;
+    pid_t child = fork();
+    if (child == 0) {
+        for (;;) {
+            mount("a", "b", NULL, MS_BIND, NULL);
+            while (umount("b") && errno == EBUSY)
+                ;
+        }
+    }
+    int opened = 0, gone = 0;
+    struct timespec now, until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    do {
+        int fd = open("b/f", O_RDONLY);
+        if (fd >= 0) {
+            opened = 1;
+            gone += umount("b") == 0 || errno != EBUSY;
+            close(fd);
+        }
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (now.tv_sec < until.tv_sec + 2);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    say("opened %d, in what was unmounted %d", opened, gone);
+    umount("b");
+}
