@@ -38,7 +38,7 @@ const PARTS_ONLY: &[&str] = &[
     "churn",
 ];
 /// Calls that may both succeed though neither order of them allows it: a path is looked up before the mounts
-/// change, in Linux too; and a file may be opened after a look for users of its mount (docs/differences.md).
+/// change, in Linux too.
 const LOOKED_UP: &[(&str, &str)] = &[
     ("mount", "rename-dir"),
     ("bind", "rename-dir"),
@@ -48,8 +48,6 @@ const LOOKED_UP: &[(&str, &str)] = &[
     ("bind-tree", "exchange"),
     ("detach", "move"),
     ("umount", "move"),
-    ("umount", "open-below+write-new"),
-    ("umount", "open-below"),
 ];
 /// Calls whose locks outlive the calling thread, because they belong to its process or its open files.
 const OF_PROCESSES: &[&str] = &["flock", "flock-common", "setlk", "ofd-setlk", "unlk", "let-go"];

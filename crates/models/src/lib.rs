@@ -28,6 +28,8 @@ pub mod lock;
 pub mod marks;
 #[path = "../../region/src/mount_change.rs"]
 pub mod mount_change;
+#[path = "../../region/src/mount_leave.rs"]
+pub mod mount_leave;
 #[path = "../../region/src/mount_state.rs"]
 pub mod mount_state;
 #[path = "../../region/src/moving.rs"]

@@ -39,6 +39,7 @@ pub mod machine;
 pub mod marks;
 pub mod mount;
 pub mod mount_change;
+pub mod mount_leave;
 pub mod mount_state;
 pub mod moving;
 pub mod onlooker;

@@ -105,6 +105,8 @@ pub mod mount_flags {
     pub const EXPIRING: u32 = 2048;
     /// The region is being copied: a writer waits, or calls it off.
     pub const FREEZING: u32 = 4096;
+    /// This bit and those above it: an unmount looks for users ([`crate::mount_leave`]).
+    pub const LEAVING: u32 = crate::mount_leave::LEAVING;
     /// What a writer waits for.
     pub const WAITING: u32 = SHUTTING | FREEZING;
     /// What makes a writer look closer.

@@ -167,6 +167,13 @@ pub trait Mounts {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Turn(u64);
 
+impl Turn {
+    /// Its number.
+    pub fn number(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
 /// Finishes the change that is under way, if there is one.
 pub fn settle(mounts: &impl Mounts) -> Turn {
     loop {
@@ -208,11 +215,22 @@ pub fn make(mounts: &impl Mounts, lane: LaneId, turn: Turn, plan: &Plan) -> bool
     true
 }
 
+/// Finishes a turn without a change, so that what others propose in it fails: whether it was still the turn.
+#[must_use]
+pub fn pass(mounts: &impl Mounts, turn: Turn) -> bool {
+    // PAIRS: the acquire load in `settle`. Release: who looks next finds what the caller has done.
+    mounts.turn().compare_exchange(turn.0, next(turn.0), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+}
+
+/// The turn that follows.
+fn next(turn: u64) -> u64 {
+    ((turn >> 32) + 1) << 32
+}
+
 /// Ends a turn whose plan is carried out, unless somebody has.
 fn end(mounts: &impl Mounts, seen: u64) {
-    let next = ((seen >> 32) + 1) << 32;
     // PAIRS: the acquire load in `settle`.
-    let _ = mounts.turn().compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed);
+    let _ = mounts.turn().compare_exchange(seen, next(seen), Ordering::AcqRel, Ordering::Relaxed);
 }
 
 fn carry_out(mounts: &impl Mounts, plan: &Plan, turn: u64) {

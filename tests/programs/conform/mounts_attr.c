@@ -195,3 +195,78 @@ GROUP(mounts, parent_directory)
         found += !strcmp(names[i]->d_name, "m");
     say("found %d times", found);
 }
+
+/* The 64-bit id of a mount, by statx(2) and by name_to_handle_at(2). */
+static uint64_t id(const char *path)
+{
+    union {
+        struct file_handle head;
+        char room[sizeof(struct file_handle) + MAX_HANDLE_SZ];
+    } handle = { .head.handle_bytes = MAX_HANDLE_SZ };
+    uint64_t by_handle = 0;
+    struct statx x, both, narrow;
+    T(statx(AT_FDCWD, path, 0, 0x4000, &x));
+    T(statx(AT_FDCWD, path, 0, 0x4000 | STATX_MNT_ID, &both));
+    T(statx(AT_FDCWD, path, 0, STATX_MNT_ID, &narrow));
+    uint64_t *wide = (uint64_t *)((char *)&x + 0x90), *again = (uint64_t *)((char *)&both + 0x90);
+    say("  %s: mask %x %x %x, %s", path, x.stx_mask, both.stx_mask, narrow.stx_mask,
+        *wide == *again && *wide > 1u << 31 ? "one id" : "ids differ");
+    say("  narrow: %s", *(uint64_t *)((char *)&narrow + 0x90) < 1u << 31 ? "an int" : "wide");
+    T(syscall(SYS_name_to_handle_at, AT_FDCWD, path, &handle, &by_handle, 1));
+    say("  by handle: %s", by_handle == *wide ? "same" : "differs");
+    return *wide;
+}
+
+GROUP(mounts, wide_ids)
+{
+    if (!apart())
+        return;
+    T(bind("a", "b"));
+    uint64_t below = id("a"), first = id("b");
+    say("%d", first > below);
+    say("%d", id("b/f") == first);
+    int fd = T(open("b/f", O_RDONLY));
+    struct statx x;
+    T(statx(fd, "", AT_EMPTY_PATH, 0x4000, &x));
+    say("%d", *(uint64_t *)((char *)&x + 0x90) == first);
+    T(statx(AT_FDCWD, "b", 0x40000000, 0x4000, &x));
+    T(statx(AT_FDCWD, "b", AT_STATX_SYNC_TYPE, 0x4000, &x));
+    T(statx(AT_FDCWD, "b", 0, 0x80004000, &x));
+    T(statx(AT_FDCWD, "none", 0, 0x4000, &x));
+    T(close(fd));
+    T(umount("b"));
+    T(bind("a", "b"));
+    say("used again: %d", id("b") == first);
+    T(umount("b"));
+}
+
+/* Who has a file open in a mount is found, whenever it was opened: one that looks finds the mount busy. */
+GROUP(mounts, opened_as_it_goes)
+{
+    if (!apart())
+        return;
+    pid_t child = fork();
+    if (child == 0) {
+        for (;;) {
+            mount("a", "b", NULL, MS_BIND, NULL);
+            while (umount("b") && errno == EBUSY)
+                ;
+        }
+    }
+    int opened = 0, gone = 0;
+    struct timespec now, until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    do {
+        int fd = open("b/f", O_RDONLY);
+        if (fd >= 0) {
+            opened = 1;
+            gone += umount("b") == 0 || errno != EBUSY;
+            close(fd);
+        }
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (now.tv_sec < until.tv_sec + 2);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    say("opened %d, in what was unmounted %d", opened, gone);
+    umount("b");
+}

@@ -69,6 +69,9 @@ pub struct Task<'r> {
     /// Takes in what is still to be taken from the layer below: [`crate::below::take`], if the door has a
     /// layer.
     pub below: fn(&Task<'_>, InodeRef, Need) -> Result<()>,
+    /// The mount ([`lp_region::MountId`]) into which a walk last went from another one, until an open or
+    /// chdir(2) has made sure that it was not unmounted; 0 none.
+    pub entered: Cell<u32>,
     /// The run's mount, for a quick comparison.
     pub prefix: MountPrefix,
     /// Cache of directories by path.
@@ -176,6 +179,7 @@ impl<'r> Task<'r> {
             blocking: system_call,
             notify: |_, _| {},
             below: |_, _, _| Err(Errno::EIO),
+            entered: Cell::new(0),
             prefixes: PrefixCache::new(),
             scratch: Scratch::new(),
         }

@@ -3,7 +3,7 @@
 
 use lp_region::mount::State;
 use lp_region::sync::{Ordering, light_barrier};
-use lp_region::{LaneId, MountId, Region};
+use lp_region::{LaneId, MountId, Region, mount_leave};
 
 use crate::caller::task::Task;
 
@@ -11,9 +11,26 @@ use crate::caller::task::Task;
 /// no longer in `state`.
 pub(crate) fn keep(task: &Task<'_>, walk: usize, mount: MountId, by: MountId, state: State) -> bool {
     task.lane.walked[walk].store(mount.0, Ordering::Relaxed); // Relaxed: ordered by the barriers.
+    task.entered.set(mount.0);
     // PAIRS: the heavy barrier in `Tree::is_walked`.
     light_barrier();
     task.region.mount(by).state() == state
+}
+
+/// Whether a walk went from one mount into another, so that the mount may have been unmounted since:
+/// [`is_gone`] tells.
+#[inline(always)]
+pub(crate) fn has_entered(task: &Task<'_>) -> bool {
+    task.entered.get() != 0
+}
+
+/// Whether a mount that the last walk went into was unmounted before the caller, who is visible as its user
+/// by now, used it: walk again.
+#[cold]
+pub(crate) fn is_gone(task: &Task<'_>, mount: MountId) -> bool {
+    let record = task.region.mount(mount);
+    let was_entered = task.entered.replace(0) == mount.0;
+    was_entered && mount_leave::is_gone(&task.region, &record.flags, &record.state)
 }
 
 /// A lane is in no call: it is on its way through no mount.

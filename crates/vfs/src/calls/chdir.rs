@@ -5,7 +5,8 @@ use lp_region::Spot;
 use lp_region::sync::Ordering;
 
 use crate::caller::task::{Place, Task};
-use crate::lane::pin;
+use crate::caller::walked;
+use crate::lane::{pin, writer};
 use crate::names::dir;
 use crate::names::walk::{self, Follow};
 use crate::rights::permission::{self, EXEC};
@@ -23,9 +24,16 @@ pub fn chdir(task: &Task<'_>, path: UserPtr) -> Result<Place<()>> {
         };
         // The pin keeps it from being freed until the process's record names it.
         let pin = pin::hold_found(task, pin::slot::WALK, dir);
+        // So does the mark of a writer to its mount.
+        let staying = writer::stay(task, dir.mount);
+        if walked::is_gone(task, dir.mount) {
+            continue;
+        }
         // A removed directory lives on if it is the working directory already.
         if pin.is_ok() || task.process.cwd.load(Ordering::Relaxed) == dir.to_word() {
-            return enter(task, dir).map(Place::Inside);
+            let entered = enter(task, dir).map(Place::Inside);
+            drop(staying);
+            return entered;
         }
     }
     Err(Errno::ESTALE)

@@ -69,7 +69,7 @@ pub fn name_to_handle_at(
             return Err(Errno::EOPNOTSUPP);
         }
         let generation = inode.generation.load(Ordering::Relaxed); // Relaxed: the inode is pinned.
-        put(handle, InodeRef { id, generation }, || put_mount(mount_id, mount, flags))
+        put(handle, InodeRef { id, generation }, || put_mount(task, mount_id, mount, flags))
     })
 }
 
@@ -94,14 +94,13 @@ fn put(handle: UserPtr, inode: InodeRef, put_mount: impl FnOnce() -> Result<()>)
     unsafe { ucopy::put(head.as_ptr().wrapping_add(1).cast(), &words) }
 }
 
-fn put_mount(to: UserPtr, mount: MountId, flags: u32) -> Result<()> {
-    let id = mounts::shown_id(mount);
+fn put_mount(task: &Task<'_>, to: UserPtr, mount: MountId, flags: u32) -> Result<()> {
     if flags & UNIQUE != 0 {
         // SAFETY: the copy routine handles bad pointers.
-        return unsafe { ucopy::put(to.as_ptr().cast(), &u64::from(id)) };
+        return unsafe { ucopy::put(to.as_ptr().cast(), &mounts::unique_id(task, mount)) };
     }
     // SAFETY: the copy routine handles bad pointers.
-    unsafe { ucopy::put(to.as_ptr().cast(), &id) }
+    unsafe { ucopy::put(to.as_ptr().cast(), &mounts::shown_id(mount)) }
 }
 
 /// Opens the file of a handle in the file system of the descriptor `mount`, or of the working directory.

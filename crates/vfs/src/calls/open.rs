@@ -9,10 +9,11 @@ use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
 use lp_region::mount::mount_flags;
 use lp_region::records::{Inode, file_mode, inode_flags};
 use lp_region::sync::Ordering;
-use lp_region::{DirentId, FileId, InodeId, InodeRef, Spot, ucopy};
+use lp_region::{DirentId, FileId, InodeId, InodeRef, MountId, Spot, ucopy};
 
 use crate::caller::below::{self, Need};
 use crate::caller::task::{Place, Task};
+use crate::caller::walked;
 use crate::calls::create::{self, InitialContent, InodeKind, Made};
 use crate::calls::truncate;
 use crate::descriptors::busy;
@@ -84,10 +85,11 @@ pub fn openat(task: &Task, dirfd: Fd, path: UserPtr, flags: u32, mode: u32) -> R
     if flags & KNOWN & !PLAIN != 0 {
         return openat_slow(task, dirfd, path, flags, mode);
     }
-    let found = match walk::inode(task, dirfd, path, Follow::Link)? {
-        Place::Inside(found) => found,
-        Place::Outside(outside) => return Ok(Place::Outside(outside)),
+    let text = walk::copy_path(task, walk::PathBuffer::Path, path)?;
+    let Some(found) = walk::in_known(task, dirfd, text, Follow::Link) else {
+        return openat_slow(task, dirfd, path, flags, mode);
     };
+    let found = found?;
     let record = task.region.inode(found.inode.id);
     let Some(pin) = pin::hold(task, pin::slot::OPEN, found.inode).ok().filter(|_| is_plain(record)) else {
         return openat_slow(task, dirfd, path, flags, mode);
@@ -150,6 +152,7 @@ pub fn reopen(task: &Task, fd: Fd, flags: u32) -> Result<Opened> {
 /// # Errors
 /// Those of open(2).
 pub(crate) fn found(task: &Task, pin: Pin, found: &Found, flags: u32) -> Result<Opened> {
+    task.entered.set(0);
     let mut flags = (flags | O_LARGEFILE) & KNOWN;
     if flags & O_PATH != 0 {
         flags &= WITH_PATH;
@@ -552,6 +555,9 @@ fn empty(task: &Task, found: &Found) -> Result<()> {
 }
 
 /// Creates the open file. The inode is pinned, and stays so through the file's own pin.
+///
+/// # Errors
+/// `ENFILE`; `ESTALE` if the mount was unmounted since the walk.
 #[inline]
 fn finish<'t, 'r>(task: &'t Task<'r>, found: &Found, how: &How, kind: u32) -> Result<NewFile<'t, 'r>> {
     let opening = Opening {
@@ -562,7 +568,15 @@ fn finish<'t, 'r>(task: &'t Task<'r>, found: &Found, how: &How, kind: u32) -> Re
         dirent: found.dirent,
         mount: found.mount,
     };
-    open_file::create(task, &opening)
+    let new = open_file::create(task, &opening)?;
+    if walked::has_entered(task) { finish_entered(task, found.mount, new) } else { Ok(new) }
+}
+
+/// The rest of [`finish`], if the last walk went from one mount into another.
+#[cold]
+#[inline(never)]
+fn finish_entered<'t, 'r>(task: &Task, mount: MountId, new: NewFile<'t, 'r>) -> Result<NewFile<'t, 'r>> {
+    if walked::is_gone(task, mount) { Err(Errno::ESTALE) } else { Ok(new) }
 }
 
 /// The [`file_mode`] of an open file.
@@ -598,6 +612,9 @@ pub fn node_file(task: &Task, node: &Node) -> Result<FileId> {
         mount: node.found.mount,
     };
     let new = open_file::create(task, &opening)?;
+    if walked::is_gone(task, node.found.mount) {
+        return Err(Errno::ENOENT);
+    }
     pin.leave();
     Ok(new.hand_over())
 }

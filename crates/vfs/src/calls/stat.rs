@@ -19,6 +19,10 @@ use crate::inodes::inode;
 use crate::names::mounts;
 use crate::names::walk::{self, Follow, Found};
 
+/// `STATX_MNT_ID_UNIQUE`.
+const UNIQUE: u32 = 0x4000;
+/// The flags of statx(2).
+const KNOWN_FLAGS: u32 = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH | AT_STATX_SYNC_TYPE;
 /// Bits of `STATX_ATTR_*` that tmpfs supports, and those that the kernel supports for every file.
 const KNOWN_ATTRIBUTES: u32 = STATX_ATTR_APPEND
     | STATX_ATTR_IMMUTABLE
@@ -84,13 +88,39 @@ pub fn statx(
     mask: u32,
     to: UserPtr<Statx>,
 ) -> Result<Place<()>> {
-    let known = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH | AT_STATX_SYNC_TYPE;
     let sync = flags & AT_STATX_SYNC_TYPE;
-    if mask & STATX__RESERVED != 0 || sync == AT_STATX_SYNC_TYPE || flags & !known != 0 {
-        return Err(Errno::EINVAL);
+    if mask & (STATX__RESERVED | UNIQUE) != 0 || sync == AT_STATX_SYNC_TYPE || flags & !KNOWN_FLAGS != 0 {
+        return statx_unique(task, dirfd, path, (flags, mask), to);
     }
     let put = |id: InodeId, inode: &Inode, mount: MountId| {
         let beside = beside(task, (id, mount), inode, mask);
+        // SAFETY: the copy routine handles bad pointers.
+        write(task, id, inode, || unsafe { ucopy::put_statx(to.as_ptr(), inode, &beside) })
+    };
+    if flags & AT_EMPTY_PATH != 0 && is_absent(path)? {
+        return of_descriptor(task, dirfd, put);
+    }
+    of_path(task, dirfd, path, follow(flags), put)
+}
+
+/// [`statx`] with an id of 64 bits for the mount, or with wrong arguments.
+#[cold]
+#[inline(never)]
+fn statx_unique(
+    task: &Task,
+    dirfd: Fd,
+    path: UserPtr,
+    (flags, mask): (u32, u32),
+    to: UserPtr<Statx>,
+) -> Result<Place<()>> {
+    let is_both = flags & AT_STATX_SYNC_TYPE == AT_STATX_SYNC_TYPE;
+    if mask & STATX__RESERVED != 0 || is_both || flags & !KNOWN_FLAGS != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let put = |id: InodeId, inode: &Inode, mount: MountId| {
+        let mut beside = beside(task, (id, mount), inode, mask);
+        beside.mask ^= STATX_MNT_ID | UNIQUE;
+        beside.mount = mounts::unique_id(task, mount);
         // SAFETY: the copy routine handles bad pointers.
         write(task, id, inode, || unsafe { ucopy::put_statx(to.as_ptr(), inode, &beside) })
     };

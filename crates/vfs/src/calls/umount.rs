@@ -55,8 +55,8 @@ fn leave<'r>(task: &Task<'r>, tree: &Tree<'_, 'r>, found: &Found, flags: u32) ->
     if flags & MNT_DETACH != 0 {
         return tree.prune(tree.subtree(id));
     }
-    // Relaxed, both: a mark of its own.
-    if tree.is_busy(id) {
+    if !tree.is_free(id) {
+        // Relaxed, below too: a mark of its own.
         record.flags.fetch_and(!mount_flags::EXPIRING, Ordering::Relaxed);
         return Err(Errno::EBUSY);
     }

@@ -61,6 +61,17 @@ pub fn begin<'t, 'r>(task: &'t Task<'r>, mount: MountId) -> Result<Writing<'t, '
     Ok(Writing { task })
 }
 
+/// Marks that the caller is in a mount, which is not unmounted meanwhile. The caller, which changes nothing
+/// through it, then looks whether it has been ([`crate::caller::walked::is_gone`]).
+pub(crate) fn stay<'t, 'r>(task: &'t Task<'r>, mount: MountId) -> Writing<'t, 'r> {
+    let lane = task.lane;
+    order::took(order::of(&lane.holding), order::what(Rank::Writing, &lane.writing));
+    // Relaxed, both: ordered by the barrier in `is_gone`; only this thread writes the depth, which is 0.
+    lane.writing.store(mount.mark(), Ordering::Relaxed);
+    lane.writing_depth.store(1, Ordering::Relaxed);
+    Writing { task }
+}
+
 /// [`begin`] without a guard, for a change that contains no other. Returns whether the change may proceed; if
 /// so, the caller must call [`end_alone`].
 #[inline(always)]

@@ -26,20 +26,22 @@ pub(crate) fn collect(task: &Task<'_>) {
 impl Tree<'_, '_> {
     /// Whether a process is in a mount: by its working directory or program, an open file, or a mapping.
     pub fn is_used(&self, id: MountId) -> bool {
-        // PAIRS: the light barriers of those who pin a file or mark themselves as writers.
-        let _ = heavy_barrier();
+        // PAIRS: the light barriers of those who pin a file, mark themselves as writers, or enter.
+        let is_certain = heavy_barrier();
         let (task, region) = (self.task, self.task.region);
         let is_in = |file: &OpenFile| file.mount() == id;
-        let by_process = region.processes().any(|process| {
-            let record = region.process(process);
-            let stands = [&record.cwd, &record.exe].into_iter().any(|word| {
-                let word = word.load(Ordering::Acquire);
-                word != 0 && Spot::from_word(word).mount == id
-            });
-            let mut hit = stands || self.maps(MappingId(record.mappings.load(Ordering::Acquire)), id);
-            FdTable::of(region, process).look_through(|file| hit |= is_in(region.file(file)));
-            hit && !region.process_is_dead(process, task.process_id)
-        });
+        let by_process = || {
+            region.processes().any(|process| {
+                let record = region.process(process);
+                let stands = [&record.cwd, &record.exe].into_iter().any(|word| {
+                    let word = word.load(Ordering::Acquire);
+                    word != 0 && Spot::from_word(word).mount == id
+                });
+                let mut hit = stands || self.maps(MappingId(record.mappings.load(Ordering::Acquire)), id);
+                FdTable::of(region, process).look_through(|file| hit |= is_in(region.file(file)));
+                hit && !region.process_is_dead(process, task.process_id)
+            })
+        };
         let by_lane = || {
             region.lanes().any(|lane| {
                 let record = region.lane(lane);
@@ -52,7 +54,8 @@ impl Tree<'_, '_> {
         };
         let in_flight =
             || flight::sent(region).any(|file| is_in(region.file(file)) && flight::is_in_flight(task, file));
-        by_process || by_lane() || in_flight()
+        // What is being opened goes from a pin to a table, what is being closed the other way.
+        !is_certain || by_lane() || by_process() || by_lane() || in_flight()
     }
 
     /// Whether the last walk of another living lane went through a mount. Its records are not used again

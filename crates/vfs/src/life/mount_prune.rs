@@ -2,10 +2,10 @@
 //! kernel's propagate_umount).
 
 use lp_abi::Result;
-use lp_region::MountId;
 use lp_region::mount::Standing;
 use lp_region::mount_change::Set;
 use lp_region::sync::Ordering;
+use lp_region::{MountId, mount_leave};
 
 use crate::life::mount_peers::Peers;
 use crate::life::mount_tree::{Draft, Point, Tree};
@@ -40,16 +40,24 @@ impl<'r> Tree<'_, 'r> {
         Ok(draft)
     }
 
-    /// Whether an unmount of `id` would take out a mount that is in use elsewhere (the kernel's
-    /// propagate_mount_busy).
-    pub(crate) fn is_busy(&self, id: MountId) -> bool {
-        if self.children(id).next().is_some() || self.is_used(id) {
-            return true;
+    /// Whether an unmount of `id` takes out no mount that is in use, here or elsewhere (the kernel's
+    /// propagate_mount_busy). If so, whoever begins to use one of them has this turn fail
+    /// ([`lp_region::mount_leave`]).
+    pub(crate) fn is_free(&self, id: MountId) -> bool {
+        if self.children(id).next().is_some() {
+            return false;
         }
-        let (peers, mut busy) = (Peers::of(self.task), false);
+        let (peers, mut going) = (Peers::of(self.task), Set::default());
         let alone = Set::default();
-        self.twins(&peers, id, |twin| busy |= !self.holds_others(twin, &alone) && self.is_used(twin));
-        busy
+        going.add(id);
+        self.twins(&peers, id, |twin| {
+            if !self.holds_others(twin, &alone) {
+                going.add(twin);
+            }
+        });
+        let flags = |id: MountId| &self.record(id).flags;
+        going.iter().all(|id| mount_leave::announce(&self.task.region, flags(id), self.turn))
+            && !going.iter().any(|id| self.is_used(id))
     }
 
     /// The mounts that stand where `id` does in the mounts that receive what happens in its parent.

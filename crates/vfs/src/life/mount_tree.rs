@@ -24,7 +24,7 @@ use crate::names::{dir, dirent, tree};
 /// The mounts, as they were in a turn in which no change was under way.
 pub struct Tree<'t, 'r> {
     pub(super) task: &'t Task<'r>,
-    turn: Turn,
+    pub(super) turn: Turn,
 }
 
 /// What a new record is made of.

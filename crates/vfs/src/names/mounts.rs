@@ -326,6 +326,15 @@ pub fn shown_id(mount: MountId) -> u32 {
     SHOWN + mount.0
 }
 
+/// Ids of 64 bits start above this, where the host's do not reach.
+const UNIQUE: u64 = 1 << 40;
+
+/// A mount's id of 64 bits, which no other mount of the region ever has.
+pub(crate) fn unique_id(task: &Task<'_>, mount: MountId) -> u64 {
+    // Relaxed: immutable while in use.
+    UNIQUE + u64::from(task.region.mount(mount).serial.load(Ordering::Relaxed))
+}
+
 /// A peer group as programs see it in /proc, apart from the host's.
 pub(crate) fn shown_group(group: u8) -> u32 {
     SHOWN + u32::from(group)

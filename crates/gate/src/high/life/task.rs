@@ -35,6 +35,7 @@ pub(crate) fn set_task(
         let run = region.run(RunId(process.run.load(Ordering::Relaxed)));
         (&raw mut (*task).run).write(run);
         (&raw mut (*task).root_device).write(lp_vfs::inode::device(region));
+        (&raw mut (*task).entered).write(Cell::new(0));
         (&raw mut (*task).prefix).write(Prefix::of(run));
         (&raw mut (*task).clock).write(lp_vfs::clock::now);
         (&raw mut (*task).interrupted).write(deferred::interrupted);
@@ -61,6 +62,7 @@ fn fields_of(task: Task<'static>) {
         table: _,
         run: _,
         root_device: _,
+        entered: _,
         prefix: _,
         prefixes: _,
         clock: _,
