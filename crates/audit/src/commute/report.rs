@@ -108,6 +108,11 @@ fn reason(field: &str) -> Option<usize> {
     of(field).or_else(|| of(record))
 }
 
+/// Text within a cell of a table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
 /// What the actors are called.
 pub(super) fn who(actors: Actors) -> &'static str {
     match actors {
@@ -149,9 +154,9 @@ fn section(findings: &Findings, map: &str, text: &mut String) {
             alone.len(),
             REASONS[index].1,
             example.kinds[0],
-            example.arguments[0],
+            cell(&example.arguments[0]),
             example.kinds[1],
-            example.arguments[1]
+            cell(&example.arguments[1])
         );
     }
 }
