@@ -94,7 +94,7 @@ pub(crate) fn prepare(directory: &Path) -> Result<(), String> {
 /// root's, but only who knows a name reaches anything in it.
 fn prepare_nodes(directory: &Path, root: bool) -> Result<(), String> {
     let nodes = directory.join("nodes");
-    let mode = if root { 0o733 } else { 0o700 };
+    let mode = if root { 0o1733 } else { 0o700 };
     match std::fs::symlink_metadata(&nodes) {
         Ok(found) if found.is_dir() && found.mode() & 0o7777 == mode => return Ok(()),
         Ok(_) => {}
