@@ -1,18 +1,21 @@
 //! The world in which pairs of calls are made: a small tree, and two actors in the state that each pair finds.
 
 use super::calls;
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use lp_abi::linux::{O_CREAT, O_RDWR};
-use lp_abi::{Errno, Fd, lent};
+use lp_abi::{Errno, Fd, PAGE_SIZE, lent};
 use lp_region::{Geometry, ProcessId, Region};
 use lp_vfs::boot::{self, RunSetup};
 use lp_vfs::{Task, clock, fork};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap};
 use nix::unistd::{Whence, lseek};
-use std::ffi::CStr;
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_void};
 use std::fs::File;
+use std::num::NonZero;
 use std::os::fd::IntoRawFd;
-use std::os::unix::fs::FileExt;
+use std::ptr::NonNull;
 use std::time::Duration;
 
 /// What the two actors are.
@@ -43,8 +46,10 @@ const WARM_UP: usize = 100;
 pub(super) struct World {
     memory: File,
     tasks: [Box<Task<'static>>; 2],
-    /// The region's pages that hold data, by offset.
-    kept: Vec<(u64, Vec<u8>)>,
+    /// The region's file, mapped once more.
+    mapping: NonNull<c_void>,
+    /// Its pages that held data when the state was kept.
+    kept: BTreeMap<usize, Box<[u8; PAGE_SIZE]>>,
     /// Time at which the state was kept, in seconds and nanoseconds.
     pub(super) began: (i64, i64),
 }
@@ -73,7 +78,12 @@ impl World {
             Actors::Processes => forked(region, &first)?,
             Actors::Threads => thread(region, process, &first)?,
         };
-        let mut world = Self { memory: copy, tasks: [first, second], kept: Vec::new(), began: (0, 0) };
+        let length = NonZero::new(copy.metadata()?.len() as usize).context("an empty region")?;
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a mapping at an address that the kernel chooses; it stays.
+        let mapping = unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, &copy, 0) }?;
+        let tasks = [first, second];
+        let mut world = Self { memory: copy, tasks, mapping, kept: BTreeMap::new(), began: (0, 0) };
         world.open_own(actors)?;
         for _ in 0..WARM_UP {
             for task in &world.tasks {
@@ -108,7 +118,9 @@ impl World {
         for fd in [FIRST, SECOND] {
             lp_vfs::read::pread(&self.tasks[0], fd, lent::room(&mut [0; 16]), 0).map_err(failed("read"))?;
         }
-        self.kept = self.extents()?;
+        // SAFETY: the page is mapped, and nobody makes a call on the region meanwhile.
+        let copy = |page: usize| (page, Box::new(unsafe { *self.at(page) }));
+        self.kept = self.pages()?.into_iter().map(copy).collect();
         let now = clock::now();
         self.began = (now.sec, now.nsec as i64);
         std::thread::sleep(TICK);
@@ -117,35 +129,29 @@ impl World {
 
     /// Restores that state.
     pub(super) fn restore(&self) -> Result<()> {
-        for (at, bytes) in self.extents()? {
-            let zeros = vec![0; bytes.len()];
-            let is_kept = |kept: &&(u64, Vec<u8>)| {
-                kept.0 < at + bytes.len() as u64 && at < kept.0 + kept.1.len() as u64
-            };
-            let mut wanted = zeros;
-            for (from, kept) in self.kept.iter().filter(is_kept) {
-                let (begin, end) = (at.max(*from), (at + bytes.len() as u64).min(from + kept.len() as u64));
-                wanted[(begin - at) as usize..(end - at) as usize]
-                    .copy_from_slice(&kept[(begin - from) as usize..(end - from) as usize]);
-            }
-            for (page, (now, then)) in bytes.chunks(4096).zip(wanted.chunks(4096)).enumerate() {
-                if now != then {
-                    self.memory.write_all_at(then, at + page as u64 * 4096)?;
-                }
+        for page in self.pages()? {
+            let kept = self.kept.get(&page).map_or(&[0; PAGE_SIZE], |kept| &**kept);
+            let at = self.at(page);
+            // SAFETY: the page is mapped, and nobody makes a call on the region meanwhile.
+            if unsafe { *at != *kept } {
+                // SAFETY: as for the look.
+                unsafe { *at = *kept };
             }
         }
         Ok(())
     }
 
-    /// The parts of the region that hold data.
-    fn extents(&self) -> Result<Vec<(u64, Vec<u8>)>> {
+    /// Where a page of the region's file is mapped.
+    fn at(&self, page: usize) -> *mut [u8; PAGE_SIZE] {
+        self.mapping.as_ptr().cast::<[u8; PAGE_SIZE]>().wrapping_add(page)
+    }
+
+    /// The pages of the region's file that hold data.
+    fn pages(&self) -> Result<Vec<usize>> {
         let (mut found, mut at) = (Vec::new(), 0);
         while let Ok(start) = lseek(&self.memory, at, Whence::SeekData) {
-            let end = lseek(&self.memory, start, Whence::SeekHole)?;
-            let mut bytes = vec![0; (end - start) as usize];
-            self.memory.read_exact_at(&mut bytes, start as u64)?;
-            found.push((start as u64, bytes));
-            at = end;
+            at = lseek(&self.memory, start, Whence::SeekHole)?;
+            found.extend(start as usize / PAGE_SIZE..at as usize / PAGE_SIZE);
         }
         Ok(found)
     }
