@@ -32,7 +32,7 @@ pub mod life;
 #[allow(unsafe_code, reason = "system calls")]
 pub mod life_file;
 #[allow(unsafe_code, reason = "system calls")]
-pub(crate) mod liveness;
+pub mod liveness;
 pub mod lock;
 #[allow(unsafe_code, reason = "system calls")]
 pub mod machine;

@@ -49,9 +49,9 @@ impl Facts {
         };
         Facts {
             mode: found.st_mode,
-            links: found.st_nlink as u64,
+            links: found.st_nlink,
             owner: (found.st_uid, found.st_gid),
-            size: found.st_size as i64,
+            size: found.st_size,
             times: [
                 class(found.st_atime as i64, found.st_atime_nsec as i64),
                 class(found.st_mtime as i64, found.st_mtime_nsec as i64),
