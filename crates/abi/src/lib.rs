@@ -15,6 +15,7 @@
 //! # Ok::<(), Errno>(())
 //! ```
 #![deny(unsafe_code)]
+#![warn(unreachable_pub)]
 #![no_std]
 
 pub mod dirent64;

@@ -6,6 +6,7 @@
 //! answer is the same on a busy machine, and on every run. `budget` holds it against what is
 //! allowed; `matrix` asks which pairs of commuting calls touch a line that one of them writes.
 #![deny(unsafe_code)]
+#![warn(unreachable_pub)]
 
 mod budget;
 mod command;

@@ -5,6 +5,7 @@
 //! file system, and a Lightpath mount under `lightpath run`), interleaved, several samples each.
 //! What comes out is one `report::Report`, shown as tables (`table`), JSON, or a page (`html`).
 #![deny(unsafe_code)]
+#![warn(unreachable_pub)]
 
 mod args;
 #[allow(unsafe_code, reason = "processes and memory that they share")]

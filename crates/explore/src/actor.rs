@@ -8,7 +8,7 @@ use crate::door::{Door, OWN};
 use crate::step::{self, Role};
 
 /// Serves as actor `index` until told to leave. In a process of its own.
-pub fn play(door: &dyn Door, page: &'static Page, index: usize, part: &Part) -> ! {
+pub(crate) fn play(door: &dyn Door, page: &'static Page, index: usize, part: &Part) -> ! {
     let slot = &page.slots[index];
     // SAFETY: the process becomes the leader of a group of its own, so that its children end with it.
     unsafe { libc::setpgid(0, 0) };
@@ -56,7 +56,7 @@ fn begin(door: &dyn Door, part: &Part, dirs: &[Dir; 3]) {
 }
 
 /// A child of an actor that serves `slot` from now on: it is born, verifies, and leaves.
-pub fn stay(door: &dyn Door, slot: &'static Slot) -> ! {
+pub(crate) fn stay(door: &dyn Door, slot: &'static Slot) -> ! {
     step::use_slot(slot);
     step::stand();
     // SAFETY: a group of its own keeps it alive when its parent is killed.
@@ -79,7 +79,7 @@ fn note(slot: &Slot, result: i64) {
 }
 
 /// Turns a panic into a finding.
-pub fn report_panics(page: &'static Page) {
+pub(crate) fn report_panics(page: &'static Page) {
     std::panic::set_hook(Box::new(move |panic| {
         page.say(&format!("{panic}"));
         step::me().say(state::PANICKED);

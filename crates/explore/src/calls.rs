@@ -6,7 +6,7 @@ use crate::control::{CHILDREN, Page, Slot};
 use crate::door::{COMMON, Door, KEEP, NEW, OWN, RangeLock};
 
 /// Arguments of a call: paths created beforehand, because the call's own instructions are counted.
-pub struct Dir {
+pub(crate) struct Dir {
     /// The actor's own descriptor of its `a`.
     pub own: i32,
     dir: CString,
@@ -39,13 +39,13 @@ pub struct Dir {
 }
 
 /// The directories: the victim's, another, and the bystander's, which comparisons ignore.
-pub const DIRS: [&str; 3] = ["v", "w", "z"];
+pub(crate) const DIRS: [&str; 3] = ["v", "w", "z"];
 /// A name of 60 bytes.
-pub const LONG: &str = "a-name-that-is-too-long-for-the-entry-and-takes-a-slot-more-";
+pub(crate) const LONG: &str = "a-name-that-is-too-long-for-the-entry-and-takes-a-slot-more-";
 
 impl Dir {
     /// The paths of directory `index`, for an actor.
-    pub fn new(index: usize, page: &'static Page, actor: usize) -> Dir {
+    pub(crate) fn new(index: usize, page: &'static Page, actor: usize) -> Dir {
         let name = DIRS[index];
         let path = |rest: &str| CString::new(format!("{name}/{rest}")).unwrap_or_default();
         Dir {
@@ -70,7 +70,7 @@ impl Dir {
 }
 
 /// A call by its name.
-pub struct Call {
+pub(crate) struct Call {
     /// Its name on the command line.
     pub name: &'static str,
     /// What it changes: `@` is its directory, `%` the other one.
@@ -93,7 +93,7 @@ pub struct Call {
 }
 
 /// The result of unmounting what is in use.
-pub const BUSY: i64 = -(libc::EBUSY as i64);
+pub(crate) const BUSY: i64 = -(libc::EBUSY as i64);
 
 const fn call(
     name: &'static str,
@@ -235,7 +235,7 @@ fn description(kind: i32) -> RangeLock {
 }
 
 /// All calls.
-pub static CALLS: &[Call] = &[
+pub(crate) static CALLS: &[Call] = &[
     call("create", &["@", "@/n"], |door, dir| door.open(NEW, &dir.n, CREATE, 0o640)),
     biased("create-biased", &["@", "@/n"], |door, dir| door.open(NEW, &dir.n, CREATE, 0o640), create_often),
     bytes(call("open-truncate", &["@/a"], |door, dir| {
@@ -374,7 +374,7 @@ pub static CALLS: &[Call] = &[
 
 /// A call with the directory that it is made in.
 #[derive(Clone, Copy)]
-pub struct Made {
+pub(crate) struct Made {
     /// The call.
     pub call: &'static Call,
     /// Index in [`DIRS`].
@@ -383,20 +383,20 @@ pub struct Made {
 
 impl Made {
     /// What it changes.
-    pub fn changes(&self) -> impl Iterator<Item = String> + use<> {
+    pub(crate) fn changes(&self) -> impl Iterator<Item = String> + use<> {
         let (here, there) = (DIRS[self.dir], DIRS[usize::from(self.dir == 0)]);
         self.call.changes.iter().map(move |what| what.replace('@', here).replace('%', there))
     }
 
     /// Whether both change the same object.
-    pub fn meets(&self, other: &Made) -> bool {
+    pub(crate) fn meets(&self, other: &Made) -> bool {
         self.changes().any(|what| other.changes().any(|that| that == what))
     }
 }
 
 /// An actor's role: calls, one after another.
 #[derive(Clone)]
-pub struct Part {
+pub(crate) struct Part {
     /// `call`, `call@w`, or several with `+` between.
     pub name: String,
     /// The calls.
@@ -405,7 +405,7 @@ pub struct Part {
 
 impl Part {
     /// The part of this name.
-    pub fn named(name: &str) -> Option<Part> {
+    pub(crate) fn named(name: &str) -> Option<Part> {
         let one = |name: &str| {
             let (call, dir) = name.split_once('@').unwrap_or((name, DIRS[0]));
             let dir = DIRS.iter().position(|known| *known == dir)?;
@@ -418,26 +418,26 @@ impl Part {
     }
 
     /// Whether the actor joins only with its first call.
-    pub fn begins_unborn(&self) -> bool {
+    pub(crate) fn begins_unborn(&self) -> bool {
         self.calls.first().is_some_and(|made| matches!(made.call.name, "born" | "join"))
     }
 
     /// Whether it is a process that was not forked by one of the run's.
-    pub fn is_stranger(&self) -> bool {
+    pub(crate) fn is_stranger(&self) -> bool {
         self.calls.first().is_some_and(|made| made.call.name == "join")
     }
 
     /// Whether one of its calls waits for a lock on a file.
-    pub fn waits(&self) -> bool {
+    pub(crate) fn waits(&self) -> bool {
         self.calls.iter().any(|made| made.call.waits)
     }
 
     /// Whether it needs a dead process.
-    pub fn wants_corpse(&self) -> bool {
+    pub(crate) fn wants_corpse(&self) -> bool {
         self.calls.iter().any(|made| made.call.corpse)
     }
 }
 
 /// Calls of a bystander, which changes nothing that a victim changes and must never wait.
-pub const BYSTANDER: &str = "create@z+link@z+unlink-long@z+rename-dir@z+chmod@z+grow@z+empty@z+setxattr@z+flock@z+\
+pub(crate) const BYSTANDER: &str = "create@z+link@z+unlink-long@z+rename-dir@z+chmod@z+grow@z+empty@z+setxattr@z+flock@z+\
                              setlk@z+map@z+open@z+arrive+fork+reclaim+reap+statfs";

@@ -8,59 +8,59 @@ use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, 
 use std::time::Duration;
 
 /// Actors of a schedule: victim, peer, second peer, a child of each that stays, the judge.
-pub const ACTORS: usize = 7;
+pub(crate) const ACTORS: usize = 7;
 /// The victim.
-pub const VICTIM: usize = 0;
+pub(crate) const VICTIM: usize = 0;
 /// Its peer.
-pub const PEER: usize = 1;
+pub(crate) const PEER: usize = 1;
 /// A second peer, or a bystander.
-pub const OTHER: usize = 2;
+pub(crate) const OTHER: usize = 2;
 /// The child of actor n that stays is actor `CHILDREN + n`.
-pub const CHILDREN: usize = 3;
+pub(crate) const CHILDREN: usize = 3;
 /// The judge.
-pub const JUDGE: usize = 6;
+pub(crate) const JUDGE: usize = 6;
 /// Results that an actor can leave.
-pub const RESULTS: usize = 32;
+pub(crate) const RESULTS: usize = 32;
 /// Bytes of a judge's report.
-pub const TEXT: usize = 60_000;
+pub(crate) const TEXT: usize = 60_000;
 /// Sixth argument of the futex calls that the explorer itself makes: those that a filter lets pass.
-pub const OWN: usize = 0x6c70_6578;
+pub(crate) const OWN: usize = 0x6c70_6578;
 
 /// States that an actor reports.
-pub mod state {
+pub(crate) mod state {
     /// It acts on an order.
-    pub const RUNNING: u32 = 0;
+    pub(crate) const RUNNING: u32 = 0;
     /// It has completed its order.
-    pub const DONE: u32 = 1;
+    pub(crate) const DONE: u32 = 1;
     /// It is stopped between two instructions.
-    pub const STOPPED: u32 = 2;
+    pub(crate) const STOPPED: u32 = 2;
     /// It is about to wait for another process: the next order ends the wait like a timeout.
-    pub const BLOCKED: u32 = 3;
+    pub(crate) const BLOCKED: u32 = 3;
     /// It has left and is about to end.
-    pub const GONE: u32 = 4;
+    pub(crate) const GONE: u32 = 4;
     /// It has panicked; the text contains the message.
-    pub const PANICKED: u32 = 5;
+    pub(crate) const PANICKED: u32 = 5;
 }
 
 /// Orders to an actor.
-pub mod order {
+pub(crate) mod order {
     /// Make its calls.
-    pub const CALLS: u32 = 1;
+    pub(crate) const CALLS: u32 = 1;
     /// Check whether what it had open is unchanged.
-    pub const VERIFY: u32 = 2;
+    pub(crate) const VERIFY: u32 = 2;
     /// Leave and end.
-    pub const LEAVE: u32 = 3;
+    pub(crate) const LEAVE: u32 = 3;
     /// Continue after a stop or a wait.
-    pub const GO_ON: u32 = 4;
+    pub(crate) const GO_ON: u32 = 4;
     /// Make the next call.
-    pub const NEXT: u32 = 5;
+    pub(crate) const NEXT: u32 = 5;
     /// Record that the next call failed with `EBUSY`, without making it.
-    pub const REFUSED: u32 = 6;
+    pub(crate) const REFUSED: u32 = 6;
 }
 
 /// Communication between one actor and the conductor.
 #[repr(C, align(64))]
-pub struct Slot {
+pub(crate) struct Slot {
     /// Incremented with each order.
     pub orders: AtomicU32,
     /// The last order.
@@ -94,7 +94,7 @@ pub struct Slot {
 
 /// The shared memory.
 #[repr(C)]
-pub struct Page {
+pub(crate) struct Page {
     /// By actor.
     pub slots: [Slot; ACTORS],
     /// Bytes of `text` in use.
@@ -105,7 +105,7 @@ pub struct Page {
 
 /// How an order ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Event {
+pub(crate) enum Event {
     /// The [`state`] that the actor reported.
     State(u32),
     /// It died: the status of waitpid(2).
@@ -119,7 +119,7 @@ pub enum Event {
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// New memory shared with children: zeros, which must be a valid `T`.
-pub fn shared<T>() -> &'static T {
+pub(crate) fn shared<T>() -> &'static T {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let kind = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping, which stays; callers ask for structures of atomics.
@@ -132,12 +132,12 @@ pub fn shared<T>() -> &'static T {
 
 impl Page {
     /// New memory, shared with children.
-    pub fn new() -> &'static Page {
+    pub(crate) fn new() -> &'static Page {
         shared()
     }
 
     /// Maps a file of at least a page's length.
-    pub fn of(fd: i32) -> &'static Page {
+    pub(crate) fn of(fd: i32) -> &'static Page {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping, which stays; a page consists of atomics.
         unsafe {
@@ -148,7 +148,7 @@ impl Page {
     }
 
     /// Resets it. No actor is alive.
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         for slot in &self.slots {
             for word in [&slot.orders, &slot.order, &slot.state, &slot.pid, &slot.left, &slot.steps] {
                 word.store(0, Ordering::Relaxed);
@@ -164,14 +164,14 @@ impl Page {
     }
 
     /// Leaves a text for the conductor.
-    pub fn say(&self, text: &str) {
+    pub(crate) fn say(&self, text: &str) {
         let bytes = &text.as_bytes()[..text.len().min(TEXT)];
         self.text.iter().zip(bytes).for_each(|(to, from)| to.store(*from, Ordering::Relaxed));
         self.length.store(bytes.len(), Ordering::Release);
     }
 
     /// The text that was left.
-    pub fn said(&self) -> String {
+    pub(crate) fn said(&self) -> String {
         let length = self.length.load(Ordering::Acquire).min(TEXT);
         let bytes: Vec<u8> = self.text[..length].iter().map(|byte| byte.load(Ordering::Relaxed)).collect();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -180,7 +180,7 @@ impl Page {
 
 impl Slot {
     /// The actor's side: reports how the order ended and waits for the next. Async-signal-safe.
-    pub fn report(&self, state: u32) -> u32 {
+    pub(crate) fn report(&self, state: u32) -> u32 {
         let seen = self.orders.load(Ordering::Acquire);
         self.say(state);
         while self.orders.load(Ordering::Acquire) == seen {
@@ -197,13 +197,13 @@ impl Slot {
     }
 
     /// The actor's side: reports how the order ended.
-    pub fn say(&self, state: u32) {
+    pub(crate) fn say(&self, state: u32) {
         self.state.store(state, Ordering::Release);
         futex(&self.state, libc::FUTEX_WAKE, 1, None);
     }
 
     /// The conductor's side: gives an order.
-    pub fn tell(&self, order: u32) {
+    pub(crate) fn tell(&self, order: u32) {
         self.state.store(state::RUNNING, Ordering::Release);
         self.order.store(order, Ordering::Release);
         self.orders.fetch_add(1, Ordering::AcqRel);
@@ -211,7 +211,7 @@ impl Slot {
     }
 
     /// The conductor's side: waits until the actor, its child `pid`, reports how the order ended, or is dead.
-    pub fn wait(&self, pid: i32) -> Event {
+    pub(crate) fn wait(&self, pid: i32) -> Event {
         let begin = used(pid);
         loop {
             match self.wait_a_while(pid) {
@@ -223,7 +223,7 @@ impl Slot {
     }
 
     /// [`Slot::wait`] for a moment; none if the actor is still running.
-    pub fn wait_a_while(&self, pid: i32) -> Option<Event> {
+    pub(crate) fn wait_a_while(&self, pid: i32) -> Option<Event> {
         let state = || Some(self.state.load(Ordering::Acquire)).filter(|now| *now != state::RUNNING);
         if let Some(now) = state() {
             return Some(Event::State(now));
@@ -254,7 +254,7 @@ fn used(pid: i32) -> Duration {
 }
 
 /// futex(2), marked as the explorer's own.
-pub fn futex(word: &AtomicU32, operation: i32, value: u32, timeout: Option<Duration>) {
+pub(crate) fn futex(word: &AtomicU32, operation: i32, value: u32, timeout: Option<Duration>) {
     let time = timeout.map(|time| libc::timespec {
         tv_sec: time.as_secs() as i64,
         tv_nsec: i64::from(time.subsec_nanos()),

@@ -9,26 +9,26 @@ use crate::control::Slot;
 
 /// Descriptors that the family shares: a file that nobody changes, `v/a` for appending, a file without a
 /// name.
-pub const KEEP: i32 = 20;
+pub(crate) const KEEP: i32 = 20;
 /// See [`KEEP`].
-pub const COMMON: i32 = 21;
+pub(crate) const COMMON: i32 = 21;
 /// See [`KEEP`].
-pub const GONE: i32 = 22;
+pub(crate) const GONE: i32 = 22;
 /// An actor's own: `a` of each directory.
-pub const OWN: [i32; 3] = [23, 24, 25];
+pub(crate) const OWN: [i32; 3] = [23, 24, 25];
 /// Where calls put new descriptors.
-pub const NEW: i32 = 26;
+pub(crate) const NEW: i32 = 26;
 
 /// Content of the file behind [`KEEP`].
-pub const KEPT: &[u8] = b"what everybody reads";
+pub(crate) const KEPT: &[u8] = b"what everybody reads";
 /// [`Door::verify`]: the content of the file behind [`KEEP`] is wrong.
-pub const CHANGED: i64 = -10_001;
+pub(crate) const CHANGED: i64 = -10_001;
 /// [`Door::verify`]: the process no longer owns its slot or lane.
-pub const LOST: i64 = -10_002;
+pub(crate) const LOST: i64 = -10_002;
 
 /// Attributes that both systems must agree on.
 #[derive(Clone, Copy, Default)]
-pub struct Facts {
+pub(crate) struct Facts {
     /// `st_mode`.
     pub mode: u32,
     /// `st_nlink`.
@@ -47,7 +47,7 @@ pub struct Facts {
 
 /// A byte-range lock of fcntl(2).
 #[derive(Clone, Copy)]
-pub struct RangeLock {
+pub(crate) struct RangeLock {
     /// `F_SETLK`, `F_OFD_SETLK`.
     pub command: i32,
     /// `F_RDLCK`, `F_WRLCK`, `F_UNLCK`.
@@ -59,7 +59,7 @@ pub struct RangeLock {
 }
 
 /// The calls; see the module.
-pub trait Door {
+pub(crate) trait Door {
     /// open(2), at the descriptor `fd`: 0 or an error.
     fn open(&self, fd: i32, path: &CStr, flags: i32, mode: u32) -> i64;
     /// close(2).

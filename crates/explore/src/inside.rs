@@ -10,7 +10,7 @@ use crate::control::{OTHER, PEER, Page, Slot, VICTIM, order, state};
 use crate::life;
 
 /// An actor's files.
-pub struct Mine {
+pub(crate) struct Mine {
     /// The actor's.
     pub index: usize,
     /// `/light/fN`, open; its bytes are [`Mine::byte`].
@@ -22,7 +22,7 @@ pub struct Mine {
 }
 
 /// A call: 0 on success, `-EINTR` if a signal ended it.
-pub type Call = fn(&Mine) -> i64;
+pub(crate) type Call = fn(&Mine) -> i64;
 
 /// Bytes of each file.
 const SIZE: usize = 8192;
@@ -33,7 +33,7 @@ const FREE: i64 = 300;
 const WRONG: i64 = -10_000;
 
 /// The calls of victims and peers.
-pub const CALLS: [(&str, Call); 18] = [
+pub(crate) const CALLS: [(&str, Call); 18] = [
     ("read", |mine| right(mine.reads(mine.fd))),
     ("write", |mine| {
         let bytes = [mine.byte(); 64];
@@ -122,7 +122,7 @@ static PAGE: AtomicPtr<Page> = AtomicPtr::new(std::ptr::null_mut());
 static LOG: AtomicU32 = AtomicU32::new(0);
 
 /// The result of a call that has, or has not, done what it should.
-pub fn right(is: bool) -> i64 {
+pub(crate) fn right(is: bool) -> i64 {
     if is { 0 } else { WRONG }
 }
 
@@ -136,12 +136,12 @@ fn lock(mine: &Mine, start: i64, command: i32, kind: i32) -> i64 {
 }
 
 /// errno(3).
-pub fn errno() -> i32 {
+pub(crate) fn errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
 /// Waits for a child; whether it has ended with status 0.
-pub fn ended_well(pid: i32) -> bool {
+pub(crate) fn ended_well(pid: i32) -> bool {
     let mut status = 0;
     // A signal may end the wait.
     // SAFETY: waits for a child.
@@ -192,7 +192,7 @@ fn call(name: &str) -> Result<Call> {
 ///
 /// # Errors
 /// When the case does not exist or files cannot be made.
-pub fn run(case: &str, control: i32) -> Result<()> {
+pub(crate) fn run(case: &str, control: i32) -> Result<()> {
     let page = Page::of(control);
     PAGE.store(std::ptr::from_ref(page).cast_mut(), Ordering::Relaxed);
     let fields: Vec<&str> = case.split(':').collect();
@@ -222,7 +222,7 @@ pub fn run(case: &str, control: i32) -> Result<()> {
 }
 
 /// exec(2) of this program, which goes on as the actor.
-pub fn again(mine: &Mine) {
+pub(crate) fn again(mine: &Mine) {
     let text = |text: String| CString::new(text).unwrap_or_default();
     let arguments = [
         c"lp-explore".to_owned(),

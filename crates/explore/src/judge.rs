@@ -14,15 +14,15 @@ use crate::step::{self, Role};
 use crate::{actor, world};
 
 /// Separates the tree as it was found from the tree after all dead were buried and every object was touched.
-pub const LATER: &str = "== later";
+pub(crate) const LATER: &str = "== later";
 /// Precedes the counts of what is in use after everything was removed.
-pub const COUNTS: &str = "== counts";
+pub(crate) const COUNTS: &str = "== counts";
 
 /// A lock records a waiter that does not exist.
-pub const WAKES: &str = "wakes for nobody";
+pub(crate) const WAKES: &str = "wakes for nobody";
 
 /// Checks, reports its findings, and ends.
-pub fn judge(light: &Light, page: &'static Page) -> ! {
+pub(crate) fn judge(light: &Light, page: &'static Page) -> ! {
     let slot = &page.slots[JUDGE];
     step::become_actor(slot, Role::Judge);
     actor::report_panics(page);

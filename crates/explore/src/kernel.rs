@@ -8,7 +8,7 @@ use crate::control::Slot;
 use crate::door::{CHANGED, Door, Facts, KEEP, KEPT, RangeLock};
 
 /// The kernel's own file system, at the working directory.
-pub struct Kernel;
+pub(crate) struct Kernel;
 
 fn answer(value: i64) -> i64 {
     if value >= 0 { value } else { -i64::from(std::io::Error::last_os_error().raw_os_error().unwrap_or(0)) }
@@ -23,7 +23,7 @@ fn is_read_only(path: &CStr) -> bool {
 }
 
 /// The [`Door::verify`] result in a child's exit status.
-pub fn waited(pid: i32) -> i64 {
+pub(crate) fn waited(pid: i32) -> i64 {
     let mut status = 0;
     // SAFETY: waits for a child of this process.
     while unsafe { libc::waitpid(pid, &raw mut status, 0) } != pid {}

@@ -11,7 +11,7 @@ use crate::inside::{self, Mine, ended_well, right};
 
 /// How a victim shows that its call is over.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub(crate) enum End {
     /// It reports.
     Report,
     /// It reports from a new image of the program.
@@ -23,7 +23,7 @@ pub enum End {
 }
 
 /// The end of a victim.
-pub fn end_of(victim: &str) -> End {
+pub(crate) fn end_of(victim: &str) -> End {
     match victim {
         "exec" => End::Image,
         "exit" => End::Thread,
@@ -33,7 +33,7 @@ pub fn end_of(victim: &str) -> End {
 }
 
 /// A child that executes a program in its parent's memory.
-pub fn vfork(_: &Mine) -> i64 {
+pub(crate) fn vfork(_: &Mine) -> i64 {
     let program = c"/bin/true";
     let (arguments, environment) = ([program.as_ptr(), std::ptr::null()], [std::ptr::null::<i8>()]);
     let pid: i32;
@@ -70,20 +70,20 @@ unsafe extern "C" {
 }
 
 /// The program again, from a thread that is not its first.
-pub fn exec(mine: &Mine) -> i64 {
+pub(crate) fn exec(mine: &Mine) -> i64 {
     inside::again(mine);
     right(false)
 }
 
 /// The end of the calling thread.
-pub fn exit(_: &Mine) -> i64 {
+pub(crate) fn exit(_: &Mine) -> i64 {
     // SAFETY: nothing of the thread's is used by others.
     unsafe { libc::syscall(libc::SYS_exit, 0) };
     right(false)
 }
 
 /// The end of the program.
-pub fn exit_group(_: &Mine) -> i64 {
+pub(crate) fn exit_group(_: &Mine) -> i64 {
     // SAFETY: ends the process as it is.
     unsafe { libc::_exit(0) }
 }
@@ -95,7 +95,7 @@ static CHILD: AtomicI32 = AtomicI32::new(0);
 
 /// What a victim needs while the program still has one thread.
 ///
-pub fn prepare(victim: &str, page: &'static Page) {
+pub(crate) fn prepare(victim: &str, page: &'static Page) {
     match victim {
         "waitpid" => start_child(&page.slots[CHILDREN + VICTIM]),
         // SAFETY: mounts of this process's from here on. Without the right to, mount(2) says so as well.
@@ -129,7 +129,7 @@ fn start_child(slot: &'static Slot) {
 }
 
 /// Kills the child and waits for it: its names are as some moment had them, and stay so.
-pub fn waitpid(_: &Mine) -> i64 {
+pub(crate) fn waitpid(_: &Mine) -> i64 {
     let pid = CHILD.load(Ordering::Relaxed);
     let mut status = 0;
     // SAFETY: a child of this process's, which waits for it here alone.
@@ -160,7 +160,7 @@ fn look(name: &CStr) -> Option<(u64, u64)> {
 }
 
 /// Mounts a file system over a directory and takes it away again. Who may not mount learns that.
-pub fn mount(mine: &Mine) -> i64 {
+pub(crate) fn mount(mine: &Mine) -> i64 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let text = |text: String| std::ffi::CString::new(text).unwrap_or_default();
     let point = text(format!("/light/m{}.{}", mine.index, NEXT.fetch_add(1, Ordering::Relaxed)));

@@ -28,7 +28,7 @@ use crate::step;
 const MOUNT: &CStr = c"/light";
 
 /// A process of a run.
-pub struct Light {
+pub(crate) struct Light {
     region: Region<'static>,
     run: RunId,
     id: Cell<ProcessId>,
@@ -83,13 +83,13 @@ enum TaskKind {
 impl Light {
     /// The process that slot `id` was claimed for; [`Door::born`] makes it the calling one. Without a slot,
     /// [`Door::join`] does that.
-    pub fn new(region: Region<'static>, run: RunId, id: ProcessId) -> Light {
+    pub(crate) fn new(region: Region<'static>, run: RunId, id: ProcessId) -> Light {
         let (id, kind) = (Cell::new(id), TaskKind::Process);
         Light { region, run, id, task: Cell::new(None), kind, left: Cell::new(false) }
     }
 
     /// Creates a file system in a new region, and its first process.
-    pub fn found() -> Light {
+    pub(crate) fn found() -> Light {
         // SAFETY: the name is a string.
         let fd = unsafe { libc::memfd_create(c"explore".as_ptr(), libc::MFD_CLOEXEC) };
         let fd = lp_region::life_file::beside(Fd::new(fd)).expect("a life file");
@@ -123,12 +123,12 @@ impl Light {
     }
 
     /// Another thread of the process with slot `id`.
-    pub fn thread(&self, id: ProcessId) -> Light {
+    pub(crate) fn thread(&self, id: ProcessId) -> Light {
         Light { kind: TaskKind::Thread, ..Light::new(self.region, self.run, id) }
     }
 
     /// The slot.
-    pub fn id(&self) -> ProcessId {
+    pub(crate) fn id(&self) -> ProcessId {
         self.id.get()
     }
 
@@ -149,29 +149,29 @@ impl Light {
     }
 
     /// The process's task.
-    pub fn task(&self) -> &'static Task<'static> {
+    pub(crate) fn task(&self) -> &'static Task<'static> {
         self.task.get().expect("born")
     }
 
     /// The region.
-    pub fn region(&self) -> Region<'static> {
+    pub(crate) fn region(&self) -> Region<'static> {
         self.region
     }
 
     /// A process of the run that has no slot yet.
-    pub fn stranger(&self) -> Light {
+    pub(crate) fn stranger(&self) -> Light {
         Light::new(self.region, self.run, ProcessId::NONE)
     }
 
     /// Claims a slot for a child that is about to be forked.
-    pub fn child(&self) -> Light {
+    pub(crate) fn child(&self) -> Light {
         let id = fork::before(self.task()).expect("a slot for an actor");
         Light::new(self.region, self.run, id)
     }
 
     /// Forks the process that this represents, which has a slot: the kernel writes its id there, as for the
     /// gate's children.
-    pub fn fork_into(&self) -> libc::c_long {
+    pub(crate) fn fork_into(&self) -> libc::c_long {
         let has_slot = self.id().is_some() && self.kind == TaskKind::Process;
         let to = if has_slot { fork::announce_at(self.region, self.id()) } else { std::ptr::null_mut() };
         let flags = libc::SIGCHLD | if to.is_null() { 0 } else { libc::CLONE_PARENT_SETTID };

@@ -1,6 +1,7 @@
 //! `lp-explore`: stops a process after each instruction of a call, lets others run to completion, then lets
 //! it go on, kills it or leaves it stopped, and checks that no other process noticed. `docs/explorer.md`
 //! explains its output.
+#![warn(unreachable_pub)]
 
 mod actor;
 mod calls;

@@ -6,7 +6,7 @@ use lp_region::sync::Ordering;
 use lp_region::{InodeId, Region};
 
 /// The name of the object at `address`, where the region is mapped; 0 is a pause between two checks.
-pub fn of(region: Region<'static>, address: u64) -> &'static str {
+pub(crate) fn of(region: Region<'static>, address: u64) -> &'static str {
     if address == 0 {
         return "pause";
     }

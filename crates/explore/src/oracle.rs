@@ -15,7 +15,7 @@ use crate::{actor, world};
 
 /// The next step of an order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Turn {
+pub(crate) enum Turn {
     /// The actor makes its next call.
     Call(usize),
     /// The actor's next call finds that what it needs is in use.
@@ -28,7 +28,7 @@ pub enum Turn {
 
 /// The observable result of a schedule.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Seen {
+pub(crate) struct Seen {
     /// Results of each actor's calls and of its verification; none for an actor that was killed.
     pub results: Vec<Option<Vec<i64>>>,
     /// The tree.
@@ -47,7 +47,7 @@ fn apart() {
 }
 
 /// Every interleaving of two sequences.
-pub fn merges(one: &[Turn], other: &[Turn]) -> Vec<Vec<Turn>> {
+pub(crate) fn merges(one: &[Turn], other: &[Turn]) -> Vec<Vec<Turn>> {
     if one.is_empty() || other.is_empty() {
         return vec![[one, other].concat()];
     }
@@ -58,7 +58,7 @@ pub fn merges(one: &[Turn], other: &[Turn]) -> Vec<Vec<Turn>> {
 }
 
 /// Queries the kernel, and caches the answers.
-pub struct Oracle {
+pub(crate) struct Oracle {
     page: &'static Page,
     base: PathBuf,
     known: HashMap<String, Seen>,
@@ -67,7 +67,7 @@ pub struct Oracle {
 
 impl Oracle {
     /// An oracle that works below `base`, a directory on a tmpfs.
-    pub fn new(base: PathBuf) -> Oracle {
+    pub(crate) fn new(base: PathBuf) -> Oracle {
         Oracle { page: Page::new(), base, known: HashMap::new(), asked: 0 }
     }
 
@@ -75,7 +75,7 @@ impl Oracle {
     ///
     /// # Errors
     /// When the kernel's side cannot be run.
-    pub fn ask(&mut self, parts: &[&Part], turns: &[Turn]) -> Result<&Seen> {
+    pub(crate) fn ask(&mut self, parts: &[&Part], turns: &[Turn]) -> Result<&Seen> {
         let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
         let key = format!("{names:?} {turns:?}");
         if !self.known.contains_key(&key) {
@@ -250,7 +250,7 @@ fn end(pid: i32) {
 }
 
 /// Results of an actor's calls.
-pub fn results_of(slot: &crate::control::Slot) -> Vec<i64> {
+pub(crate) fn results_of(slot: &crate::control::Slot) -> Vec<i64> {
     let made = slot.made.load(std::sync::atomic::Ordering::Acquire) as usize;
     slot.results.iter().take(made).map(|result| result.load(std::sync::atomic::Ordering::Relaxed)).collect()
 }

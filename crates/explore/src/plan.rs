@@ -53,7 +53,7 @@ const LOOKED_UP: &[(&str, &str)] = &[
 const OF_PROCESSES: &[&str] = &["flock", "flock-common", "setlk", "ofd-setlk", "unlk", "let-go"];
 
 /// Prints all names.
-pub fn list() {
+pub(crate) fn list() {
     println!("calls: {}", CALLS.iter().map(|call| call.name).collect::<Vec<_>>().join(" "));
     println!("sequences: {} {}", SEQUENCES.join(" "), IN_TURN.join(" "));
     println!("outcomes: {}", OUTCOMES.map(|(_, name)| name).join(" "));
@@ -92,7 +92,7 @@ impl Case {
 }
 
 /// Runs schedules and collects findings.
-pub struct Explorer {
+pub(crate) struct Explorer {
     args: Args,
     page: &'static Page,
     oracle: Oracle,
@@ -118,7 +118,7 @@ impl Explorer {
     ///
     /// # Errors
     /// When the given directory is not on a tmpfs.
-    pub fn new(args: Args) -> Result<Explorer> {
+    pub(crate) fn new(args: Args) -> Result<Explorer> {
         let base = args.tmpfs.join(format!("lp-explore.{}", std::process::id()));
         std::fs::create_dir(&base).with_context(|| format!("{}", base.display()))?;
         Ok(Explorer {
@@ -143,7 +143,7 @@ impl Explorer {
     ///
     /// # Errors
     /// When the machine does not permit it.
-    pub fn run(mut self) -> Result<ExitCode> {
+    pub(crate) fn run(mut self) -> Result<ExitCode> {
         self.clean = self
             .run_one(
                 &Case { victim: part("open")?, peer: part("open")?, outcome: Outcome::Go }.schedule(0, 0),
@@ -378,16 +378,16 @@ fn shape(text: &str) -> String {
 }
 
 /// xorshift64*.
-pub struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     /// A sequence of its own for each seed.
-    pub fn new(seed: u64) -> Random {
+    pub(crate) fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
     /// A number below `limit`.
-    pub fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;

@@ -15,7 +15,7 @@ use crate::{actor, judge, names, world};
 
 /// What happens to a stopped victim.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// The peer runs, then the victim goes on.
     Go,
     /// The peer runs, then the victim is killed.
@@ -37,7 +37,7 @@ pub enum Outcome {
 }
 
 /// All outcomes with their names.
-pub const OUTCOMES: [(Outcome, &str); 8] = [
+pub(crate) const OUTCOMES: [(Outcome, &str); 8] = [
     (Outcome::Go, "go"),
     (Outcome::Kill, "kill"),
     (Outcome::Die, "die"),
@@ -50,7 +50,7 @@ pub const OUTCOMES: [(Outcome, &str); 8] = [
 
 /// A schedule.
 #[derive(Clone)]
-pub struct Schedule {
+pub(crate) struct Schedule {
     /// The victim.
     pub victim: Part,
     /// Its peer.
@@ -66,7 +66,7 @@ pub struct Schedule {
 }
 
 /// The order in which actors start, which determines what they have from the beginning.
-pub const CAST: [usize; CHILDREN] = [PEER, VICTIM, OTHER];
+pub(crate) const CAST: [usize; CHILDREN] = [PEER, VICTIM, OTHER];
 /// Waits that an actor may make before it counts as blocked: it may need several to find that it need not
 /// wait.
 const TRIES: u32 = 8;
@@ -76,7 +76,7 @@ const ROUNDS: u32 = 60;
 const LIMIT: u32 = 300;
 
 /// The stage.
-pub struct Stage<'s> {
+pub(crate) struct Stage<'s> {
     page: &'static Page,
     schedule: &'s Schedule,
     /// The roles of victim, peer and other.
@@ -90,7 +90,7 @@ pub struct Stage<'s> {
 }
 
 /// The bystander of [`Outcome::Stop`], or the second peer of [`Outcome::Waiter`].
-pub fn other(schedule: &Schedule) -> Option<Part> {
+pub(crate) fn other(schedule: &Schedule) -> Option<Part> {
     match schedule.outcome {
         Outcome::Stop => Part::named("bystander"),
         Outcome::Waiter | Outcome::Exec => Some(schedule.peer.clone()),
@@ -99,7 +99,7 @@ pub fn other(schedule: &Schedule) -> Option<Part> {
 }
 
 /// The first process to meet the victim: the peer, or the process that the victim is a thread of.
-pub fn first(schedule: &Schedule) -> Part {
+pub(crate) fn first(schedule: &Schedule) -> Part {
     match schedule.outcome {
         Outcome::Exec => Part::named("arrive").unwrap_or_else(|| schedule.peer.clone()),
         _ => schedule.peer.clone(),
@@ -107,7 +107,7 @@ pub fn first(schedule: &Schedule) -> Part {
 }
 
 /// Runs a schedule and leaves the report in `page`. Ends the process.
-pub fn perform(schedule: &Schedule, page: &'static Page) -> ! {
+pub(crate) fn perform(schedule: &Schedule, page: &'static Page) -> ! {
     // SAFETY: all change this process only.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);

@@ -30,14 +30,14 @@ const EVERY: u32 = 512;
 const TRAP_FLAG: i64 = 0x100;
 
 /// The calling process's slot.
-pub fn me() -> &'static Slot {
+pub(crate) fn me() -> &'static Slot {
     // SAFETY: set before the first use, to memory that stays.
     unsafe { &*ME.load(Ordering::Relaxed) }
 }
 
 /// The role decides what the filter does in addition.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub(crate) enum Role {
     /// Makes calls.
     Actor,
     /// Checks what is left, a thousand seconds later.
@@ -45,7 +45,7 @@ pub enum Role {
 }
 
 /// Makes the process an actor: from now on the conductor handles its waits.
-pub fn become_actor(slot: &'static Slot, role: Role) {
+pub(crate) fn become_actor(slot: &'static Slot, role: Role) {
     use_slot(slot);
     // SAFETY: getpid has no effect.
     slot.pid.store(unsafe { libc::getpid() } as u32, Ordering::Relaxed);
@@ -57,12 +57,12 @@ pub fn become_actor(slot: &'static Slot, role: Role) {
 
 /// For a child that an actor forked: it uses another slot, and its stops are not real, because it is not the
 /// conductor's child.
-pub fn use_slot(slot: &'static Slot) {
+pub(crate) fn use_slot(slot: &'static Slot) {
     ME.store(std::ptr::from_ref(slot).cast_mut(), Ordering::Relaxed);
 }
 
 /// From now on it pauses where it would be stopped.
-pub fn stand() {
+pub(crate) fn stand() {
     REAL.store(false, Ordering::Relaxed);
 }
 
@@ -79,7 +79,7 @@ fn handle(signal: i32, handler: Handler) {
 }
 
 /// Runs `call` up to a stop, or counts its instructions, if requested.
-pub fn stepped<T>(call: impl FnOnce() -> T) -> T {
+pub(crate) fn stepped<T>(call: impl FnOnce() -> T) -> T {
     if me().left.load(Ordering::Relaxed) == 0 {
         return call();
     }
@@ -96,7 +96,7 @@ pub fn stepped<T>(call: impl FnOnce() -> T) -> T {
 
 /// Runs `call` without the trap flag and without a breakpoint, which a new process of clone(2) must not
 /// inherit.
-pub fn unstepped<T>(call: impl FnOnce() -> T) -> T {
+pub(crate) fn unstepped<T>(call: impl FnOnce() -> T) -> T {
     UNSTEPPED.store(true, Ordering::Relaxed);
     let value = unstepped_now(call);
     UNSTEPPED.store(false, Ordering::Relaxed);
@@ -188,7 +188,7 @@ fn stop(me: &Slot) {
 }
 
 /// Whether a signal has arrived, as [`lp_vfs::Task::interrupted`] asks.
-pub fn is_signalled() -> bool {
+pub(crate) fn is_signalled() -> bool {
     me().signalled.load(Ordering::Relaxed) != 0
 }
 

@@ -19,7 +19,7 @@ const PAGE: u64 = 4096;
 
 /// A path, in memory that the conductor and the victim share.
 #[repr(C)]
-pub struct Trace {
+pub(crate) struct Trace {
     places: [AtomicU64; MOST],
 }
 
@@ -28,7 +28,7 @@ static TRACE: AtomicPtr<Trace> = AtomicPtr::new(std::ptr::null_mut());
 
 /// An address, and the number of arrivals up to the one that counts.
 #[derive(Clone, Copy)]
-pub struct Place {
+pub(crate) struct Place {
     /// Where the instruction lies.
     pub address: u64,
     /// Arrivals, including the wanted one.
@@ -46,12 +46,12 @@ fn code() -> std::ops::Range<u64> {
 
 impl Place {
     /// Whether another process of the same program can find it by its name.
-    pub fn has_name(&self) -> bool {
+    pub(crate) fn has_name(&self) -> bool {
         code().contains(&self.address)
     }
 
     /// The place of this name.
-    pub fn named(name: &str) -> Option<Place> {
+    pub(crate) fn named(name: &str) -> Option<Place> {
         let (offset, hits) = name.strip_prefix('@')?.split_once('x')?;
         let offset = u64::from_str_radix(offset, 16).ok()?;
         Some(Place { address: code().start + offset, hits: hits.parse().ok()? })
@@ -66,25 +66,25 @@ impl std::fmt::Display for Place {
 
 impl Trace {
     /// Memory for a path.
-    pub fn new() -> &'static Trace {
+    pub(crate) fn new() -> &'static Trace {
         shared()
     }
 
     /// Makes the victims that are forked from now on record their paths here, or nowhere.
-    pub fn record(trace: Option<&'static Trace>) {
+    pub(crate) fn record(trace: Option<&'static Trace>) {
         let to = trace.map_or(std::ptr::null_mut(), |trace| std::ptr::from_ref(trace).cast_mut());
         TRACE.store(to, Ordering::Relaxed);
     }
 
     /// The recorded path: its first `length` instructions.
-    pub fn way(&self, length: u32) -> Vec<u64> {
+    pub(crate) fn way(&self, length: u32) -> Vec<u64> {
         self.places.iter().take(length as usize).map(|place| place.load(Ordering::Relaxed)).collect()
     }
 }
 
 /// Place of instruction number `at` of a path, if a breakpoint reaches it with fewer traps than single steps
 /// would.
-pub fn place(way: &[u64], at: u32) -> Option<Place> {
+pub(crate) fn place(way: &[u64], at: u32) -> Option<Place> {
     let before = way.get(..at as usize)?;
     let address = before.last()? & !REPEATS;
     let arrivals = before.iter().filter(|place| **place & !REPEATS == address);
@@ -100,21 +100,21 @@ fn noted(me: &Slot, back: u32) -> Option<&'static AtomicU64> {
 }
 
 /// Records where the victim is about to continue; `is_own` in code that handles breakpoints.
-pub fn note(me: &Slot, place: u64, is_own: bool) {
+pub(crate) fn note(me: &Slot, place: u64, is_own: bool) {
     if let Some(to) = noted(me, 0) {
         to.store(if is_own { place | REPEATS } else { place }, Ordering::Relaxed);
     }
 }
 
 /// Records that the last instruction has repeated itself.
-pub fn repeats(me: &Slot) {
+pub(crate) fn repeats(me: &Slot) {
     if let Some(last) = noted(me, 1) {
         last.fetch_or(REPEATS, Ordering::Relaxed);
     }
 }
 
 /// A breakpoint in the calling process.
-pub struct Breakpoint {
+pub(crate) struct Breakpoint {
     address: AtomicU64,
     hits: AtomicU32,
     /// The original byte at its address.
@@ -125,7 +125,7 @@ pub struct Breakpoint {
 
 impl Breakpoint {
     /// None.
-    pub const fn new() -> Breakpoint {
+    pub(crate) const fn new() -> Breakpoint {
         Breakpoint {
             address: AtomicU64::new(0),
             hits: AtomicU32::new(0),
@@ -136,7 +136,7 @@ impl Breakpoint {
     }
 
     /// Sets the breakpoint that `me` names; returns whether it names one that can be set.
-    pub fn arm(&self, me: &Slot) -> bool {
+    pub(crate) fn arm(&self, me: &Slot) -> bool {
         let address = me.place.load(Ordering::Relaxed);
         if address == 0 {
             return false;
@@ -154,13 +154,13 @@ impl Breakpoint {
     }
 
     /// Writes it into the code.
-    pub fn insert(&self) {
+    pub(crate) fn insert(&self) {
         self.byte.store(self.exchange(INT3), Ordering::Relaxed);
         self.inserted.store(true, Ordering::Relaxed);
     }
 
     /// Takes it out of the code; whether it was there.
-    pub fn remove(&self) -> bool {
+    pub(crate) fn remove(&self) -> bool {
         let was = self.inserted.swap(false, Ordering::Relaxed);
         if was {
             self.exchange(self.byte.load(Ordering::Relaxed));
@@ -180,7 +180,7 @@ impl Breakpoint {
 
     /// A trap: `None` if it has nothing to do with a breakpoint, else whether this is the arrival that
     /// counts.
-    pub fn on_trap(&self, registers: &mut [i64; 23]) -> Option<bool> {
+    pub(crate) fn on_trap(&self, registers: &mut [i64; 23]) -> Option<bool> {
         if !self.armed.load(Ordering::Relaxed) {
             return None;
         }

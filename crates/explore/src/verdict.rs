@@ -11,7 +11,7 @@ use crate::world::FOREIGN;
 
 /// An error that a schedule has revealed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Finding {
+pub(crate) struct Finding {
     /// Its kind, in one word.
     pub kind: String,
     /// The details.
@@ -20,7 +20,7 @@ pub struct Finding {
 
 /// A parsed report of a stage.
 #[derive(Default)]
-pub struct Report {
+pub(crate) struct Report {
     /// The stage's own findings.
     pub findings: Vec<Finding>,
     /// Whether the victim was stopped before its calls were over.
@@ -39,7 +39,7 @@ impl Report {
     ///
     /// # Errors
     /// When the text is not a report.
-    pub fn parse(text: &str) -> Result<Report> {
+    pub(crate) fn parse(text: &str) -> Result<Report> {
         let (mut report, mut part) = (Report::default(), 0);
         for line in text.lines() {
             let mut fields = line.splitn(3, '\t');
@@ -76,7 +76,12 @@ impl Report {
     ///
     /// # Errors
     /// When the kernel cannot be asked.
-    pub fn judge(&self, schedule: &Schedule, oracle: &mut Oracle, clean: &[String]) -> Result<Vec<Finding>> {
+    pub(crate) fn judge(
+        &self,
+        schedule: &Schedule,
+        oracle: &mut Oracle,
+        clean: &[String],
+    ) -> Result<Vec<Finding>> {
         let mut findings = self.findings.clone();
         let Some(counts) = &self.counts else { return Ok(findings) };
         let mut orders = self.orders(schedule);
@@ -120,7 +125,7 @@ impl Report {
     }
 
     /// What is in use in the end.
-    pub fn counts(&self) -> &[String] {
+    pub(crate) fn counts(&self) -> &[String] {
         self.counts.as_deref().unwrap_or_default()
     }
 

@@ -18,10 +18,10 @@ fn file(door: &dyn Door, path: &str, content: &[u8]) {
 }
 
 /// Content of a file with bytes that nobody wrote to it.
-pub const FOREIGN: &str = "foreign bytes";
+pub(crate) const FOREIGN: &str = "foreign bytes";
 
 /// Creates the tree, and opens the descriptors that all actors inherit.
-pub fn furnish(door: &dyn Door) {
+pub(crate) fn furnish(door: &dyn Door) {
     for dir in DIRS {
         assert_eq!(door.mkdir(&c(dir)), 0, "{dir}");
         file(door, &format!("{dir}/a"), &[1; 5000]);
@@ -47,7 +47,7 @@ pub fn furnish(door: &dyn Door) {
 }
 
 /// Every object below the root, one line each, in order.
-pub fn tree(door: &dyn Door) -> Vec<String> {
+pub(crate) fn tree(door: &dyn Door) -> Vec<String> {
     let (mut lines, mut pending) = (Vec::new(), vec![String::new()]);
     while let Some(dir) = pending.pop() {
         let listed = match door.names(&c(if dir.is_empty() { "." } else { &dir })) {
@@ -135,7 +135,7 @@ fn unmount(door: &dyn Door, dir: &str) {
 }
 
 /// Removes everything; returns the errors.
-pub fn clear(door: &dyn Door) -> Vec<String> {
+pub(crate) fn clear(door: &dyn Door) -> Vec<String> {
     unmount(door, "");
     let (mut errors, mut pending, mut dirs) = (Vec::new(), vec![String::new()], Vec::new());
     while let Some(dir) = pending.pop() {

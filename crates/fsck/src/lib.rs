@@ -10,6 +10,7 @@
 //! locks and mappings (`held`), what waits to be freed (`chains`). Each leaves in `Check` what the
 //! later ones need.
 #![deny(unsafe_code)]
+#![warn(unreachable_pub)]
 
 mod bits;
 mod chains;

@@ -26,6 +26,7 @@
 //! whose sites those registers are dead.
 //! sites hold nothing there.
 #![no_std]
+#![warn(unreachable_pub)]
 
 mod high;
 mod low;

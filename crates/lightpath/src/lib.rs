@@ -21,6 +21,7 @@
 //!
 //! Constants are the kernel's own, in [`linux`].
 #![deny(unsafe_code)]
+#![warn(unreachable_pub)]
 
 #[allow(unsafe_code, reason = "records that the file system fills in")]
 mod attributes;

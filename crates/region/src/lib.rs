@@ -15,6 +15,7 @@
 //! unsafe { region.unmap() };
 //! ```
 #![deny(unsafe_code)]
+#![warn(unreachable_pub)]
 #![no_std]
 
 #[allow(unsafe_code, reason = "system calls")]

@@ -8,12 +8,12 @@ use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 use crate::elf::{BoundsKnown, CodeRegion, Elf};
 
 /// Bytes of a `syscall` instruction.
-pub const SYSCALL: [u8; 2] = [0x0f, 0x05];
+pub(crate) const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// Distance in bytes from a site within which a branch target matters.
 const NEAR: u64 = 32;
 
 /// A region, disassembled from its start to its end.
-pub struct Listing {
+pub(crate) struct Listing {
     /// Its addresses.
     pub region: CodeRegion,
     /// Its instructions, in order, contiguous (invalid bytes are instructions with `Code::INVALID`).
@@ -26,7 +26,7 @@ pub struct Listing {
 
 impl Listing {
     /// Disassembles a region.
-    pub fn new(elf: &Elf<'_>, region: CodeRegion) -> Self {
+    pub(crate) fn new(elf: &Elf<'_>, region: CodeRegion) -> Self {
         let mut instructions = Vec::new();
         let mut branches = BTreeMap::<u64, Vec<usize>>::new();
         let mut last_calls = BTreeSet::new();
@@ -56,7 +56,7 @@ impl Listing {
     }
 
     /// The index of the instruction at exactly `address`.
-    pub fn index(&self, address: u64) -> Option<usize> {
+    pub(crate) fn index(&self, address: u64) -> Option<usize> {
         self.instructions.binary_search_by_key(&address, Instruction::ip).ok()
     }
 
@@ -99,7 +99,7 @@ fn branch_target(instruction: &Instruction) -> Option<u64> {
 }
 
 /// The addresses of all bytes `0f 05` in executable sections.
-pub fn candidates(elf: &Elf<'_>) -> Vec<u64> {
+pub(crate) fn candidates(elf: &Elf<'_>) -> Vec<u64> {
     let mut found = Vec::new();
     for code in &elf.code {
         let bytes = elf.at(code.start).unwrap_or_default();
@@ -112,7 +112,7 @@ pub fn candidates(elf: &Elf<'_>) -> Vec<u64> {
 
 /// Meaning of the bytes `0f 05` at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SiteMeaning {
+pub(crate) enum SiteMeaning {
     /// A `syscall` instruction.
     Site,
     /// Part of another instruction of a known function, or data.
@@ -124,7 +124,7 @@ pub enum SiteMeaning {
 /// In a known function the disassembly decides. A gap may contain data or start in the middle of something.
 /// There, bytes that read as `mov eax, NUMBER; syscall` are a site too, even if the disassembly did not
 /// arrive at them.
-pub fn meaning(elf: &Elf<'_>, listing: &Listing, address: u64) -> SiteMeaning {
+pub(crate) fn meaning(elf: &Elf<'_>, listing: &Listing, address: u64) -> SiteMeaning {
     if let Some(index) = listing.index(address) {
         let is_site = listing.instructions[index].code() == Code::Syscall;
         return if is_site { SiteMeaning::Site } else { SiteMeaning::Other };

@@ -11,7 +11,7 @@ use gimli::{
 
 /// What the unwind tables contain about code.
 #[derive(Default)]
-pub struct Frames {
+pub(crate) struct Frames {
     /// Functions, or parts of functions.
     pub functions: Vec<Range<u64>>,
     /// Landing pads: entered by the unwinder, not by a branch.
@@ -23,7 +23,7 @@ type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 /// Parses `.eh_frame`, mapped at `address`; `read` returns the bytes of the object from an address on.
 ///
 /// Unreadable entries are skipped: their functions are then found as gaps between others.
-pub fn parse<'a>(bytes: &[u8], address: u64, read: impl Fn(u64) -> Option<&'a [u8]>) -> Frames {
+pub(crate) fn parse<'a>(bytes: &[u8], address: u64, read: impl Fn(u64) -> Option<&'a [u8]>) -> Frames {
     let section = EhFrame::new(bytes, LittleEndian);
     let bases = BaseAddresses::default().set_eh_frame(address);
     // A null pointer that is stored as a distance reads as its own address.

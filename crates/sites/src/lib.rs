@@ -20,6 +20,7 @@
 //! A site of a call that [`lp_abi::gated`] lists, or whose number is not known beforehand, must be patched.
 //! If it cannot be, the object is refused: a program never runs half-covered.
 #![deny(unsafe_code)]
+#![warn(unreachable_pub)]
 
 #[allow(unsafe_code, reason = "maps files")]
 pub mod bundle;

@@ -12,7 +12,7 @@ pub(crate) const JUMP: usize = 5;
 
 /// Instructions to displace, as indices in the listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Window {
+pub(crate) enum Window {
     /// Those before the site: the site's own `syscall` stays and makes the kernel's call.
     Before(Range<usize>),
     /// Instructions around the site, including the `syscall`: the thunk makes the kernel's call. Used only if
@@ -22,7 +22,7 @@ pub enum Window {
 
 impl Window {
     /// The indices.
-    pub fn range(&self) -> Range<usize> {
+    pub(crate) fn range(&self) -> Range<usize> {
         match self {
             Window::Before(range) | Window::Around(range) => range.clone(),
         }
@@ -31,7 +31,7 @@ impl Window {
 
 /// Chooses the window for the site at `index`; `None` if there is none. `targets` are all jump targets near
 /// sites.
-pub fn choose(listing: &Listing, index: usize, targets: &BTreeSet<u64>) -> Option<Window> {
+pub(crate) fn choose(listing: &Listing, index: usize, targets: &BTreeSet<u64>) -> Option<Window> {
     let free = |address: u64| !targets.contains(&address) && !listing.branches.contains_key(&address);
     let all = &listing.instructions;
     // Backwards, as long as nothing jumps past the first displaced instruction.
@@ -62,7 +62,7 @@ fn can_move(instruction: &Instruction) -> bool {
 
 /// Registers that a system call preserves and the gate may clobber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RegisterClass {
+pub(crate) enum RegisterClass {
     /// xmm0-15: free at calls and returns, except for results.
     Vectors,
     /// Those of a system call's arguments. A function's arguments count as read by it.
@@ -101,7 +101,7 @@ impl RegisterClass {
 
 /// Whether a register of the class may be live across the site: then the gate must preserve it. Follows the
 /// listing from the site on, and treats what it cannot follow as the end.
-pub fn live(class: RegisterClass, listing: &Listing, index: usize) -> bool {
+pub(crate) fn live(class: RegisterClass, listing: &Listing, index: usize) -> bool {
     let mut factory = InstructionInfoFactory::new();
     let mut work = vec![(index + 1, class.at_site())];
     let mut seen = std::collections::HashSet::new();

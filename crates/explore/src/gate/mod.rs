@@ -46,7 +46,7 @@ enum Outcome {
 }
 
 /// Prints all names.
-pub fn list() {
+pub(crate) fn list() {
     println!("victims: {}", CALLS.map(|(name, _)| name).join(" "));
     println!("peers: {}", PEERS.join(" "));
     println!("outcomes: {}", OUTCOMES.join(" "));
@@ -57,7 +57,7 @@ pub fn list() {
 ///
 /// # Errors
 /// When `lightpath` does not run.
-pub fn explore(args: &Args) -> Result<(u64, u32)> {
+pub(crate) fn explore(args: &Args) -> Result<(u64, u32)> {
     // SAFETY: changes this process only: orphans become its children.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
     let gate = Gate::new(args)?;

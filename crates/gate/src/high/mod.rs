@@ -19,14 +19,14 @@
 //! | [`table`] | dispatch tables |
 //! | [`above`] | what the low half calls |
 
-pub mod above;
-pub mod calls;
-pub mod fd;
-pub mod frame;
-pub mod life;
-pub mod memory;
-pub mod route;
-pub mod run;
-pub mod special;
-pub mod table;
-pub mod watch;
+pub(crate) mod above;
+pub(crate) mod calls;
+pub(crate) mod fd;
+pub(crate) mod frame;
+pub(crate) mod life;
+pub(crate) mod memory;
+pub(crate) mod route;
+pub(crate) mod run;
+pub(crate) mod special;
+pub(crate) mod table;
+pub(crate) mod watch;

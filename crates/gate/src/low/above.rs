@@ -17,7 +17,7 @@ use crate::low::thread::pending::Info;
 use crate::low::thread::record::Thread;
 
 /// Where the gate finds site images and the program that builds them. Paths without NUL.
-pub struct Attached<'a> {
+pub(crate) struct Attached<'a> {
     /// The bundle.
     pub bundle: &'a [u8],
     /// The launcher, run as `LAUNCHER sites --bundle BUNDLE --build OBJECT...`.
@@ -29,11 +29,11 @@ pub struct Attached<'a> {
 }
 
 /// Bytes for the path of a bundle.
-pub const PATH: usize = 1024;
+pub(crate) const PATH: usize = 1024;
 
 /// A list of paths in an environment: ld.so(8).
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum List {
+pub(crate) enum List {
     /// LD_LIBRARY_PATH: directories.
     Directories,
     /// LD_PRELOAD: libraries. The loader searches for those without a slash.

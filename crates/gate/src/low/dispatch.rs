@@ -5,10 +5,10 @@
 ///
 /// A handler runs on the program's stack, which may be small: keep frames under 4 KiB and use the buffers of
 /// [`crate::low::thread::record::Thread`] for more. No signal handler of the program runs before it returns.
-pub type Handler = unsafe extern "sysv64" fn(usize, usize, usize, usize, usize, usize) -> isize;
+pub(crate) type Handler = unsafe extern "sysv64" fn(usize, usize, usize, usize, usize, usize) -> isize;
 
 /// The kernel answers the call: the site's own `syscall` runs with the registers as the program set them.
-pub const NOT_OURS: isize = isize::MIN;
+pub(crate) const NOT_OURS: isize = isize::MIN;
 /// For [`crate::low::live::process`] only: like [`NOT_OURS`], for a call that creates a child that shares
 /// memory with its parent until it execs.
 pub(crate) const SHARE_MEMORY: isize = isize::MIN + 1;
@@ -21,16 +21,16 @@ pub(crate) const MAKE_THREAD: isize = isize::MIN + 5;
 /// The call was interrupted while it waited ([`crate::low::live::deferred::blocking_syscall`] returned
 /// `EINTR`) and has had no effect. After the signal's handler has run, it fails with `EINTR`, or restarts if
 /// that handler has `SA_RESTART`. The kernel's ERESTARTSYS.
-pub const RESTART: isize = -512;
+pub(crate) const RESTART: isize = -512;
 
-/// Defines a dispatch table: `dispatch_table!(NAME "symbol": __NR_read => handler, ...)`, in ascending order
+/// Defines a dispatch table: `dispatch_table!(pub NAME "symbol": __NR_read => handler, ...)`, in ascending order
 /// of numbers (the assembler rejects any other). Numbers without a handler are [`NOT_OURS`]; `.. => handler`
 /// at the end answers those from [`lp_abi::gated::UNKNOWN`] up.
 ///
 /// Handlers are stored as offsets from the table. Absolute addresses would cost the dynamic linker one
 /// relocation per entry, and two copied pages, in every process.
 macro_rules! dispatch_table {
-    ($(#[$doc:meta])* $name:ident $symbol:literal: $($nr:path => $handler:path,)* $(.. => $unknown:path,)?) => {
+    ($(#[$doc:meta])* $visible:vis $name:ident $symbol:literal: $($nr:path => $handler:path,)* $(.. => $unknown:path,)?) => {
         core::arch::global_asm!(
             ".pushsection .rodata.lp_tables,\"a\",@progbits",
             ".balign 64",
@@ -45,7 +45,7 @@ macro_rules! dispatch_table {
             $(const lp_abi::gated::UNKNOWN, const lp_abi::gated::UNKNOWN, sym $unknown,)?
         );
         $(#[$doc])*
-        pub static $name: $crate::low::dispatch::Table = {
+        $visible static $name: $crate::low::dispatch::Table = {
             unsafe extern "C" {
                 #[link_name = $symbol]
                 static TABLE: [i32; 512];

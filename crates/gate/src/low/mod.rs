@@ -20,13 +20,13 @@
 //! | [`exec`] | execve(2) of host files |
 //! | [`start`] | attaching to a program |
 
-pub mod above;
-pub mod arrive;
-pub mod cover;
-pub mod dispatch;
-pub mod exec;
-pub mod live;
-pub mod object;
-pub mod start;
-pub mod thread;
-pub mod tools;
+pub(crate) mod above;
+pub(crate) mod arrive;
+pub(crate) mod cover;
+pub(crate) mod dispatch;
+pub(crate) mod exec;
+pub(crate) mod live;
+pub(crate) mod object;
+pub(crate) mod start;
+pub(crate) mod thread;
+pub(crate) mod tools;

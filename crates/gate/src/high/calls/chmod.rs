@@ -61,7 +61,7 @@ handlers! {
 }
 
 /// How AT_SYMLINK_NOFOLLOW treats the last component.
-pub fn last_of(flags: u32) -> Last {
+pub(crate) fn last_of(flags: u32) -> Last {
     if flags & AT_SYMLINK_NOFOLLOW != 0 { Last::Link } else { Last::Follow }
 }
 

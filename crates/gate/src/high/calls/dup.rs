@@ -42,7 +42,7 @@ handlers! {
 ///
 /// # Errors
 /// `EBADF`, `EMFILE`, `EINVAL` as from fcntl(2).
-pub fn duplicate(task: &'static Task<'static>, fd: Fd, min: u32, flags: u64) -> Result<Fd> {
+pub(crate) fn duplicate(task: &'static Task<'static>, fd: Fd, min: u32, flags: u64) -> Result<Fd> {
     let file = dup::dup(task, fd)?;
     let number = match placeholder::allocate(task, min) {
         Ok(number) => number,
@@ -59,7 +59,7 @@ pub fn duplicate(task: &'static Task<'static>, fd: Fd, min: u32, flags: u64) -> 
 /// dup and `F_DUPFD` of anything but a file of ours. The kernel duplicates the host object behind an inode of
 /// ours, and the duplicate's entry names the inode too.
 #[cold]
-pub fn dup_other(task: &'static Task<'static>, fd: Fd, min: u32, flags: u64) -> isize {
+pub(crate) fn dup_other(task: &'static Task<'static>, fd: Fd, min: u32, flags: u64) -> isize {
     use lp_abi::linux::{__NR_fcntl, F_DUPFD, F_DUPFD_CLOEXEC};
     if descriptor::is_hidden(task, fd) {
         return Errno::EBADF.to_ret();

@@ -119,7 +119,7 @@ fn fcntl_other(task: &'static Task<'static>, fd: Fd, command: u32, argument: usi
 }
 
 /// Whether `fd` is open, ours or the host's.
-pub fn is_open(task: &Task, fd: Fd) -> bool {
+pub(crate) fn is_open(task: &Task, fd: Fd) -> bool {
     descriptor::is_listed(task, fd)
         || !descriptor::is_hidden(task, fd) && kernel!(__NR_fcntl, fd, F_GETFD) >= 0
 }

@@ -21,7 +21,7 @@ use crate::high::route::hostlink::{self, Entered};
 use crate::high::route::path::{is_base_ours, may_be_link, may_enter};
 
 /// The flags that limit a walk.
-pub const WALKS: u32 = RESOLVE_NO_XDEV
+pub(crate) const WALKS: u32 = RESOLVE_NO_XDEV
     | RESOLVE_NO_MAGICLINKS
     | RESOLVE_NO_SYMLINKS
     | RESOLVE_BENEATH
@@ -39,7 +39,7 @@ struct Call<'a> {
 
 /// openat2(2) with flags of [`WALKS`].
 #[cold]
-pub fn open(task: &'static Task<'static>, at: At, limits: &Extended, how: UserSlice) -> isize {
+pub(crate) fn open(task: &'static Task<'static>, at: At, limits: &Extended, how: UserSlice) -> isize {
     let call = Call { task, dirfd: at.dirfd, limits, how: How::extended(how) };
     let (from, absolute) = match start(at, limits.resolve) {
         Ok(start) => start,
@@ -76,7 +76,7 @@ pub fn open(task: &'static Task<'static>, at: At, limits: &Extended, how: UserSl
 ///
 /// # Errors
 /// `EFAULT`; `ENOENT` if the path is empty.
-pub fn start(at: At, resolve: u32) -> Result<(At, bool)> {
+pub(crate) fn start(at: At, resolve: u32) -> Result<(At, bool)> {
     let byte = |at: UserPtr| {
         // SAFETY: the gate's fault handler is installed.
         unsafe { ucopy::get(at.as_ptr()) }
@@ -100,7 +100,7 @@ pub fn start(at: At, resolve: u32) -> Result<(At, bool)> {
 }
 
 /// The `RESOLVE_*` flags in a `struct open_how` of the program's; 0 if it is too short or cannot be read.
-pub fn resolve(how: usize, length: usize) -> u32 {
+pub(crate) fn resolve(how: usize, length: usize) -> u32 {
     if length < size_of::<open_how>() {
         return 0;
     }

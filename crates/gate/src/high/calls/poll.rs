@@ -85,7 +85,7 @@ handlers! {
 }
 
 /// Whether a descriptor of ours was opened with `O_PATH`.
-pub fn is_path(task: &Task, fd: Fd) -> bool {
+pub(crate) fn is_path(task: &Task, fd: Fd) -> bool {
     task.fget(fd).is_ok_and(|held| held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0)
 }
 

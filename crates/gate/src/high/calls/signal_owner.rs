@@ -19,7 +19,7 @@ const MOST: usize = 64;
 /// # Errors
 /// `EBADF`, `EFAULT`; `EINVAL` for an unknown signal or kind of owner; `ESRCH` for an owner that does not
 /// exist; `ENOLCK`.
-pub fn fcntl(task: &Task, fd: Fd, command: u32, argument: usize) -> Result<usize> {
+pub(crate) fn fcntl(task: &Task, fd: Fd, command: u32, argument: usize) -> Result<usize> {
     let held = task.fget_any(fd)?;
     let target = signal_target::get(task, &held);
     let own = |kind, id| signal_target::set(task, &held, Target { kind, id, ..target }).map(|()| 0);

@@ -131,7 +131,7 @@ handlers! {
 /// `struct xattr_args` of linux/xattr.h.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Args {
+pub(crate) struct Args {
     value: u64,
     size: u32,
     flags: u32,

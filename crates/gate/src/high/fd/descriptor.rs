@@ -10,32 +10,32 @@ use crate::low::dispatch::NOT_OURS;
 
 /// The table's word for `fd`; 0 if `fd` cannot be ours.
 #[inline(always)]
-pub fn word(task: &Task, fd: Fd) -> u64 {
+pub(crate) fn word(task: &Task, fd: Fd) -> u64 {
     // Relaxed: the call that uses the word pins and validates the open file.
     task.table.covered(fd).map_or(0, |word| word.load(Ordering::Relaxed))
 }
 
 /// Whether `fd` is an open file of ours that the file system itself answers.
 #[inline(always)]
-pub fn is_file(task: &Task, fd: Fd) -> bool {
+pub(crate) fn is_file(task: &Task, fd: Fd) -> bool {
     word(task, fd) & (entry::OPEN | entry::HOST) == entry::OPEN
 }
 
 /// Whether `fd` is open and in our table: a file of ours, or the host object behind a FIFO of ours.
 #[inline(always)]
-pub fn is_listed(task: &Task, fd: Fd) -> bool {
+pub(crate) fn is_listed(task: &Task, fd: Fd) -> bool {
     word(task, fd) & entry::OPEN != 0
 }
 
 /// Whether `fd` must look closed to the program: a parked placeholder, or one of the gate's own descriptors.
 #[inline]
-pub fn is_hidden(task: &Task, fd: Fd) -> bool {
+pub(crate) fn is_hidden(task: &Task, fd: Fd) -> bool {
     word(task, fd) & (entry::OPEN | entry::PARKED) == entry::PARKED || placeholder::is_guarded(task, fd)
 }
 
 /// The result for an `fd` that the file system does not answer: `EBADF` if it is hidden, else the kernel's.
 #[cold]
-pub fn other(task: &Task, fd: Fd) -> isize {
+pub(crate) fn other(task: &Task, fd: Fd) -> isize {
     if is_hidden(task, fd) { Errno::EBADF.to_ret() } else { NOT_OURS }
 }
 

@@ -40,7 +40,7 @@ fn distrusted(process: &Process) -> &AtomicU32 {
 
 /// The kernel has opened `path` with `flags` as `fd`.
 #[inline]
-pub fn opened(task: &Task, fd: Fd, path: &[u8], flags: u32) {
+pub(crate) fn opened(task: &Task, fd: Fd, path: &[u8], flags: u32) {
     if path == b"/dev/zero" || path == b"/dev/null" {
         opened_slow(task, fd, flags);
     }
@@ -74,13 +74,13 @@ fn opened_slow(task: &Task, fd: Fd, flags: u32) {
 }
 
 /// The mark of `fd`; 0 without one.
-pub fn of(task: &Task, fd: Fd) -> u64 {
+pub(crate) fn of(task: &Task, fd: Fd) -> u64 {
     descriptor::word(task, fd) & DEVICE
 }
 
 /// The kernel has duplicated to `fd` a descriptor whose [`of`] is `device`. `cloexec` is [`entry::CLOEXEC`]
 /// or 0.
-pub fn duplicated(task: &Task, device: u64, fd: Fd, cloexec: u64) {
+pub(crate) fn duplicated(task: &Task, device: u64, fd: Fd, cloexec: u64) {
     if device != 0 {
         mark(task, fd, device | cloexec);
     }
@@ -99,7 +99,7 @@ fn mark(task: &Task, fd: Fd, mark: u64) {
 
 /// The kernel is about to close or replace `fd`, or its close-on-exec flag changes.
 #[inline]
-pub fn forget(task: &Task, fd: Fd) {
+pub(crate) fn forget(task: &Task, fd: Fd) {
     if let Some(place) = task.table.covered(fd) {
         unmark(place);
     }
@@ -124,17 +124,17 @@ fn forget_those(table: FdTable, is_meant: impl Fn(Fd, u64) -> bool) {
 }
 
 /// [`forget`] for `first..=last`.
-pub fn forget_range(task: &Task, first: u32, last: u32) {
+pub(crate) fn forget_range(task: &Task, first: u32, last: u32) {
     forget_those(task.table, |fd, _| (first..=last).contains(&(fd.raw() as u32)));
 }
 
 /// After exec, which has closed descriptors marked close-on-exec.
-pub fn after_exec(task: &Task) {
+pub(crate) fn after_exec(task: &Task) {
     forget_those(task.table, |_, word| word & entry::CLOEXEC != 0);
 }
 
 /// After a fork has copied the table. If the process has other threads, this copy may not match the kernel's.
-pub fn copied(task: &Task, child: ProcessId) {
+pub(crate) fn copied(task: &Task, child: ProcessId) {
     distrusted(task.region.process(child))
         .store(distrusted(task.process).load(Ordering::Relaxed), Ordering::Relaxed);
     if task.process.threads.load(Ordering::Relaxed) != 0 {
@@ -143,13 +143,13 @@ pub fn copied(task: &Task, child: ProcessId) {
 }
 
 /// Ends marks for good: from here on the kernel's table changes without the gate, by io_uring.
-pub fn distrust(task: &Task) {
+pub(crate) fn distrust(task: &Task) {
     distrusted(task.process).store(1, Ordering::Relaxed);
     forget_those(task.table, |_, _| true);
 }
 
 /// read(2) of `fd`, which is not a file of ours.
-pub fn read(task: &Task, fd: Fd, buf: UserSlice) -> isize {
+pub(crate) fn read(task: &Task, fd: Fd, buf: UserSlice) -> isize {
     let word = descriptor::word(task, fd);
     // For a bad pointer the kernel reports how far it got. SAFETY: the copy routine handles bad pointers.
     let zero = || unsafe { ucopy::zero(buf.start().as_ptr(), buf.len()) };
@@ -163,7 +163,7 @@ pub fn read(task: &Task, fd: Fd, buf: UserSlice) -> isize {
 }
 
 /// write(2) to `fd`, which is not a file of ours.
-pub fn write(task: &Task, fd: Fd, buf: UserSlice) -> isize {
+pub(crate) fn write(task: &Task, fd: Fd, buf: UserSlice) -> isize {
     if of(task, fd) & entry::DISCARDS != 0 && is_users(buf) {
         return buf.len().min(MAX_RW_COUNT) as isize;
     }
@@ -171,12 +171,12 @@ pub fn write(task: &Task, fd: Fd, buf: UserSlice) -> isize {
 }
 
 /// pread(2).
-pub fn pread(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> isize {
+pub(crate) fn pread(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> isize {
     if is_good(offset, buf.len()) { read(task, fd, buf) } else { descriptor::other(task, fd) }
 }
 
 /// pwrite(2).
-pub fn pwrite(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> isize {
+pub(crate) fn pwrite(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> isize {
     if is_good(offset, buf.len()) { write(task, fd, buf) } else { descriptor::other(task, fd) }
 }
 

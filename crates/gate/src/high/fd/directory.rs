@@ -15,18 +15,18 @@ use lp_abi::text::parse_decimal;
 static OPEN: MarkedFds = MarkedFds::new();
 
 /// The kernel has opened as `fd` a path that starts with, or is, `path`.
-pub fn opened(fd: Fd, path: &[u8]) {
+pub(crate) fn opened(fd: Fd, path: &[u8]) {
     OPEN.opened(fd, || is_path(path));
 }
 
 /// Whether `fd` may be open on such a directory.
 #[inline(always)]
-pub fn is_one(fd: Fd) -> bool {
+pub(crate) fn is_one(fd: Fd) -> bool {
     OPEN.has(fd)
 }
 
 /// Whether an absolute path, as programs write it, names one.
-pub fn is_path(path: &[u8]) -> bool {
+pub(crate) fn is_path(path: &[u8]) -> bool {
     let path = path.strip_suffix(b"/").unwrap_or(path);
     if path == b"/dev/fd" {
         return true;
@@ -38,7 +38,7 @@ pub fn is_path(path: &[u8]) -> bool {
 }
 
 /// getdents64(2) of such a directory, without the gate's own descriptors.
-pub fn getdents64(task: &Task, fd: Fd, to: UserSlice) -> isize {
+pub(crate) fn getdents64(task: &Task, fd: Fd, to: UserSlice) -> isize {
     loop {
         let got = kernel!(__NR_getdents64, fd, to.start(), to.len());
         if got <= 0 {

@@ -9,12 +9,12 @@ pub(super) struct MarkedFds(AtomicU64);
 
 // Relaxed, all: a word of the process's own, and a hint.
 impl MarkedFds {
-    pub const fn new() -> MarkedFds {
+    pub(super) const fn new() -> MarkedFds {
         MarkedFds(AtomicU64::new(0))
     }
 
     /// A file has been opened as `fd`: puts it into the set or takes it out.
-    pub fn opened(&self, fd: Fd, is_one: impl FnOnce() -> bool) {
+    pub(super) fn opened(&self, fd: Fd, is_one: impl FnOnce() -> bool) {
         let Some(bit) = bit(fd) else { return };
         let before = self.0.load(Ordering::Relaxed);
         let now = if is_one() { before | bit } else { before & !bit };
@@ -25,7 +25,7 @@ impl MarkedFds {
 
     /// Whether `fd` may be in the set.
     #[inline(always)]
-    pub fn has(&self, fd: Fd) -> bool {
+    pub(super) fn has(&self, fd: Fd) -> bool {
         bit(fd).is_some_and(|bit| self.0.load(Ordering::Relaxed) & bit != 0)
     }
 }

@@ -3,11 +3,11 @@
 //! ([`directory`]), host directories that list mounts ([`parent`]), and descriptors in messages ([`rights`]).
 //! [`marked_fds`]: the descriptors open on such directories.
 
-pub mod descriptor;
-pub mod device;
-pub mod directory;
+pub(crate) mod descriptor;
+pub(crate) mod device;
+pub(crate) mod directory;
 mod marked_fds;
-pub mod own_descriptor;
-pub mod parent;
-pub mod placeholder;
-pub mod rights;
+pub(crate) mod own_descriptor;
+pub(crate) mod parent;
+pub(crate) mod placeholder;
+pub(crate) mod rights;

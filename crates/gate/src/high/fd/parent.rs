@@ -29,7 +29,7 @@ const ROOM: usize = 1024;
 const LEAST: usize = 280;
 
 /// The kernel has opened the path `at` as `fd`.
-pub fn opened(fd: Fd, at: At) {
+pub(crate) fn opened(fd: Fd, at: At) {
     OPEN.opened(fd, || may_be_parent(at) && is_parent(fd));
 }
 
@@ -45,7 +45,7 @@ fn may_be_parent(at: At) -> bool {
 
 /// Whether `fd` may be open on such a directory.
 #[inline(always)]
-pub fn is_one(fd: Fd) -> bool {
+pub(crate) fn is_one(fd: Fd) -> bool {
     OPEN.has(fd)
 }
 
@@ -123,7 +123,7 @@ fn records(task: &Task, fd: Fd, to: &mut [u8; ROOM]) -> usize {
 }
 
 /// getdents64(2) of such a directory.
-pub fn getdents64(task: &Task, fd: Fd, to: UserSlice) -> isize {
+pub(crate) fn getdents64(task: &Task, fd: Fd, to: UserSlice) -> isize {
     let mut own = [0u8; ROOM];
     let is_start = kernel!(__NR_lseek, fd, 0, SEEK_CUR) == 0;
     let length = if is_start { records(task, fd, &mut own) } else { 0 };

@@ -47,12 +47,12 @@ fn watermark<'t>(task: &'t Task) -> &'t AtomicU32 {
 
 /// Holds the table lock while threads share the table. The guard of the file system's own functions names the
 /// lock instead of the task, which takes open(2) four instructions more.
-pub struct Guard<'t>(Option<&'t Task<'static>>);
+pub(crate) struct Guard<'t>(Option<&'t Task<'static>>);
 
 impl<'t> Guard<'t> {
     /// Takes the lock.
     #[inline(always)]
-    pub fn take(task: &'t Task<'static>) -> Self {
+    pub(crate) fn take(task: &'t Task<'static>) -> Self {
         // Relaxed: only this thread can have created others.
         if task.process.threads.load(Ordering::Relaxed) == 0 {
             return Guard(None);
@@ -75,7 +75,7 @@ impl Drop for Guard<'_> {
 
 /// Whether `fd` is one of the gate's own, which must look closed to the program.
 #[inline(always)]
-pub fn is_guarded(task: &Task, fd: Fd) -> bool {
+pub(crate) fn is_guarded(task: &Task, fd: Fd) -> bool {
     // Relaxed, both: immutable, and the process's own word.
     let [flights, base] = [&task.run.flights, base_word(task)].map(|word| word.load(Ordering::Relaxed));
     is_regions(task.region.fd(), fd)
@@ -85,12 +85,12 @@ pub fn is_guarded(task: &Task, fd: Fd) -> bool {
 
 /// Whether one of the gate's own may be among the descriptors with a fast path; see
 /// [`crate::low::arrive::entry_quick`].
-pub fn own_may_be_low(task: &Task) -> bool {
+pub(crate) fn own_may_be_low(task: &Task) -> bool {
     task.region.fd().raw() - BELOW < QUICK_FDS
 }
 
 /// The gate's own descriptors, in ascending order.
-pub fn guarded(task: &Task) -> impl Iterator<Item = u32> + use<> {
+pub(crate) fn guarded(task: &Task) -> impl Iterator<Item = u32> + use<> {
     let others = [&task.run.flights, base_word(task)].map(|word| word.load(Ordering::Relaxed).checked_sub(1));
     let region = u32::try_from(task.region.fd().raw()).ok();
     let [flights, base] = others;
@@ -105,7 +105,7 @@ pub fn guarded(task: &Task) -> impl Iterator<Item = u32> + use<> {
 /// # Errors
 /// `EMFILE` and `EINVAL` as from fcntl(2)'s `F_DUPFD`; `EMFILE` also for numbers that cannot be ours.
 #[inline(always)]
-pub fn allocate(task: &'static Task<'static>, min: u32) -> Result<Fd> {
+pub(crate) fn allocate(task: &'static Task<'static>, min: u32) -> Result<Fd> {
     let locked = Guard::take(task);
     // Relaxed, here and below: guarded by the lock, or by there being one thread.
     let parked = task.process.parked.load(Ordering::Relaxed);
@@ -196,7 +196,7 @@ fn take_ready(task: &'static Task<'static>, min: u32) -> Result<Fd> {
 /// # Errors
 /// `EBADF` past the limits; `EBUSY` while another thread opens the number.
 #[cold]
-pub fn replace(task: &'static Task<'static>, fd: Fd, word: u64) -> Result<u64> {
+pub(crate) fn replace(task: &'static Task<'static>, fd: Fd, word: u64) -> Result<u64> {
     let base = base(task)?;
     let _locked = Guard::take(task);
     let place = table::reach(task, fd)?;
@@ -229,7 +229,7 @@ pub fn replace(task: &'static Task<'static>, fd: Fd, word: u64) -> Result<u64> {
 }
 
 /// Clears the number's parked bit. The caller must hold the lock.
-pub fn unmark_parked(task: &Task, fd: Fd) {
+pub(crate) fn unmark_parked(task: &Task, fd: Fd) {
     let parked = task.process.parked.load(Ordering::Relaxed);
     if (0..PARKABLE).contains(&fd.raw()) && parked & 1 << fd.raw() != 0 {
         task.process.parked.store(parked & !(1 << fd.raw()), Ordering::Relaxed);
@@ -242,14 +242,14 @@ pub fn unmark_parked(task: &Task, fd: Fd) {
 }
 
 /// Parks or closes the unneeded placeholder on `fd`, which came from [`allocate`].
-pub fn release(task: &'static Task<'static>, fd: Fd) {
+pub(crate) fn release(task: &'static Task<'static>, fd: Fd) {
     let _locked = Guard::take(task);
     vacate(task, fd, &task.table.words()[fd.index()]);
 }
 
 /// Parks or closes the placeholder on `fd`, whose entry is in transit. The caller must hold the lock.
 #[inline]
-pub fn vacate(task: &Task, fd: Fd, place: &AtomicU64) {
+pub(crate) fn vacate(task: &Task, fd: Fd, place: &AtomicU64) {
     if fd.raw() < PARKABLE && (fd.raw() as u32) < watermark(task).load(Ordering::Relaxed) {
         place.store(entry::PARKED, Ordering::Release);
         let parked = task.process.parked.load(Ordering::Relaxed);
@@ -270,7 +270,7 @@ fn close_or_keep(task: &Task, fd: Fd, place: &AtomicU64) {
 /// Closes the kernel's descriptor behind an entry in transit. The entry stays in transit until that is done,
 /// because the kernel may give the number away at once. The caller must hold the lock.
 #[cold]
-pub fn close_slow(task: &Task, fd: Fd, place: &AtomicU64) {
+pub(crate) fn close_slow(task: &Task, fd: Fd, place: &AtomicU64) {
     close_number(fd);
     lower(task, fd.raw() as u32);
     place.store(0, Ordering::Release);
@@ -285,7 +285,7 @@ fn lower(task: &Task, number: u32) {
 /// The program closes the host's descriptor `fd`, or the kernel has removed it: the parked numbers above it
 /// are no longer the lowest free ones.
 #[inline]
-pub fn host_closes(task: &'static Task<'static>, fd: Fd) {
+pub(crate) fn host_closes(task: &'static Task<'static>, fd: Fd) {
     if (fd.raw() as u32) < watermark(task).load(Ordering::Relaxed) {
         host_closes_slow(task, fd.raw() as u32);
     }
@@ -300,7 +300,7 @@ fn host_closes_slow(task: &'static Task<'static>, fd: u32) {
 
 /// Closes parked placeholders: the kernel is about to give out a number.
 #[inline(always)]
-pub fn flush(task: &'static Task<'static>) {
+pub(crate) fn flush(task: &'static Task<'static>) {
     if task.process.parked.load(Ordering::Relaxed) != 0 {
         flush_slow(task);
     }
@@ -331,7 +331,7 @@ fn flush_from(task: &Task, from: u32) {
 /// After exec, which has closed the base. Threads of the old image may have been killed while they opened or
 /// closed something. Such a number belongs to a placeholder or, if that was closed, to whatever the kernel
 /// gave it to.
-pub fn after_exec(task: &Task) {
+pub(crate) fn after_exec(task: &Task) {
     base_word(task).store(0, Ordering::Relaxed);
     watermark(task).store(0, Ordering::Relaxed);
     task.process.parked.store(0, Ordering::Relaxed);
@@ -344,7 +344,7 @@ pub fn after_exec(task: &Task) {
 
 /// In a child, whose table and the kernel's are copies of the same moment: what other threads were opening is
 /// not open here.
-pub fn after_fork(task: &Task) {
+pub(crate) fn after_fork(task: &Task) {
     if task.process.gate_words[FROM_THREADS].swap(0, Ordering::Relaxed) != 0 {
         clear(task, |word| word == entry::TRANSIT, |_| true);
     }
@@ -374,7 +374,7 @@ fn is_placeholder(fd: Fd) -> bool {
 }
 
 /// Copies the placeholders' state to the slot of a child, which has a copy of the descriptors.
-pub fn copy_to(task: &Task, child: &lp_region::process::Process) {
+pub(crate) fn copy_to(task: &Task, child: &lp_region::process::Process) {
     child.parked.store(task.process.parked.load(Ordering::Relaxed), Ordering::Relaxed);
     child.gate_words[FROM_THREADS]
         .store(u32::from(task.process.threads.load(Ordering::Relaxed) != 0), Ordering::Relaxed);
@@ -385,7 +385,7 @@ pub fn copy_to(task: &Task, child: &lp_region::process::Process) {
 }
 
 /// Closes a kernel descriptor.
-pub fn close_number(fd: Fd) {
+pub(crate) fn close_number(fd: Fd) {
     // SAFETY: the number is the gate's own, or the program asked for it to be closed.
     let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
 }

@@ -34,7 +34,7 @@ const MOST: usize = 253;
 const NAME: &[u8] = b"/memfd:lightpath-flights:";
 
 /// Tokens that replace descriptors of ours in a message.
-pub struct Tokens {
+pub(crate) struct Tokens {
     numbers: [Fd; MOST],
     count: usize,
 }
@@ -76,7 +76,7 @@ fn number(control: &[u8], at: usize) -> Fd {
 }
 
 /// Whether a message carries descriptors of ours, or some that look closed to the program.
-pub fn carries_ours(task: &Task, message: &Message) -> bool {
+pub(crate) fn carries_ours(task: &Task, message: &Message) -> bool {
     let control = spare_buffer();
     let length = message.control_length;
     if message.control == 0 || length < HEADER || length > control.len() {
@@ -93,7 +93,7 @@ pub fn carries_ours(task: &Task, message: &Message) -> bool {
 ///
 /// # Errors
 /// `EFAULT`; `EBADF` for a descriptor that looks closed to the program; those of creating a token.
-pub fn put_tokens(task: &Task, message: &mut Message) -> Result<Option<Tokens>> {
+pub(crate) fn put_tokens(task: &Task, message: &mut Message) -> Result<Option<Tokens>> {
     let control = spare_buffer();
     let length = message.control_length;
     if message.control == 0 || length < HEADER || length > control.len() {
@@ -163,7 +163,7 @@ fn make_token(task: &Task, id: FileId, generation: u32) -> Result<Fd> {
 
 impl Tokens {
     /// Closes the sender's own references, whether or not the message was sent.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         for number in &self.numbers[..self.count] {
             close_number(*number);
         }
@@ -171,7 +171,7 @@ impl Tokens {
 }
 
 /// Puts open files of ours on the numbers of tokens that a message has brought.
-pub fn take_tokens(task: &'static Task<'static>, message: &Message, flags: u32) {
+pub(crate) fn take_tokens(task: &'static Task<'static>, message: &Message, flags: u32) {
     let control = spare_buffer();
     let length = message.control_length;
     if message.control == 0 || length < HEADER || length > control.len() {

@@ -8,7 +8,7 @@ use crate::high::frame::handler::thread;
 
 /// A path argument: a directory's descriptor and a string of the program's, or one in a buffer of the gate's.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct At {
+pub(crate) struct At {
     /// The directory from which a relative path starts, or `Fd::CWD`.
     pub dirfd: Fd,
     /// NUL-terminated.
@@ -18,27 +18,27 @@ pub struct At {
 impl At {
     /// A path relative to the working directory, as in calls without `at`.
     #[inline(always)]
-    pub fn cwd(path: UserPtr) -> At {
+    pub(crate) fn cwd(path: UserPtr) -> At {
         At { dirfd: Fd::CWD, path }
     }
 
     /// A NUL-terminated path in a buffer of the gate's, relative to the working directory.
-    pub fn text(path: &[u8]) -> At {
+    pub(crate) fn text(path: &[u8]) -> At {
         At::cwd(path_in(path))
     }
 }
 
 /// A NUL-terminated path in a buffer of the gate's.
-pub fn path_in(path: &[u8]) -> UserPtr {
+pub(crate) fn path_in(path: &[u8]) -> UserPtr {
     // SAFETY: paths are only read, by the copy routines and the kernel. The thread's buffers and constants
     // remain valid; for memory that is gone a call gets `EFAULT` or other bytes.
     unsafe { UserPtr::new(path.as_ptr()) }
 }
 
 /// The empty path.
-pub const EMPTY: UserPtr = constant(c"");
+pub(crate) const EMPTY: UserPtr = constant(c"");
 /// The working directory.
-pub const DOT: UserPtr = constant(c".");
+pub(crate) const DOT: UserPtr = constant(c".");
 
 const fn constant(path: &'static CStr) -> UserPtr {
     // SAFETY: a constant, which calls only read.
@@ -47,7 +47,7 @@ const fn constant(path: &'static CStr) -> UserPtr {
 
 /// Whether a call follows a symbolic link in the last component.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Last {
+pub(crate) enum Last {
     /// Yes.
     Follow,
     /// No: the call is about the link.
@@ -56,7 +56,7 @@ pub enum Last {
 
 /// Selects one of a call's paths and its buffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Which {
+pub(crate) enum Which {
     /// The only one, or the first.
     First,
     /// The second.
@@ -65,7 +65,7 @@ pub enum Which {
 
 /// Where a path leads.
 #[derive(Clone, Copy)]
-pub enum Route {
+pub(crate) enum Route {
     /// To the kernel, as far as can be told without asking it.
     Host,
     /// To the kernel, by another path than the program's.
@@ -82,14 +82,14 @@ pub enum Route {
 ///
 /// Only the running handler uses it, and holds one reference to it at a time.
 #[allow(clippy::mut_from_ref)]
-pub fn buffer(which: Which) -> &'static mut [u8; PATH_MAX] {
+pub(crate) fn buffer(which: Which) -> &'static mut [u8; PATH_MAX] {
     // SAFETY: the buffers belong to the running handler; callers never hold two references to one.
     unsafe { &mut *thread().scratch[which as usize].get() }
 }
 
 /// The thread's third buffer, for intermediate results.
 #[allow(clippy::mut_from_ref)]
-pub fn spare_buffer() -> &'static mut [u8; PATH_MAX] {
+pub(crate) fn spare_buffer() -> &'static mut [u8; PATH_MAX] {
     // SAFETY: the buffers belong to the running handler; callers never hold two references to one.
     unsafe { &mut *thread().scratch[2].get() }
 }

@@ -7,7 +7,7 @@ use lp_vfs::task::Task;
 use lp_vfs::{below, read};
 
 /// Reads a file of ours.
-pub fn read_at(task: &Task, inode: &Inode, to: &mut [u8], at: u64) -> Result<usize> {
+pub(crate) fn read_at(task: &Task, inode: &Inode, to: &mut [u8], at: u64) -> Result<usize> {
     below::complete(task, inode)?;
     // Pages past the end of the file are not readable.
     let left = inode.size.load(Ordering::Relaxed).saturating_sub(at); // Relaxed: the copy validates it.

@@ -11,10 +11,10 @@ use crate::low::thread::current;
 use crate::low::thread::record::Thread;
 
 /// The argument registers that the handler has not decoded yet.
-pub type Registers = core::array::IntoIter<usize, 6>;
+pub(crate) type Registers = core::array::IntoIter<usize, 6>;
 
 /// A typed argument, decoded from one register, or from two for a [`UserSlice`].
-pub trait Argument {
+pub(crate) trait Argument {
     /// Decodes the next register as the kernel does: narrow integers take the low bits.
     fn of(words: &mut Registers) -> Self;
 }
@@ -69,7 +69,7 @@ impl<T> Argument for UserSlice<T> {
 
 /// A pointer passed by the program, in a register or in memory.
 #[inline(always)]
-pub fn given<T>(address: usize) -> UserPtr<T> {
+pub(crate) fn given<T>(address: usize) -> UserPtr<T> {
     // SAFETY: an argument of the program's. The handler for faults of the copy routines is installed before
     // any call is handled.
     unsafe { UserPtr::new(address as *const T) }
@@ -77,7 +77,7 @@ pub fn given<T>(address: usize) -> UserPtr<T> {
 
 /// [`given`] for several elements.
 #[inline(always)]
-pub fn given_slice<T>(start: usize, len: usize) -> UserSlice<T> {
+pub(crate) fn given_slice<T>(start: usize, len: usize) -> UserSlice<T> {
     // SAFETY: as in `given`.
     unsafe { UserSlice::new(start as *const T, len) }
 }
@@ -91,7 +91,7 @@ macro_rules! handlers {
         /// Only dispatch tables may call it: the calling thread has a task, and the arguments are a
         /// program's.
         #[allow(unused_variables, unused_assignments, unused_mut)]
-        pub unsafe extern "sysv64" fn $name(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
+        pub(crate) unsafe extern "sysv64" fn $name(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
             let mut words = [a, b, c, d, e, f].into_iter();
             $(let $arg = <$type as $crate::high::frame::handler::Argument>::of(&mut words);)*
             let $task = $crate::high::frame::handler::task();
@@ -114,21 +114,21 @@ pub(crate) use kernel;
 
 /// The calling thread's task.
 #[inline(always)]
-pub fn task() -> &'static Task<'static> {
+pub(crate) fn task() -> &'static Task<'static> {
     // SAFETY: a thread that runs handlers has a record and a task, which live as long as the thread.
     unsafe { &*(*current::thread()).task.get() }
 }
 
 /// The calling thread's record. Its buffers belong to the running handler.
 #[inline(always)]
-pub fn thread() -> &'static Thread {
+pub(crate) fn thread() -> &'static Thread {
     // SAFETY: a thread that runs handlers has a record, which lives as long as the thread; only its cells
     // change.
     unsafe { &*current::thread() }
 }
 
 /// A return value of a call.
-pub trait ReturnValue {
+pub(crate) trait ReturnValue {
     /// The value as `rax`.
     fn rax(self) -> isize;
 }
@@ -161,7 +161,7 @@ impl ReturnValue for Fd {
 
 /// The result as `rax`.
 #[inline(always)]
-pub fn ret<T: ReturnValue>(result: Result<T>) -> isize {
+pub(crate) fn ret<T: ReturnValue>(result: Result<T>) -> isize {
     match result {
         Ok(value) => value.rax(),
         Err(errno) => errno.to_ret(),
@@ -170,7 +170,7 @@ pub fn ret<T: ReturnValue>(result: Result<T>) -> isize {
 
 /// [`ret`] for a call that moves bytes between a file of ours and the program's memory.
 #[inline(always)]
-pub fn ret_moved(result: Result<usize>) -> isize {
+pub(crate) fn ret_moved(result: Result<usize>) -> isize {
     match result {
         Ok(bytes) => bytes as isize,
         Err(errno) => not_moved(errno),
@@ -192,7 +192,7 @@ fn not_moved(errno: Errno) -> isize {
 
 /// [`ret`] for a call that may exceed `RLIMIT_FSIZE`, for which the thread gets SIGXFSZ (setrlimit(2)).
 #[inline(always)]
-pub fn ret_limited<T: ReturnValue>(task: &Task, result: Result<T>) -> isize {
+pub(crate) fn ret_limited<T: ReturnValue>(task: &Task, result: Result<T>) -> isize {
     if let Err(Errno::EFBIG) = result {
         exceeded_slow(task);
     }
@@ -200,13 +200,13 @@ pub fn ret_limited<T: ReturnValue>(task: &Task, result: Result<T>) -> isize {
 }
 
 /// Makes a wait that a signal ended restart if the signal's handler has SA_RESTART.
-pub fn interruptible(done: isize) -> isize {
+pub(crate) fn interruptible(done: isize) -> isize {
     if done == Errno::EINTR.to_ret() { RESTART } else { done }
 }
 
 /// Sends the thread SIGXFSZ if it has a limit.
 #[cold]
-pub fn exceeded_slow(task: &Task) {
+pub(crate) fn exceeded_slow(task: &Task) {
     // Relaxed: the process's own word.
     if task.process.fsize_limit.load(Ordering::Relaxed) != u64::MAX {
         let pid = kernel!(__NR_getpid);
@@ -215,6 +215,6 @@ pub fn exceeded_slow(task: &Task) {
 }
 
 /// Whether `rax` is this error.
-pub fn failed_with(rax: isize, errno: Errno) -> bool {
+pub(crate) fn failed_with(rax: isize, errno: Errno) -> bool {
     rax == errno.to_ret()
 }

@@ -10,7 +10,7 @@ pub(crate) const MOST: u32 = 1024;
 /// The kernel's `struct msghdr`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Message {
+pub(crate) struct Message {
     /// Address, or null.
     pub name: usize,
     /// Its length in bytes.

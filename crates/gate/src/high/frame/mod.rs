@@ -1,6 +1,6 @@
 //! What every handler uses: decoded arguments, paths and their buffers, results as `rax`.
 
-pub mod at;
-pub mod content;
-pub mod handler;
-pub mod message;
+pub(crate) mod at;
+pub(crate) mod content;
+pub(crate) mod handler;
+pub(crate) mod message;

@@ -53,7 +53,7 @@ fn part(task: &'static Task<'static>) {
 }
 
 /// A thread has made its first call. It has the credentials of its creator.
-pub fn of_new_thread(task: &'static Task<'static>) {
+pub(crate) fn of_new_thread(task: &'static Task<'static>) {
     if PARTED.load(Ordering::Relaxed) != 0 {
         part(task);
         load_credentials(task.credentials.get());
@@ -61,21 +61,21 @@ pub fn of_new_thread(task: &'static Task<'static>) {
 }
 
 /// The new image gets this thread's credentials; the process record may hold others.
-pub fn before_exec(task: &Task) {
+pub(crate) fn before_exec(task: &Task) {
     if !is_shared(task) {
         task.process.gate_words[STALE].store(1, Ordering::Relaxed); // Relaxed, here and below: orders nothing.
     }
 }
 
 /// Undoes [`before_exec`] after a failed exec.
-pub fn exec_failed(task: &Task) {
+pub(crate) fn exec_failed(task: &Task) {
     if !is_shared(task) {
         task.process.gate_words[STALE].store(0, Ordering::Relaxed);
     }
 }
 
 /// In the new image: reloads the credentials if the exec was such a thread's.
-pub fn after_exec(task: &Task) {
+pub(crate) fn after_exec(task: &Task) {
     if task.process.gate_words[STALE].swap(0, Ordering::Relaxed) != 0 {
         load_credentials(task.process);
     }

@@ -12,7 +12,7 @@ use crate::high::watch::shadow_end;
 
 /// The process has released its slot and ends. The last process removes the shadows, and the last process of
 /// a region that is not a file removes the objects.
-pub fn left(task: &Task) {
+pub(crate) fn left(task: &Task) {
     if task.run.host_objects.load(Ordering::Relaxed) != 0 {
         left_slow(task);
     }

@@ -34,7 +34,7 @@ const MOST: usize = 1 << 17;
 /// How a mapping shares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub enum Sharing {
+pub(crate) enum Sharing {
     /// `MAP_SHARED`.
     Shared,
     /// `MAP_SHARED` of a descriptor without write access: it must not become writable.
@@ -45,7 +45,7 @@ pub enum Sharing {
 
 /// One mapping, or what remains of it.
 #[derive(Clone, Copy)]
-pub struct Area {
+pub(crate) struct Area {
     /// First address, page-aligned.
     pub start: usize,
     /// Address behind the last, page-aligned.
@@ -64,7 +64,7 @@ pub struct Area {
 
 impl Area {
     /// Bytes.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.end - self.start
     }
 
@@ -127,7 +127,7 @@ static GLOBAL: Mappings = Mappings {
 
 /// Whether the process has no mapping of a file of ours.
 #[inline(always)]
-pub fn is_empty() -> bool {
+pub(crate) fn is_empty() -> bool {
     // Relaxed: a thread that maps and another that asks at the same time may miss each other.
     GLOBAL.count.load(Ordering::Relaxed) == 0
 }
@@ -141,7 +141,7 @@ pub(crate) fn holds_list(address: usize) -> bool {
 }
 
 /// The list, locked.
-pub struct LockedAreas(());
+pub(crate) struct LockedAreas(());
 
 impl Drop for LockedAreas {
     fn drop(&mut self) {
@@ -164,7 +164,7 @@ fn name_of(thread: *const Thread) -> u32 {
 }
 
 /// Locks the list (Drepper, "Futexes are tricky").
-pub fn list() -> LockedAreas {
+pub(crate) fn list() -> LockedAreas {
     let me = name_of(current::thread());
     // PAIRS: the release in `drop`.
     if GLOBAL.lock.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -193,7 +193,7 @@ fn list_slow(me: u32) {
 /// After a child in this process's memory, whose record is `child`, has execed or ended. If it was killed
 /// while it held the list, finishes its step and releases the list.
 #[inline]
-pub fn settle_child(child: *const Thread) {
+pub(crate) fn settle_child(child: *const Thread) {
     // PAIRS: the child's end, which the kernel reports.
     let holder = GLOBAL.lock.load(Ordering::Acquire) & !WAITED;
     if holder == name_of(child) {
@@ -226,13 +226,13 @@ impl LockedAreas {
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub fn reserve(&mut self) -> Result<()> {
+    pub(crate) fn reserve(&mut self) -> Result<()> {
         self.lists().areas.reserve(5)?;
         self.lists().holes.reserve(2)
     }
 
     /// Adds an area. The caller has reserved space, and nothing is mapped there.
-    pub fn insert(&mut self, area: Area) {
+    pub(crate) fn insert(&mut self, area: Area) {
         self.lists().areas.insert(area);
         self.counted();
     }
@@ -256,19 +256,19 @@ impl LockedAreas {
     }
 
     /// Removes the area that starts at `start` from the list. The caller must end its mapping record.
-    pub fn drop_area(&mut self, start: usize) {
+    pub(crate) fn drop_area(&mut self, start: usize) {
         if let Some(index) = self.areas().iter().position(|area| area.start == start) {
             self.remove(index);
         }
     }
 
     /// The first area that overlaps `start..end`.
-    pub fn find(&mut self, start: usize, end: usize) -> Option<&mut Area> {
+    pub(crate) fn find(&mut self, start: usize, end: usize) -> Option<&mut Area> {
         self.lists().areas.find(start, end)
     }
 
     /// Splits areas so that none crosses `start` or `end`. The caller has reserved space.
-    pub fn split(&mut self, start: usize, end: usize) {
+    pub(crate) fn split(&mut self, start: usize, end: usize) {
         for at in [start, end] {
             let Some(area) = self.find(at, at + 1).filter(|area| area.start < at).map(|area| *area) else {
                 continue;
@@ -285,7 +285,7 @@ impl LockedAreas {
 
     /// Removes the areas within `start..end`, which the kernel has unmapped or replaced. The caller reserved
     /// space before the kernel's call, so the list can follow whatever the kernel did.
-    pub fn forget(&mut self, task: &Task, start: usize, end: usize) {
+    pub(crate) fn forget(&mut self, task: &Task, start: usize, end: usize) {
         self.split(start, end);
         self.cut_holes(start, end);
         while let Some(index) = self.lists().areas.index_in(start, end) {
@@ -296,7 +296,7 @@ impl LockedAreas {
     }
 
     /// Calls `work` on every area in `start..end`. The caller has split areas at both addresses.
-    pub fn each(&mut self, start: usize, end: usize, work: &mut dyn FnMut(&mut Area)) {
+    pub(crate) fn each(&mut self, start: usize, end: usize, work: &mut dyn FnMut(&mut Area)) {
         for area in self.areas().iter_mut().filter(|area| area.start < end && start < area.end) {
             work(area);
         }
@@ -370,7 +370,7 @@ fn past_the_end(start: usize, end: usize, protection: u32) -> Result<()> {
 /// Files may have changed size: where this process maps them, maps in what they have grown by and removes
 /// what they have shrunk by.
 #[inline]
-pub fn resized(task: &Task) {
+pub(crate) fn resized(task: &Task) {
     if !is_empty() {
         grown(task);
     }
@@ -402,7 +402,7 @@ fn settle(task: &Task, list: &mut LockedAreas, index: usize) -> Result<bool> {
 }
 
 /// The cause of a fault at an address of the program's.
-pub enum Fault {
+pub(crate) enum Fault {
     /// The program's own fault.
     Real,
     /// The file had grown; its pages have been mapped in.
@@ -413,7 +413,7 @@ pub enum Fault {
 }
 
 /// Handles a fault at `address`, by which the kernel has raised `signal` in the program, not in the gate.
-pub fn fault(task: &Task, signal: usize, address: usize) -> Fault {
+pub(crate) fn fault(task: &Task, signal: usize, address: usize) -> Fault {
     let mut list = list();
     let Some(index) = list.lists().areas.index_in(address, address + 1) else { return Fault::Real };
     if signal == SIGBUS as usize
@@ -434,7 +434,7 @@ pub fn fault(task: &Task, signal: usize, address: usize) -> Fault {
 /// Maps in what files have grown by, after a call that could not use some of the program's memory. Returns
 /// whether there was anything. The caller must hold no lock.
 #[cold]
-pub fn grown(task: &Task) -> bool {
+pub(crate) fn grown(task: &Task) -> bool {
     if is_empty() {
         return false;
     }
@@ -447,7 +447,7 @@ pub fn grown(task: &Task) -> bool {
 ///
 /// # Errors
 /// Those of mmap(2).
-pub fn reserve(hint: usize, bytes: usize, flags: u32) -> Result<usize> {
+pub(crate) fn reserve(hint: usize, bytes: usize, flags: u32) -> Result<usize> {
     let flags = flags | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     // SAFETY: the mapping is where the program asked for it, or where nothing is mapped.
     unsafe { lp_abi::syscall!(__NR_mmap, hint, bytes, 0, flags, -1i32, 0) }
@@ -457,18 +457,18 @@ pub fn reserve(hint: usize, bytes: usize, flags: u32) -> Result<usize> {
 ///
 /// # Errors
 /// `ENOMEM` if it would leave the kernel with too many mappings.
-pub fn unmap(start: usize, bytes: usize) -> Result<()> {
+pub(crate) fn unmap(start: usize, bytes: usize) -> Result<()> {
     // SAFETY: the addresses belong to the mapping.
     unsafe { lp_abi::syscall!(__NR_munmap, start, bytes) }.map(drop)
 }
 
 /// Before a fork: locks the list until [`after_fork`] on both sides, so that the child's copy is complete and
 /// unlocked, and agrees with the mapping records that the child inherits.
-pub fn before_fork() {
+pub(crate) fn before_fork() {
     core::mem::forget(list());
 }
 
 /// After a fork, on either side: unlocks the list.
-pub fn after_fork() {
+pub(crate) fn after_fork() {
     drop(LockedAreas(()));
 }

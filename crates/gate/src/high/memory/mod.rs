@@ -3,6 +3,6 @@
 //!
 //! Cycle: `areas`, `holes`.
 
-pub mod areas;
+pub(crate) mod areas;
 pub(crate) mod holes;
 mod sorted;

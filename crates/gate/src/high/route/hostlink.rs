@@ -18,7 +18,7 @@ use crate::high::run::mounts::mounts;
 
 /// The route of a relative path, `length` bytes in the buffer of `which`, from the host directory `dirfd`.
 #[cold]
-pub fn route_joined(which: Which, dirfd: Fd, length: usize) -> Route {
+pub(crate) fn route_joined(which: Which, dirfd: Fd, length: usize) -> Route {
     match join_absolute(which, dirfd, length) {
         Some(_) => Route::Ours(At::text(buffer(which))),
         None => Route::Host,
@@ -27,7 +27,7 @@ pub fn route_joined(which: Which, dirfd: Fd, length: usize) -> Route {
 
 /// Makes a relative path, `length` bytes in the buffer of `which`, absolute, and returns its length.
 #[cold]
-pub fn join_absolute(which: Which, dirfd: Fd, length: usize) -> Option<usize> {
+pub(crate) fn join_absolute(which: Which, dirfd: Fd, length: usize) -> Option<usize> {
     let text = buffer(which);
     let base = spare_buffer();
     let base_length = directory(dirfd, base)?;
@@ -43,7 +43,7 @@ pub fn join_absolute(which: Which, dirfd: Fd, length: usize) -> Option<usize> {
 /// The route of an absolute host path while a mount covers a host directory: the kernel must not be asked
 /// about what it finds there.
 #[cold]
-pub fn route_covered(which: Which, at: At, last: Last) -> Route {
+pub(crate) fn route_covered(which: Which, at: At, last: Last) -> Route {
     into_mount(which, at, last).map_or(Route::Host, Route::Ours)
 }
 
@@ -56,7 +56,7 @@ fn joined_task() -> Option<&'static Task<'static>> {
 /// The route of an absolute path with empty, `.` or `..` components. Walks it as the kernel would, up to
 /// where it enters a mount.
 #[cold]
-pub fn route_crooked(task: Option<&Task>, which: Which, at: At, last: Last) -> Route {
+pub(crate) fn route_crooked(task: Option<&Task>, which: Which, at: At, last: Last) -> Route {
     if let Some(inside) = Walk::start(which, at).and_then(|walk| walk.run(last)) {
         return Route::Ours(inside);
     }
@@ -90,7 +90,7 @@ fn readlink(path: &[u8], to: &mut [u8]) -> Option<usize> {
 /// Finds where a host path enters a mount through symbolic links, and writes the path from there to the
 /// buffer of `which`. `None` if it does not.
 #[cold]
-pub fn into_mount(which: Which, at: At, last: Last) -> Option<At> {
+pub(crate) fn into_mount(which: Which, at: At, last: Last) -> Option<At> {
     if !meets_link(at, last) {
         return None;
     }
@@ -134,7 +134,7 @@ struct Walk {
 }
 
 /// Where a host path that openat2(2) limits enters a mount.
-pub struct Entered {
+pub(crate) struct Entered {
     /// The path from there, absolute.
     pub at: At,
     /// Length of the directory that confines the walk, at the start of that path.
@@ -143,7 +143,7 @@ pub struct Entered {
 
 /// [`into_mount`] within the limits of openat2(2), for a path that the kernel need not have refused.
 #[cold]
-pub fn into_mount_limited(which: Which, at: At, last: Last, resolve: u32) -> Option<Entered> {
+pub(crate) fn into_mount_limited(which: Which, at: At, last: Last, resolve: u32) -> Option<Entered> {
     let mut walk = Walk::start(which, at)?;
     walk.resolve = resolve;
     walk.top = if resolve & SCOPED != 0 { walk.length } else { 0 };
@@ -154,7 +154,13 @@ pub fn into_mount_limited(which: Which, at: At, last: Last, resolve: u32) -> Opt
 /// The same for a path that has left a mount: `text` begins with the `top` bytes of the directory that
 /// confines the walk.
 #[cold]
-pub fn into_mount_again(which: Which, text: &[u8], top: usize, last: Last, resolve: u32) -> Option<Entered> {
+pub(crate) fn into_mount_again(
+    which: Which,
+    text: &[u8],
+    top: usize,
+    last: Last,
+    resolve: u32,
+) -> Option<Entered> {
     let (above, below) = text.split_at_checked(top)?;
     let mut walk = Walk::start(which, At::text(b"/\0"))?;
     walk.start = PATH_MAX.checked_sub(below.len())?;

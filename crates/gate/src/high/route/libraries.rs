@@ -32,7 +32,7 @@ impl List {
 
 /// Whether an entry of the program's list at `text` leads into a mount. Entries longer than a path do not.
 #[cold]
-pub fn list_leads_into_mount(task: Option<&Task>, list: List, text: *const u8) -> bool {
+pub(crate) fn list_leads_into_mount(task: Option<&Task>, list: List, text: *const u8) -> bool {
     let mut at = text;
     let mut whole = true;
     loop {
@@ -60,7 +60,7 @@ pub fn list_leads_into_mount(task: Option<&Task>, list: List, text: *const u8) -
 /// Whether a directory or library, by the path that a program in the directory `origin` gives it, leads into
 /// a mount.
 #[cold]
-pub fn leads_into_mount(task: Option<&Task>, origin: &[u8], path: &[u8]) -> bool {
+pub(crate) fn leads_into_mount(task: Option<&Task>, origin: &[u8], path: &[u8]) -> bool {
     put(origin, &[path]).is_some_and(|length| second_leads(task, length))
 }
 
@@ -79,7 +79,7 @@ fn put(origin: &[u8], parts: &[&[u8]]) -> Option<usize> {
 
 /// Bytes of thread-local storage of the library `name` in a directory; `None` if it is not there.
 #[cold]
-pub fn storage_of(task: &Task, origin: &[u8], directory: &[u8], name: &[u8]) -> Option<u64> {
+pub(crate) fn storage_of(task: &Task, origin: &[u8], directory: &[u8], name: &[u8]) -> Option<u64> {
     put(origin, &[directory, b"/", name])?;
     let at = At::text(buffer(Which::Second));
     let inside = match route(task, Which::First, at, Last::Follow) {

@@ -23,7 +23,7 @@ use lp_abi::text::parse_decimal;
 
 /// What a magic link names.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Link {
+pub(crate) enum Link {
     /// A descriptor.
     Descriptor(Fd),
     /// The working directory.
@@ -146,7 +146,7 @@ pub(crate) fn may_concern_mount(path: &[u8]) -> bool {
 
 /// The route of an absolute path under /proc or /dev, `length` bytes in the buffer of `which`.
 #[cold]
-pub fn route(task: &Task, which: Which, last: Last, length: usize) -> Route {
+pub(crate) fn route(task: &Task, which: Which, last: Last, length: usize) -> Route {
     let text = buffer(which);
     if last == Last::Follow && own_descriptor::is_behind(task.region.fd(), At::text(text), &text[..length]) {
         return Route::Bad(Errno::ENOENT);
@@ -260,7 +260,7 @@ fn text_of(task: &Task, magic: Magic, to: &mut [u8; PATH_MAX]) -> Option<usize> 
 
 /// readlink(2) of a magic link of ours: its text in the thread's first buffer. `None` for everything else.
 #[cold]
-pub fn readlink(task: &Task, at: At) -> Option<&'static [u8]> {
+pub(crate) fn readlink(task: &Task, at: At) -> Option<&'static [u8]> {
     let text = buffer(Which::First);
     // SAFETY: the gate's fault handler is installed.
     let length = unsafe { ucopy::string(text, at.path.as_ptr()) }.ok()?;
@@ -292,7 +292,7 @@ pub(crate) fn target<'t>(
 }
 
 /// The path in a mount that a host path denotes if it starts with the memfd of the running program.
-pub fn in_memfd<'p>(task: &Task, mounts: &MountPaths, path: &'p [u8]) -> Option<&'p [u8]> {
+pub(crate) fn in_memfd<'p>(task: &Task, mounts: &MountPaths, path: &'p [u8]) -> Option<&'p [u8]> {
     let path = path.strip_prefix(names::MEMFD).filter(|path| mounts.holds(path))?;
     (task.process.exe.load(Ordering::Relaxed) != 0).then_some(path) // Relaxed: the process's own word.
 }

@@ -21,7 +21,7 @@ use crate::high::run::mounts::{MountPaths, mounts};
 
 /// Routes the path `at`.
 #[inline]
-pub fn route(task: &Task, which: Which, at: At, last: Last) -> Route {
+pub(crate) fn route(task: &Task, which: Which, at: At, last: Last) -> Route {
     if is_plainly_ours(task, at) { Route::Ours(at) } else { route_slow(Some(task), which, at, last) }
 }
 
@@ -161,7 +161,7 @@ fn route_relative(
 /// Makes a call with one path: with `ours` in the file system or with `host` in the kernel, according to its
 /// route.
 #[inline(always)]
-pub fn one<T: ReturnValue>(
+pub(crate) fn one<T: ReturnValue>(
     task: &Task,
     at: At,
     last: Last,
@@ -203,7 +203,7 @@ fn one_nameless(fd: Fd, ours: Ours<'_>) -> isize {
 }
 
 /// The file system's answer as `rax`; `None` if the path turned out to lie outside.
-pub fn flat<T: ReturnValue>(answer: Result<Place<T>>) -> Option<isize> {
+pub(crate) fn flat<T: ReturnValue>(answer: Result<Place<T>>) -> Option<isize> {
     match answer {
         Ok(Place::Inside(value)) => Some(value.rax()),
         Ok(Place::Outside(_)) => None,
@@ -212,7 +212,7 @@ pub fn flat<T: ReturnValue>(answer: Result<Place<T>>) -> Option<isize> {
 }
 
 /// The path on which a walk left the mounts, for the kernel.
-pub fn leave(task: &Task, at: At, outside: Outside) -> At {
+pub(crate) fn leave(task: &Task, at: At, outside: Outside) -> At {
     match outside {
         Outside::AsGiven => at,
         Outside::Rewritten(_) => in_scratch(task.scratch.outside.get().cast()),
@@ -227,7 +227,7 @@ fn in_scratch(buffer: *const u8) -> At {
 /// The route of the path on which a walk left the mounts: a symbolic link may lead through one of the
 /// kernel's magic links to something of ours. For `Route::Host`, [`leave`] gives the kernel's path.
 #[cold]
-pub fn route_outside(task: &Task, which: Which, at: At, last: Last, outside: Outside) -> Route {
+pub(crate) fn route_outside(task: &Task, which: Which, at: At, last: Last, outside: Outside) -> Route {
     match outside {
         Outside::AsGiven => Route::Host,
         Outside::Rewritten(_) => route_slow(Some(task), which, leave(task, at, outside), last),
@@ -264,7 +264,12 @@ fn one_outside(
 /// Makes the call in the kernel. If it fails as it does where a host link leads into a mount, looks for such
 /// a link.
 #[inline(never)]
-pub fn one_host(at: At, last: Last, ours: &dyn Fn(At) -> Option<isize>, host: &dyn Fn(At) -> isize) -> isize {
+pub(crate) fn one_host(
+    at: At,
+    last: Last,
+    ours: &dyn Fn(At) -> Option<isize>,
+    host: &dyn Fn(At) -> isize,
+) -> isize {
     let done = host(at);
     if may_be_link(done)
         && let Some(inside) = hostlink::into_mount(Which::First, at, last)
@@ -276,13 +281,13 @@ pub fn one_host(at: At, last: Last, ours: &dyn Fn(At) -> Option<isize>, host: &d
 }
 
 /// Whether the kernel's result is one that a path through a link into a mount gets.
-pub fn may_be_link(done: isize) -> bool {
+pub(crate) fn may_be_link(done: isize) -> bool {
     failed_with(done, Errno::ENOENT) || failed_with(done, Errno::ENOTDIR) || failed_with(done, Errno::ELOOP)
 }
 
 /// Makes a call with two paths. The file system reports if both are the host's; one of each fails with
 /// `EXDEV`, and the caller finds what precedes that.
-pub fn two(
+pub(crate) fn two(
     task: &Task,
     mut pair: [At; 2],
     last: Last,
@@ -336,7 +341,7 @@ pub fn two(
 
 /// Whether a path from the host may lead into a mount without the kernel failing, or must be walked to know.
 #[cold]
-pub fn may_enter(at: At) -> bool {
+pub(crate) fn may_enter(at: At) -> bool {
     let text = buffer(Which::First);
     // SAFETY: the gate's fault handler is installed.
     let Ok(length) = (unsafe { ucopy::string(text, at.path.as_ptr()) }) else { return false };
@@ -345,6 +350,6 @@ pub fn may_enter(at: At) -> bool {
 }
 
 /// Whether a path must not go to the kernel unexamined, because it may be one of ours.
-pub fn may_be_ours(task: &Task, at: At, last: Last) -> bool {
+pub(crate) fn may_be_ours(task: &Task, at: At, last: Last) -> bool {
     !matches!(route(task, Which::First, at, last), Route::Host)
 }

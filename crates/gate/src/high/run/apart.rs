@@ -81,7 +81,7 @@ pub(crate) fn start(fd: Fd, run: u32, length: usize) -> Result<&'static Run, &'s
 /// Whether `fd` is the region's descriptor `region` or the life file's, which is the next number. The same
 /// for the flights' and the shelf's.
 #[inline(always)]
-pub fn is_regions(region: Fd, fd: Fd) -> bool {
+pub(crate) fn is_regions(region: Fd, fd: Fd) -> bool {
     fd.raw().wrapping_sub(region.raw()) as u32 <= 1 && region.raw() >= 0
 }
 

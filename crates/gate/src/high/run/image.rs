@@ -21,7 +21,7 @@ use crate::high::run::shelf::{self, Label};
 ///
 /// # Errors
 /// Those of read(2), memfd_create(2) and write(2).
-pub fn of_program(task: &Task, program: InodeRef, name: &CStr) -> Result<Fd> {
+pub(crate) fn of_program(task: &Task, program: InodeRef, name: &CStr) -> Result<Fd> {
     below::complete(task, task.region.inode(program.id))?;
     let Some(version) = version::of(task, program) else { return copy_to_memfd(task, program, name) };
     let label = Label::new(version, name.to_bytes());
@@ -39,7 +39,7 @@ pub fn of_program(task: &Task, program: InodeRef, name: &CStr) -> Result<Fd> {
 ///
 /// # Errors
 /// As [`of_program`].
-pub fn copy_to_memfd(task: &Task, of: InodeRef, name: &CStr) -> Result<Fd> {
+pub(crate) fn copy_to_memfd(task: &Task, of: InodeRef, name: &CStr) -> Result<Fd> {
     // SAFETY: `name` is NUL-terminated.
     let fd = unsafe { lp_abi::syscall!(__NR_memfd_create, name.as_ptr(), MFD_CLOEXEC) }?;
     let fd = Fd::new(fd as i32);

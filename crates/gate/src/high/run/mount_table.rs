@@ -18,7 +18,7 @@ use lp_abi::text::{Writer, number, parse_decimal, within};
 
 /// Selects one of the files.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum MountTable {
+pub(crate) enum MountTable {
     /// `mountinfo`.
     Info,
     /// `mounts`, and `/etc/mtab`, which is a link to it.
@@ -31,7 +31,7 @@ pub enum MountTable {
 const LINE: usize = 512;
 
 /// The table that a path names, of the calling process or of any other.
-pub fn of_path(path: &[u8]) -> Option<MountTable> {
+pub(crate) fn of_path(path: &[u8]) -> Option<MountTable> {
     if path == b"/etc/mtab" {
         return Some(MountTable::Mounts);
     }
@@ -53,7 +53,7 @@ pub fn of_path(path: &[u8]) -> Option<MountTable> {
 }
 
 /// The process that a path of [`of_path`] names by its number, if any.
-pub fn process_of(path: &[u8]) -> Option<u32> {
+pub(crate) fn process_of(path: &[u8]) -> Option<u32> {
     Some(parse_decimal(path.strip_prefix(b"/proc/")?)?.0)
 }
 
@@ -69,7 +69,7 @@ fn is_in_run(task: &Task, pid: u32) -> bool {
 /// Adds the run's mounts to a table that the program has just opened as `fd`, by `path`. On failure the
 /// program sees only the host's.
 #[cold]
-pub fn complete(task: &Task, fd: Fd, path: &[u8], table: MountTable) {
+pub(crate) fn complete(task: &Task, fd: Fd, path: &[u8], table: MountTable) {
     if process_of(path).is_none_or(|pid| is_in_run(task, pid)) {
         let _ = replace(task, fd, table);
     }

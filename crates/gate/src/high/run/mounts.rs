@@ -7,7 +7,7 @@ use lp_region::process::{RUN_MOUNTS, Run};
 use lp_region::sync::Ordering;
 
 /// The mounts' paths.
-pub struct MountPaths {
+pub(crate) struct MountPaths {
     count: usize,
     longest: usize,
     paths: [&'static [u8]; RUN_MOUNTS],
@@ -27,7 +27,7 @@ static MOUNTS: Global =
 ///
 /// # Safety
 /// No other thread may run in the gate: only attach calls it.
-pub unsafe fn read(run: &'static Run) {
+pub(crate) unsafe fn read(run: &'static Run) {
     // SAFETY: the caller guarantees that no other thread runs in the gate.
     let mounts = unsafe { &mut *MOUNTS.0.get() };
     let count = run.mount_count.load(Ordering::Relaxed) as usize; // Relaxed: immutable while the run lives.
@@ -41,7 +41,7 @@ pub unsafe fn read(run: &'static Run) {
 
 /// The mounts of this process's run.
 #[inline(always)]
-pub fn mounts() -> &'static MountPaths {
+pub(crate) fn mounts() -> &'static MountPaths {
     // SAFETY: not written after attach.
     unsafe { &*MOUNTS.0.get() }
 }
@@ -49,36 +49,36 @@ pub fn mounts() -> &'static MountPaths {
 impl MountPaths {
     /// The paths.
     #[inline(always)]
-    pub fn paths(&self) -> &[&'static [u8]] {
+    pub(crate) fn paths(&self) -> &[&'static [u8]] {
         &self.paths[..self.count.min(RUN_MOUNTS)]
     }
 
     /// Length of the longest path, in bytes.
     #[inline(always)]
-    pub fn longest(&self) -> usize {
+    pub(crate) fn longest(&self) -> usize {
         self.longest
     }
 
     /// Whether some mount covers a host directory, so that the kernel finds something where it should not.
-    pub fn cover_any(&self) -> bool {
+    pub(crate) fn cover_any(&self) -> bool {
         self.covers != 0
     }
 
     /// Whether `path` starts with a mount's path, compared as text.
     #[inline(always)]
-    pub fn holds(&self, path: &[u8]) -> bool {
+    pub(crate) fn holds(&self, path: &[u8]) -> bool {
         self.paths().iter().any(|mount| within(path, mount).is_some())
     }
 
     /// Whether a mount lies below `path`, which is absolute and has no trailing slash. The host need not have
     /// the directories on the way there.
-    pub fn are_below(&self, path: &[u8]) -> bool {
+    pub(crate) fn are_below(&self, path: &[u8]) -> bool {
         self.paths().iter().any(|mount| within(mount, path).is_some_and(|rest| !rest.is_empty()))
     }
 
     /// Whether a component of `path` is the last component of some mount's path. Without one, a path relative
     /// to a host directory leads into a mount only through symbolic links.
-    pub fn names(&self, path: &[u8]) -> bool {
+    pub(crate) fn names(&self, path: &[u8]) -> bool {
         path.split(|byte| *byte == b'/').any(|part| {
             self.paths().iter().any(|mount| mount.rsplit(|byte| *byte == b'/').next() == Some(part))
         })

@@ -35,7 +35,7 @@ const MSG_CMSG_CLOEXEC: usize = 0x4000_0000;
 /// What a memfd is a copy of.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Label {
+pub(crate) struct Label {
     version: [u64; 4],
     /// Hash of the memfd's name, by which the program finds itself.
     name: u64,
@@ -43,7 +43,7 @@ pub struct Label {
 
 impl Label {
     /// The label of a copy of that version in a memfd with that name.
-    pub fn new(version: Version, name: &[u8]) -> Self {
+    pub(crate) fn new(version: Version, name: &[u8]) -> Self {
         // FNV-1a.
         let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
         Label { version: version.to_words(), name: name.iter().fold(0xcbf2_9ce4_8422_2325, hash) }
@@ -149,7 +149,7 @@ fn socket(task: &Task) -> Option<Fd> {
 }
 
 /// A descriptor of a copy with that label, if there is one on the shelf.
-pub fn find(task: &Task, label: Label) -> Option<Fd> {
+pub(crate) fn find(task: &Task, label: Label) -> Option<Fd> {
     let copies = Copies::receive(socket(task)?, MSG_PEEK).ok()?;
     let mut found = None;
     for (other, fd) in copies.all() {
@@ -159,7 +159,7 @@ pub fn find(task: &Task, label: Label) -> Option<Fd> {
 }
 
 /// Puts a copy on the shelf, in the place of an older one of the same file. The newest copies stay.
-pub fn keep(task: &Task, label: Label, fd: Fd) {
+pub(crate) fn keep(task: &Task, label: Label, fd: Fd) {
     let Some(socket) = socket(task) else { return };
     let mut kept = Copies::new();
     if !kept.add(label, fd) {

@@ -25,14 +25,14 @@ const FAMILY: usize = 2;
 
 /// A `struct sockaddr_un`, or what the kernel returns in place of one, with space for a NUL.
 #[derive(Clone, Copy)]
-pub struct Address {
+pub(crate) struct Address {
     bytes: [u8; FAMILY + PATH + 2],
     /// Bytes in use.
     pub length: usize,
 }
 
 /// What an address of the program's denotes.
-pub enum Meaning {
+pub(crate) enum Meaning {
     /// The kernel's own namespace: pass the address unchanged.
     Host,
     /// Pass this path to the kernel instead.
@@ -73,7 +73,7 @@ impl Address {
     }
 
     /// Its first byte, for the kernel.
-    pub fn pointer(&self) -> *const u8 {
+    pub(crate) fn pointer(&self) -> *const u8 {
         self.bytes.as_ptr()
     }
 }
@@ -93,7 +93,7 @@ pub(crate) fn path_of(at: *const u8, length: usize) -> Option<&'static [u8]> {
 ///
 /// # Errors
 /// Those of path_resolution(7); `ECONNREFUSED` if it is not a socket; `EACCES`.
-pub fn peer(task: &Task, at: *const u8, length: usize) -> Result<Meaning> {
+pub(crate) fn peer(task: &Task, at: *const u8, length: usize) -> Result<Meaning> {
     let Some(address) = Address::of_path(at, length) else {
         return Ok(Meaning::Host);
     };
@@ -141,7 +141,7 @@ fn host_address(task: &Task, inode: InodeRef) -> Result<Address> {
 }
 
 /// A socket inode created in a mount for bind.
-pub struct Bound {
+pub(crate) struct Bound {
     /// The address for the kernel to bind.
     pub address: Address,
     given: Address,
@@ -152,7 +152,7 @@ pub struct Bound {
 ///
 /// # Errors
 /// `EADDRINUSE` if the name exists; those of mknod(2).
-pub fn bind(task: &Task, at: *const u8, length: usize) -> Result<(Meaning, Option<Bound>)> {
+pub(crate) fn bind(task: &Task, at: *const u8, length: usize) -> Result<(Meaning, Option<Bound>)> {
     let Some(given) = Address::of_path(at, length) else {
         return Ok((Meaning::Host, None));
     };
@@ -186,7 +186,7 @@ pub fn bind(task: &Task, at: *const u8, length: usize) -> Result<(Meaning, Optio
 
 impl Bound {
     /// The kernel has bound it: opens it to all users, and records the address as the program gave it.
-    pub fn keep(&self) {
+    pub(crate) fn keep(&self) {
         // SAFETY: the path is NUL-terminated.
         let _ = unsafe { lp_abi::syscall!(__NR_chmod, self.address.path().as_ptr(), 0o777) };
         let mut beside = [0u8; PATH + 4];
@@ -201,7 +201,7 @@ impl Bound {
     }
 
     /// The kernel has failed to bind it: removes the inode.
-    pub fn undo(&self, task: &Task) {
+    pub(crate) fn undo(&self, task: &Task) {
         let _ = lp_vfs::unlink::unlinkat(task, self.at.dirfd, self.at.path, 0);
     }
 }
@@ -216,7 +216,7 @@ fn beside_name(path: &[u8], to: &mut [u8]) -> usize {
 
 /// Replaces an address that the kernel returned, `length` bytes at `address`, by the one that a program
 /// bound. Returns the new length.
-pub fn translate(task: &Task, address: &mut [u8; 128], length: usize) -> usize {
+pub(crate) fn translate(task: &Task, address: &mut [u8; 128], length: usize) -> usize {
     if length <= FAMILY || length > FAMILY + PATH + 1 || u16::from_ne_bytes([address[0], address[1]]) != UNIX
     {
         return length;

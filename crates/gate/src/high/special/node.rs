@@ -40,7 +40,7 @@ const DIRECTORY: usize = 80;
 ///
 /// # Errors
 /// `ENAMETOOLONG`.
-pub fn host_path(task: &Task, inode: InodeRef, to: &mut [u8]) -> Result<(usize, usize)> {
+pub(crate) fn host_path(task: &Task, inode: InodeRef, to: &mut [u8]) -> Result<(usize, usize)> {
     let cache = task.run.cache.get();
     let mut path = Writer::new(to);
     if cache.len() + 23 <= DIRECTORY {
@@ -59,17 +59,17 @@ pub fn host_path(task: &Task, inode: InodeRef, to: &mut [u8]) -> Result<(usize, 
 }
 
 /// Whether any inode of the run may have an object on the host.
-pub fn any(task: &Task) -> bool {
+pub(crate) fn any(task: &Task) -> bool {
     any_of(task.run)
 }
 
 /// [`any`] for the record of a run.
-pub fn any_of(run: &Run) -> bool {
+pub(crate) fn any_of(run: &Run) -> bool {
     run.host_objects.load(Ordering::Relaxed) & NODES != 0 // Relaxed: a node's maker also tells us by other means.
 }
 
 /// Creates the directory of objects, and sets [`NODES`].
-pub fn prepare(task: &Task, path: &mut [u8], directory: usize) {
+pub(crate) fn prepare(task: &Task, path: &mut [u8], directory: usize) {
     task.run.host_objects.fetch_or(NODES, Ordering::Relaxed); // Relaxed: see `any_of`.
     let slash = core::mem::replace(&mut path[directory], 0);
     if !exists(path)
@@ -148,7 +148,7 @@ pub(crate) fn remove_all(task: &Task) {
 
 /// Opens a FIFO of ours. The descriptor is the kernel's own; its table entry also names our inode. A device
 /// cannot be opened, as on a file system mounted `nodev`.
-pub fn open(task: &'static Task<'static>, node: &Node) -> isize {
+pub(crate) fn open(task: &'static Task<'static>, node: &Node) -> isize {
     let inode = task.region.inode(node.found.inode.id);
     // Relaxed: an inode's type does not change.
     if inode.mode.load(Ordering::Relaxed) & S_IFMT != S_IFIFO {
@@ -184,7 +184,7 @@ pub fn open(task: &'static Task<'static>, node: &Node) -> isize {
 
 /// Removes the object of an unlinked inode.
 #[cold]
-pub fn remove(task: &Task, inode: InodeRef) {
+pub(crate) fn remove(task: &Task, inode: InodeRef) {
     let path: &mut [u8; PATH_MAX] = spare_buffer();
     let Ok((length, _)) = host_path(task, inode, path) else { return };
     // SAFETY: a NUL-terminated path in a directory of our own.

@@ -68,11 +68,11 @@ macro_rules! calls {
     ($($nr:ident: $class:ident $(($handler:path $(, $apart:path)?))? $($mark:ident)*;)*) => {
         dispatch_table! {
             /// All calls that the gate answers or passes on modified.
-            CALLS "lp_table_calls": $($($nr => $handler,)?)* .. => refused::absent,
+            pub CALLS "lp_table_calls": $($($nr => $handler,)?)* .. => refused::absent,
         }
         dispatch_table! {
             /// The calls that a process which has not met a mount must not leave to the kernel unexamined.
-            APART "lp_table_apart": $($($($nr => $apart,)?)?)* .. => refused::absent,
+            pub APART "lp_table_apart": $($($($nr => $apart,)?)?)* .. => refused::absent,
         }
         /// Every number that has a name, in ascending order.
         pub const LIST: &[Call] = &[$(Call {

@@ -49,7 +49,7 @@ global_asm!(
 
 stub_table! {
     /// The table of a run with `--stats`.
-    pub COUNTED "lp_table_counted": "lp_counted"
+    pub(crate) COUNTED "lp_table_counted": "lp_counted"
 }
 
 /// Counts one call by its result.

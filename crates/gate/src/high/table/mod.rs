@@ -2,10 +2,10 @@
 //! ([`limited`]), which examine a call's [`arguments`], counted calls ([`count`]) and traced ones
 //! ([`traced`]).
 
-pub mod apart;
-pub mod arguments;
+pub(crate) mod apart;
+pub(crate) mod arguments;
 pub mod calls;
-pub mod count;
+pub(crate) mod count;
 pub(crate) mod holed;
-pub mod limited;
-pub mod traced;
+pub(crate) mod limited;
+pub(crate) mod traced;

@@ -70,7 +70,7 @@ global_asm!(
 
 stub_table! {
     /// The table of a traced run.
-    pub TRACED "lp_table_traced": "lp_traced"
+    pub(crate) TRACED "lp_table_traced": "lp_traced"
 }
 
 /// Nonzero if times are requested: reading the processor's counter costs as much as a call. Set while the

@@ -3,12 +3,12 @@
 //!
 //! Cycle: `lease`, `shadow`, `shadow_make`.
 
-pub mod dnotify;
-pub mod lease;
-pub mod shadow;
-pub mod shadow_end;
-pub mod shadow_fd;
-pub mod shadow_make;
-pub mod shadow_path;
-pub mod signalled;
-pub mod tree;
+pub(crate) mod dnotify;
+pub(crate) mod lease;
+pub(crate) mod shadow;
+pub(crate) mod shadow_end;
+pub(crate) mod shadow_fd;
+pub(crate) mod shadow_make;
+pub(crate) mod shadow_path;
+pub(crate) mod signalled;
+pub(crate) mod tree;

@@ -4,8 +4,8 @@
 //!
 //! Mostly assembly, which names its handlers by symbol.
 
-pub mod deliver;
-pub mod entry;
-pub mod entry_quick;
-pub mod sigaction;
+pub(crate) mod deliver;
+pub(crate) mod entry;
+pub(crate) mod entry_quick;
+pub(crate) mod sigaction;
 mod unwind;

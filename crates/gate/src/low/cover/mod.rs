@@ -4,7 +4,7 @@
 //! Called at the start of the program and when it maps code. Takes no lock. Nothing may execute an object
 //! while it is being patched.
 
-pub mod build;
-pub mod loaded;
-pub mod mapped_code;
-pub mod patch;
+pub(crate) mod build;
+pub(crate) mod loaded;
+pub(crate) mod mapped_code;
+pub(crate) mod patch;

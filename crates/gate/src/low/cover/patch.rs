@@ -249,7 +249,7 @@ pub(crate) fn take_long_way() {
 /// The slots of thunks in a C library that contains the gate ([`lp_abi::image::GatePage`]). Until the gate is
 /// attached they lead to the kernel.
 #[repr(C)]
-pub struct ThunkSlots(UnsafeCell<[unsafe extern "C" fn(); SLOTS]>);
+pub(crate) struct ThunkSlots(UnsafeCell<[unsafe extern "C" fn(); SLOTS]>);
 
 /// Words of a gate's page.
 const SLOTS: usize = size_of::<GatePage>() / size_of::<usize>();
@@ -259,7 +259,7 @@ unsafe impl Sync for ThunkSlots {}
 
 /// The merge of the C library and the gate (`lp_sites`) finds it by name.
 #[unsafe(no_mangle)]
-pub static lp_slots: ThunkSlots =
+pub(crate) static lp_slots: ThunkSlots =
     ThunkSlots(UnsafeCell::new([crate::low::arrive::entry_quick::lp_entry_kernel; SLOTS]));
 
 /// Fills the page through which thunks find the gate.

@@ -218,7 +218,7 @@ pub(crate) fn directory_of(path: &[u8]) -> &[u8] {
 /// The paths of the interpreter and of its argument in the first line of a `#!` file, as ranges in `head`.
 /// The kernel's rules: blanks before and after the path are skipped; the rest of the line, without trailing
 /// blanks, is one argument.
-pub fn interpreter_of(head: &[u8]) -> Option<(core::ops::Range<usize>, core::ops::Range<usize>)> {
+pub(crate) fn interpreter_of(head: &[u8]) -> Option<(core::ops::Range<usize>, core::ops::Range<usize>)> {
     let blank = |byte: &u8| *byte == b' ' || *byte == b'\t';
     let line = head.get(2..head.len().min(256))?;
     let end = line.iter().position(|byte| *byte == b'\n' || *byte == 0).unwrap_or(line.len());

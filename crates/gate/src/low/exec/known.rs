@@ -23,7 +23,7 @@ const LOADER: u64 = 6;
 
 /// The fingerprints. Each has one possible slot; the latest one stays.
 #[derive(Clone, Copy)]
-pub struct KnownPrograms<'r>(pub &'r [AtomicU64; PROGRAMS]);
+pub(crate) struct KnownPrograms<'r>(pub &'r [AtomicU64; PROGRAMS]);
 
 impl KnownPrograms<'_> {
     /// The loader of a file that was found good in its present state.

@@ -4,10 +4,10 @@
 //!
 //! Files in a mount also end in [`run`].
 
-pub mod check;
-pub mod environment;
-pub mod inherited;
-pub mod known;
-pub mod load;
-pub mod run;
-pub mod variables;
+pub(crate) mod check;
+pub(crate) mod environment;
+pub(crate) mod inherited;
+pub(crate) mod known;
+pub(crate) mod load;
+pub(crate) mod run;
+pub(crate) mod variables;

@@ -63,7 +63,7 @@ pub(crate) unsafe extern "sysv64" fn execveat(
 ///
 /// # Safety
 /// `path`, `argv` and `envp` must be the program's, or valid.
-pub unsafe fn host(
+pub(crate) unsafe fn host(
     thread: &Thread,
     directory: Fd,
     path: *const u8,

@@ -131,7 +131,7 @@ unsafe extern "sysv64" {
 ///
 /// # Safety
 /// The arguments must be valid for the call, and the caller answers for its effects.
-pub unsafe fn blocking_syscall(nr: u32, arguments: [usize; 6]) -> lp_abi::Result<usize> {
+pub(crate) unsafe fn blocking_syscall(nr: u32, arguments: [usize; 6]) -> lp_abi::Result<usize> {
     let mark: *const u32;
     // SAFETY: computes an address in this thread's storage; the first word of a thread's block is its own
     // address.
@@ -149,7 +149,7 @@ pub unsafe fn blocking_syscall(nr: u32, arguments: [usize; 6]) -> lp_abi::Result
 
 /// Whether a signal handler waits for the end of this call. A call that waits without the kernel must then
 /// give up with [`RESTART`].
-pub fn interrupted() -> bool {
+pub(crate) fn interrupted() -> bool {
     tls::deferred() != 0
 }
 

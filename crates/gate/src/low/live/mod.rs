@@ -3,8 +3,8 @@
 //! Called from [`arrive`](crate::low::arrive) and from handlers. Signals are blocked while a child that
 //! shares memory is created.
 
-pub mod deferred;
-pub mod first_call;
-pub mod process;
-pub mod signal;
-pub mod wait;
+pub(crate) mod deferred;
+pub(crate) mod first_call;
+pub(crate) mod process;
+pub(crate) mod signal;
+pub(crate) mod wait;

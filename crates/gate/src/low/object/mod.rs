@@ -1,5 +1,5 @@
 //! ELF: files that are about to be executed or mapped ([`elf`]), and the objects that the dynamic linker has
 //! loaded ([`objects`]). Reads only; everyone may call it.
 
-pub mod elf;
+pub(crate) mod elf;
 pub mod objects;

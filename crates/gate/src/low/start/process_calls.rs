@@ -5,7 +5,7 @@ use lp_abi::linux::*;
 crate::low::dispatch::dispatch_table! {
     /// The calls of the low half alone; file calls go to the kernel. A full table has these entries too, or
     /// handlers that end in them.
-    PROCESS "lp_table_process":
+    pub PROCESS "lp_table_process":
     __NR_mmap => crate::low::cover::mapped_code::mmap,
     __NR_munmap => crate::low::live::process::munmap,
     __NR_rt_sigaction => crate::low::arrive::sigaction::rt_sigaction,

@@ -8,7 +8,7 @@ use crate::low::thread::tls;
 /// The calling thread's record, like `current`. Null before the thread's first call through the gate; never
 /// null in a handler of a dispatch table.
 #[inline(always)]
-pub fn thread() -> *mut Thread {
+pub(crate) fn thread() -> *mut Thread {
     tls::pointer() as *mut Thread
 }
 

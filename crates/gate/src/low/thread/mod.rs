@@ -4,13 +4,13 @@
 //! All of it is private memory: no lock, and no other process. A thread's record belongs to that thread
 //! alone.
 
-pub mod actions;
-pub mod current;
-pub mod home;
-pub mod lend;
-pub mod pending;
-pub mod pool;
-pub mod record;
-pub mod room;
-pub mod settings;
-pub mod tls;
+pub(crate) mod actions;
+pub(crate) mod current;
+pub(crate) mod home;
+pub(crate) mod lend;
+pub(crate) mod pending;
+pub(crate) mod pool;
+pub(crate) mod record;
+pub(crate) mod room;
+pub(crate) mod settings;
+pub(crate) mod tls;

@@ -18,7 +18,7 @@ use crate::low::thread::tls;
 /// posix_spawn) runs on the parent's thread-local storage, so it gets a record of its own for that time; see
 /// [`crate::low::live::process`].
 #[repr(C)]
-pub struct Thread {
+pub(crate) struct Thread {
     /// The record for a child that is about to start on this thread's memory. The entry reads it.
     pub(crate) child: Cell<*mut Thread>,
     /// The entry's return address, kept here while parent and child use the same stack.

@@ -1,4 +1,4 @@
 //! Paths and error lines, without an allocator: for everyone.
 
-pub mod names;
+pub(crate) mod names;
 pub mod report;
