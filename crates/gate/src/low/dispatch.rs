@@ -23,9 +23,22 @@ pub(crate) const MAKE_THREAD: isize = isize::MIN + 5;
 /// that handler has `SA_RESTART`. The kernel's ERESTARTSYS.
 pub(crate) const RESTART: isize = -512;
 
-/// Defines a dispatch table: `dispatch_table!(pub NAME "symbol": __NR_read => handler, ...)`, in ascending order
-/// of numbers (the assembler rejects any other). Numbers without a handler are [`NOT_OURS`]; `.. => handler`
-/// at the end answers those from [`lp_abi::gated::UNKNOWN`] up.
+/// The table at a symbol that assembly defines.
+macro_rules! table_at {
+    ($symbol:literal) => {{
+        unsafe extern "C" {
+            #[link_name = $symbol]
+            static TABLE: [i32; 512];
+        }
+        $crate::low::dispatch::Table(&raw const TABLE)
+    }};
+}
+
+pub(crate) use table_at;
+
+/// Defines a dispatch table: `dispatch_table!(pub NAME "symbol": __NR_read => handler, ...)`, in ascending
+/// order of numbers (the assembler rejects any other). Numbers without a handler are [`NOT_OURS`]; `.. =>
+/// handler` at the end answers those from [`lp_abi::gated::UNKNOWN`] up.
 ///
 /// Handlers are stored as offsets from the table. Absolute addresses would cost the dynamic linker one
 /// relocation per entry, and two copied pages, in every process.
@@ -45,13 +58,7 @@ macro_rules! dispatch_table {
             $(const lp_abi::gated::UNKNOWN, const lp_abi::gated::UNKNOWN, sym $unknown,)?
         );
         $(#[$doc])*
-        $visible static $name: $crate::low::dispatch::Table = {
-            unsafe extern "C" {
-                #[link_name = $symbol]
-                static TABLE: [i32; 512];
-            }
-            $crate::low::dispatch::Table(&raw const TABLE)
-        };
+        $visible static $name: $crate::low::dispatch::Table = $crate::low::dispatch::table_at!($symbol);
     };
 }
 
@@ -72,13 +79,7 @@ macro_rules! stub_table {
             ".popsection",
         );
         $(#[$doc])*
-        $visible static $name: $crate::low::dispatch::Table = {
-            unsafe extern "C" {
-                #[link_name = $symbol]
-                static TABLE: [i32; 512];
-            }
-            $crate::low::dispatch::Table(&raw const TABLE)
-        };
+        $visible static $name: $crate::low::dispatch::Table = $crate::low::dispatch::table_at!($symbol);
     };
 }
 
