@@ -9,7 +9,7 @@ use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
 use lp_region::mount::mount_flags;
 use lp_region::records::{Inode, file_mode, inode_flags};
 use lp_region::sync::Ordering;
-use lp_region::{DirentId, FileId, InodeId, InodeRef, MountId, Spot, ucopy};
+use lp_region::{DirentId, FileId, InodeRef, MountId, Spot, ucopy};
 
 use crate::caller::below::{self, Need};
 use crate::caller::task::{Place, Task};
@@ -133,12 +133,7 @@ fn openat_slow(task: &Task, dirfd: Fd, path: UserPtr, flags: u32, mode: u32) -> 
 /// Those of open(2).
 pub fn reopen(task: &Task, fd: Fd, flags: u32) -> Result<Opened> {
     let held = task.fget_any(fd)?;
-    let of = Found {
-        inode: held.inode_ref(),
-        dirent: DirentId(held.file.dirent.load(Ordering::Relaxed)),
-        parent: InodeId(held.file.parent.load(Ordering::Relaxed)),
-        mount: held.mount(),
-    };
+    let of = Found::of(&held);
     let pin = pin::hold_known(task, pin::slot::OPEN, of.inode.id);
     // O_NOFOLLOW would refer to the link in /proc, which is the kernel's.
     let opened = found(task, pin, &of, flags & !O_NOFOLLOW);
@@ -362,7 +357,8 @@ fn made(task: &Task, dirfd: Fd, found: &Found, how: &How) -> Result<Opened> {
     let pin = pin_found(task, dirfd, found)?;
     let id = finish(task, found, how, S_IFREG)?.hand_over();
     let mode = &task.region.file(id).mode;
-    mode.store(mode.load(Ordering::Relaxed) | file_mode::CREATED, Ordering::Relaxed); // Relaxed: in no table yet.
+    // Relaxed: in no table yet.
+    mode.store(mode.load(Ordering::Relaxed) | file_mode::CREATED, Ordering::Relaxed);
     let opened = Opened::File(id);
     pin.leave();
     Ok(if watched::has_shadow(task.region.inode(found.inode.id)) { watched(opened) } else { opened })

@@ -106,10 +106,7 @@ pub(crate) fn found(
         });
     }
     let held = task.fget_any(fd)?;
-    // Relaxed, both: immutable while open.
-    let dirent = DirentId(held.file.dirent.load(Relaxed));
-    let parent = InodeId(held.file.parent.load(Relaxed));
-    Ok(Place::Inside(Found { inode: held.inode_ref(), dirent, parent, mount: held.mount() }))
+    Ok(Place::Inside(Found::of(&held)))
 }
 
 /// Calls `work` on the inode of a descriptor or of `Fd::CWD`.

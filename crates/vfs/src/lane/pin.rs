@@ -107,7 +107,7 @@ fn hold_root_slow<'r>(task: &Task<'r>, slot: usize, found: Spot, errno: Errno) -
 
 /// [`known_inode`] for as long as the guard lives.
 #[inline]
-pub(crate) fn hold_known<'r>(task: &Task<'r>, slot: usize, id: InodeId) -> Pin<'r> {
+pub fn hold_known<'r>(task: &Task<'r>, slot: usize, id: InodeId) -> Pin<'r> {
     known_inode(task, slot, id);
     Pin(&task.lane.pins[slot])
 }

@@ -1,9 +1,11 @@
 //! What a path walk is for and what it finds.
 
 use lp_abi::{Errno, Result};
+use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, MountId, Spot};
 
 use crate::caller::task::Task;
+use crate::descriptors::fget::HeldFile;
 use crate::names::name::Name;
 use crate::names::path_text::{PathBuffer, buffer};
 
@@ -43,6 +45,14 @@ pub struct Found {
 }
 
 impl Found {
+    /// What a descriptor names, as its open found it.
+    pub fn of(held: &HeldFile<'_>) -> Found {
+        // Relaxed, both: immutable while the file is open.
+        let dirent = DirentId(held.file.dirent.load(Ordering::Relaxed));
+        let parent = InodeId(held.file.parent.load(Ordering::Relaxed));
+        Found { inode: held.inode_ref(), dirent, parent, mount: held.mount() }
+    }
+
     /// The inode and the mount.
     #[inline]
     pub fn spot(&self) -> Spot {

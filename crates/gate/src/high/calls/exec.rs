@@ -1,8 +1,8 @@
 //! execve(2), execveat(2): programs and scripts in a mount, and everything else.
 //!
-//! A program of ours is copied into a memfd ([`image`]), which the kernel executes. For a script of ours its interpreter
-//! is executed, ours or the host's, with the arguments that the kernel would pass. A script of the host goes
-//! to the kernel unless its interpreter is in a mount.
+//! A program of ours is copied into a memfd ([`image`]), which the kernel executes. For a script of ours its
+//! interpreter is executed, ours or the host's, with the arguments that the kernel would pass. A script of
+//! the host goes to the kernel unless its interpreter is in a mount.
 
 use core::ffi::CStr;
 
@@ -144,10 +144,8 @@ fn find(task: &'static Task<'static>, at: At, last: Last, flags: u32) -> Result<
     let follow = if last == Last::Follow { Follow::Link } else { Follow::No };
     let found = if flags & AT_EMPTY_PATH != 0 && is_empty(at.path) {
         let held = task.fget_any(at.dirfd)?;
-        let dirent = lp_region::DirentId(held.file.dirent.load(Ordering::Relaxed));
-        let parent = lp_region::InodeId(held.file.parent.load(Ordering::Relaxed));
-        let found = Found { inode: held.inode_ref(), dirent, parent, mount: held.mount() };
-        drop(held);
+        let found = Found::of(&held);
+        // While the open file keeps the inode.
         pin::known_inode(task, pin::slot::FIRST, found.inode.id);
         found
     } else {

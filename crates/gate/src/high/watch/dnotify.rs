@@ -4,7 +4,6 @@ use lp_abi::linux::{__NR_fcntl, DN_MULTISHOT, F_NOTIFY};
 use lp_abi::{Errno, Fd, Result};
 use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
-use lp_region::{DirentId, InodeId};
 use lp_vfs::pin;
 use lp_vfs::task::Task;
 use lp_vfs::walk::Found;
@@ -27,18 +26,12 @@ pub(crate) fn set(task: &'static Task<'static>, fd: Fd, events: u32) -> Result<u
         None if ends => return Ok(0),
         // The directory may have got its shadow without its entries.
         _ if !ends => {
-            // Relaxed, all: immutable while the file is open.
-            let found = Found {
-                inode: held.inode_ref(),
-                dirent: DirentId(held.file.dirent.load(Ordering::Relaxed)),
-                parent: InodeId(held.file.parent.load(Ordering::Relaxed)),
-                mount: held.mount(),
-            };
-            let flags = held.file.flags.load(Ordering::Relaxed);
-            pin::known_inode(task, pin::slot::WALK, found.inode.id);
+            let found = Found::of(&held);
+            let flags = held.file.flags.load(Ordering::Relaxed); // Relaxed: one word, as seen.
+            let pin = pin::hold_known(task, pin::slot::WALK, found.inode.id);
             drop(held);
             let given = shadow_make::give(task, &found, 0);
-            pin::clear(task, pin::slot::WALK);
+            drop(pin);
             // A removed directory has no events.
             if given == Err(Errno::ESTALE) {
                 return Ok(0);

@@ -12,7 +12,8 @@ use lp_abi::linux::{
 use lp_abi::{Errno, Fd, Result};
 use lp_region::records::{file_mode, inode_flags};
 use lp_region::sync::Ordering;
-use lp_region::{DirentId, FileId, InodeId, InodeRef};
+use lp_region::{FileId, InodeRef};
+use lp_vfs::pin::Pin;
 use lp_vfs::task::Task;
 use lp_vfs::walk::Found;
 use lp_vfs::watch::{self, LeaseBreak};
@@ -49,16 +50,12 @@ pub(crate) fn set(task: &'static Task<'static>, fd: Fd, kind: u32) -> Result<usi
     let (file, of) = (held.id, held.inode_ref());
     if kind != F_UNLCK {
         let is_leased = held.inode.flags.load(Ordering::Relaxed) & inode_flags::LEASED != 0;
-        // Relaxed, all: immutable while the file is open.
-        let found = Found {
-            inode: of,
-            dirent: DirentId(held.file.dirent.load(Ordering::Relaxed)),
-            parent: InodeId(held.file.parent.load(Ordering::Relaxed)),
-            mount: held.mount(),
-        };
-        let flags = held.file.flags.load(Ordering::Relaxed);
+        let found = Found::of(&held);
+        let flags = held.file.flags.load(Ordering::Relaxed); // Relaxed: one word, as seen.
+        // While the open file keeps the inode.
+        let pin = pin::hold_known(task, pin::slot::WALK, of.id);
         drop(held);
-        prepare(task, fd, flags, &found, is_leased)?;
+        prepare(task, fd, flags, &found, pin, is_leased)?;
         let modes = if kind == F_RDLCK { file_mode::WRITE } else { file_mode::READ | file_mode::WRITE };
         if opened::by_others(task, of, file, modes) {
             return Err(Errno::EAGAIN);
@@ -76,15 +73,20 @@ pub(crate) fn set(task: &'static Task<'static>, fd: Fd, kind: u32) -> Result<usi
 }
 
 /// Gives a file and its descriptors in this process a shadow, and makes opens wait there.
-fn prepare(task: &'static Task<'static>, fd: Fd, flags: u32, found: &Found, is_leased: bool) -> Result<()> {
+fn prepare(
+    task: &'static Task<'static>,
+    fd: Fd,
+    flags: u32,
+    found: &Found,
+    pin: Pin<'_>,
+    is_leased: bool,
+) -> Result<()> {
     let has_shadow = shadow_fd::of(task, descriptor::word(task, fd)).is_some();
     if is_leased && has_shadow {
         return Ok(());
     }
-    pin::known_inode(task, pin::slot::WALK, found.inode.id);
-    let given = shadow_make::give(task, found, inode_flags::LEASED);
-    pin::clear(task, pin::slot::WALK);
-    given.map_err(|_| Errno::EAGAIN)?;
+    shadow_make::give(task, found, inode_flags::LEASED).map_err(|_| Errno::EAGAIN)?;
+    drop(pin);
     if !is_leased && opened::is_being_opened(task, found.inode) {
         unmark(task, found.inode);
         return Err(Errno::EAGAIN);
