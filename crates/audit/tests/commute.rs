@@ -30,7 +30,8 @@ fn each_conflict_has_a_reason() {
         let pair = processes.pairs.iter().find(is_it).unwrap_or_else(|| panic!("{free:?} do not commute"));
         assert_eq!(pair.fields.iter().collect::<Vec<_>>(), Vec::<&String>::new(), "{free:?}");
     }
-    // Two that set one position of one open file do meet, and a call that shows what another changes does not commute.
+    // Two that set one position of one open file do meet, and a call that shows what another changes does not
+    // commute.
     let meet = |kinds: [&str; 2]| processes.conflicts().any(|pair| pair.kinds == kinds);
     assert!(meet(["flock", "flock"]) && meet(["ftruncate", "ftruncate"]));
     assert!(processes.pairs.iter().all(|pair| pair.kinds != ["rmdir", "rmdir"]));

@@ -167,8 +167,8 @@ impl Report {
         }
     }
 
-    /// In an order to be tried, marks those calls that end a mount as failed with `EBUSY` which failed so in the
-    /// schedule because another call was under way.
+    /// In an order to be tried, marks those calls that end a mount as failed with `EBUSY` which failed so in
+    /// the schedule because another call was under way.
     fn refuse(&self, order: &mut [Turn], parts: &[&Part]) {
         for (index, results) in &self.results {
             let Some(part) = parts.get(*index) else { continue };

@@ -37,15 +37,15 @@ pub enum FileAge {
 }
 
 impl Region<'_> {
-    /// Records that the region is in a file that may run out of space, and advises the kernel how this process
-    /// uses its mapping.
+    /// Records that the region is in a file that may run out of space, and advises the kernel how this
+    /// process uses its mapping.
     pub fn set_in_file(self, age: FileAge) {
         self.header().in_file.store(age as u64, Ordering::Relaxed); // Relaxed: before any process of a run.
         self.advise();
     }
 
-    /// Turns reading ahead off for the mapping of a new file. The kernel would fill the holes around each touched
-    /// page with zeros and keep them in its cache; what the file holds is in the cache anyway.
+    /// Turns reading ahead off for the mapping of a new file. The kernel would fill the holes around each
+    /// touched page with zeros and keep them in its cache; what the file holds is in the cache anyway.
     #[cold]
     pub(crate) fn advise(self) {
         // Relaxed: immutable while the region is in use.

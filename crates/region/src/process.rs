@@ -10,8 +10,8 @@ pub const UNANNOUNCED: u32 = u32::MAX;
 
 /// A process of a run: what Linux keeps in `task_struct`, `files_struct`, `fs_struct` and `cred`. 1 KiB.
 ///
-/// Only its own process writes it, and the lane that `life` names. It survives exec; fork copies it. The first
-/// line is what most calls read; what threads of a process often write has the third for itself.
+/// Only its own process writes it, and the lane that `life` names. It survives exec; fork copies it. The
+/// first line is what most calls read; what threads of a process often write has the third for itself.
 #[repr(C, align(64))]
 pub struct Process {
     /// State, generation, and the lane responsible for it. Atomic.
@@ -197,8 +197,8 @@ pub struct Run {
     pub flights: AtomicU32,
     /// The mounts ([`crate::ids::MountId`]) at those paths.
     pub bases: [AtomicU32; 16],
-    /// Which kinds of objects of the gate's the host has for inodes of the run; its `high::run::words` has the bits.
-    /// Atomic.
+    /// Which kinds of objects of the gate's the host has for inodes of the run; its `high::run::words` has
+    /// the bits. Atomic.
     pub host_objects: AtomicU64,
     /// Unused.
     pub unused: [AtomicU64; 2],

@@ -1,10 +1,10 @@
-//! Conflict-freedom of all pairs of calls that commute: the test of the scalable commutativity rule (Clements and
-//! others, SOSP 2013), which asks for an implementation in which calls that commute touch no cache line that the
-//! other writes.
+//! Conflict-freedom of all pairs of calls that commute: the test of the scalable commutativity rule (Clements
+//! and others, SOSP 2013), which asks for an implementation in which calls that commute touch no cache line
+//! that the other writes.
 //!
-//! A pair commutes if both orders give both calls the same results and lead to the same [`state`]. A child that is
-//! single-stepped makes each call from the state that the pairs find, once for each actor; the cache lines of the
-//! region that the two calls of a pair touch are compared.
+//! A pair commutes if both orders give both calls the same results and lead to the same [`state`]. A child
+//! that is single-stepped makes each call from the state that the pairs find, once for each actor; the cache
+//! lines of the region that the two calls of a pair touch are compared.
 
 mod calls;
 mod heat;

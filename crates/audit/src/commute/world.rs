@@ -1,4 +1,5 @@
-//! The world in which pairs of calls are made: a small tree, and two actors in the state that each pair finds.
+//! The world in which pairs of calls are made: a small tree, and two actors in the state that each pair
+//! finds.
 
 use super::calls;
 use anyhow::{Context, Result, anyhow, bail};
@@ -21,7 +22,8 @@ use std::time::Duration;
 /// What the two actors are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Actors {
-    /// Processes, the second of which was forked by the first: descriptor 5 is the same open file description.
+    /// Processes, the second of which was forked by the first: descriptor 5 is the same open file
+    /// description.
     Processes,
     /// Threads of one process: all descriptors are the same.
     Threads,
@@ -111,8 +113,8 @@ impl World {
         Ok(())
     }
 
-    /// Keeps the present state as the one that pairs find. All files have been read since they were written, so
-    /// that reads set no access time (relatime).
+    /// Keeps the present state as the one that pairs find. All files have been read since they were written,
+    /// so that reads set no access time (relatime).
     fn keep(&mut self) -> Result<()> {
         std::thread::sleep(TICK);
         for fd in [FIRST, SECOND] {

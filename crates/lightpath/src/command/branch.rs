@@ -54,9 +54,9 @@ pub(crate) fn own(region: Region<'static>) -> Result<(), Failure> {
         // Relaxed: no process of a run has it yet.
         true => region.header().in_file.store(0, Relaxed),
         false => {
-            // Shared blocks are not in the page cache yet, and what this process touches of them lies far apart. The
-            // command has a mapping of its own. A failure only costs time.
-            // SAFETY: changes only what is read ahead of the region's mapping.
+            // Shared blocks are not in the page cache yet, and what this process touches of them lies far
+            // apart. The command has a mapping of its own. A failure only costs time. SAFETY: changes only
+            // what is read ahead of the region's mapping.
             let _ = unsafe { libc::madvise(region.base().cast(), region.length(), libc::MADV_RANDOM) };
             region.mark_boot();
         }

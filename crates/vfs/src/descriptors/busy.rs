@@ -1,9 +1,10 @@
 //! ETXTBSY: a file is either open for writing or executed. Neither is counted, as `i_writecount` does; the
 //! processes are searched.
 //!
-//! Each side first says what it does and then looks at the other. Who executes a file names it in the process's
-//! record, sets [`inode_flags::EXECUTED`], and searches the tables. Who opens it for writing has pinned the
-//! inode, reads the flag, and searches the records. An exec that finds the inode pinned waits for a moment.
+//! Each side first says what it does and then looks at the other. Who executes a file names it in the
+//! process's record, sets [`inode_flags::EXECUTED`], and searches the tables. Who opens it for writing has
+//! pinned the inode, reads the flag, and searches the records. An exec that finds the inode pinned waits for
+//! a moment.
 
 use lp_abi::{Errno, Result};
 use lp_region::records::{file_mode, inode_flags};
@@ -36,7 +37,8 @@ pub fn execute(task: &Task, of: InodeRef) -> Result<()> {
     if is_written(task, of) { Err(Errno::ETXTBSY) } else { Ok(()) }
 }
 
-/// Whether a file that has [`inode_flags::EXECUTED`] may be written to. Clears the flag if nobody executes it.
+/// Whether a file that has [`inode_flags::EXECUTED`] may be written to. Clears the flag if nobody executes
+/// it.
 ///
 /// # Errors
 /// `ETXTBSY`.

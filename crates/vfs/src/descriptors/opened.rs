@@ -33,8 +33,8 @@ pub fn by_others(task: &Task, inode: InodeRef, own: FileId, modes: u32) -> bool 
     true
 }
 
-/// Whether a call is opening `inode` that may not have seen a flag that the caller has just set in it. Whoever
-/// is not seen here is in a table already, or sees the flag. Returns true when in doubt.
+/// Whether a call is opening `inode` that may not have seen a flag that the caller has just set in it.
+/// Whoever is not seen here is in a table already, or sees the flag. Returns true when in doubt.
 pub fn is_being_opened(task: &Task, inode: InodeRef) -> bool {
     // PAIRS: the light barriers of `pin`, behind which an open reads the flags.
     if !heavy_barrier() {

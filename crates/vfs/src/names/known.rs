@@ -13,7 +13,8 @@ use crate::names::hash::{self, Hit};
 use crate::names::name::Name;
 use crate::names::path_text::{PathText, buffer};
 
-/// Fast path of [`crate::names::walk::inode`]: a name in a directory whose prefix is known. `None` to fall back to a walk.
+/// Fast path of [`crate::names::walk::inode`]: a name in a directory whose prefix is known. `None` to fall
+/// back to a walk.
 ///
 /// Not made of [`known`] and [`look_up`]: with the name in registers it takes fifty instructions less.
 #[inline(always)]

@@ -1,5 +1,5 @@
-//! fcntl(2): `F_SETOWN`, `F_SETOWN_EX`, `F_SETSIG` and their counterparts. They are kept beside the open file;
-//! leases and `F_NOTIFY` use them ([`crate::high::watch::signalled`]).
+//! fcntl(2): `F_SETOWN`, `F_SETOWN_EX`, `F_SETSIG` and their counterparts. They are kept beside the open
+//! file; leases and `F_NOTIFY` use them ([`crate::high::watch::signalled`]).
 
 use lp_abi::linux::{
     __NR_kill, F_GETOWN, F_GETOWN_EX, F_GETSIG, F_OWNER_PGRP, F_OWNER_PID, F_OWNER_TID, F_SETOWN, F_SETOWN_EX,

@@ -103,8 +103,9 @@ fn stat_at(task: &Task, at: At, to: UserPtr<stat>, flags: u32) -> isize {
     done
 }
 
-/// The kernel's result for a host path. Where a link was followed and a link was found, it may be a placeholder,
-/// to which a link of the host leads: `ELOOP`, as open(2) fails there, so that [`one`] looks where it leads.
+/// The kernel's result for a host path. Where a link was followed and a link was found, it may be a
+/// placeholder, to which a link of the host leads: `ELOOP`, as open(2) fails there, so that [`one`] looks
+/// where it leads.
 #[inline]
 fn reached<T: Copy + Into<u32>>(done: isize, flags: u32, mode: *const T, met_link: &Cell<bool>) -> isize {
     if done != 0 || flags & AT_SYMLINK_NOFOLLOW != 0 {

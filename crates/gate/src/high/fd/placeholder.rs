@@ -1,10 +1,9 @@
 //! Placeholders: the kernel's descriptors behind descriptors of ours, so that the kernel manages the numbers.
 //!
 //! Each is a duplicate of the *base*, an `O_PATH` descriptor of a symbolic link, kept at a high number: any
-//! call that reaches the kernel with it gets `EBADF`, never data, and opening a name in /proc that leads to it
-//! fails with `ELOOP` ([`crate::high::route::hostlink`]). Closing a descriptor of ours
-//! *parks* its placeholder if possible, and the next open reuses it, so that a loop of the two makes no
-//! system call.
+//! call that reaches the kernel with it gets `EBADF`, never data, and opening a name in /proc that leads to
+//! it fails with `ELOOP` ([`crate::high::route::hostlink`]). Closing a descriptor of ours *parks* its
+//! placeholder if possible, and the next open reuses it, so that a loop of the two makes no system call.
 //!
 //! To the program a parked number is free, so it must be the one that the kernel would give next. Hence the
 //! *watermark*: every number below it is in use or parked. It rises when the kernel gives out the lowest free

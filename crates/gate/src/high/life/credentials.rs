@@ -63,7 +63,8 @@ pub(crate) fn of_new_thread(task: &'static Task<'static>) {
 /// The new image gets this thread's credentials; the process record may hold others.
 pub(crate) fn before_exec(task: &Task) {
     if !is_shared(task) {
-        task.process.gate_words[STALE].store(1, Ordering::Relaxed); // Relaxed, here and below: orders nothing.
+        // Relaxed, here and below: orders nothing.
+        task.process.gate_words[STALE].store(1, Ordering::Relaxed);
     }
 }
 

@@ -291,9 +291,9 @@ impl Walk {
         }
     }
 
-    /// If the part walked is a magic link of the kernel's to something of ours, which for the kernel leads to a
-    /// placeholder, writes our target where the kernel's was written. Returns its length, or `ENOENT` if it has
-    /// no name.
+    /// If the part walked is a magic link of the kernel's to something of ours, which for the kernel leads to
+    /// a placeholder, writes our target where the kernel's was written. Returns its length, or `ENOENT` if it
+    /// has no name.
     fn expand_magic(&mut self, room: usize) -> Option<Result<usize>> {
         let path = &self.done[..self.length];
         if !path.starts_with(b"/proc/") {

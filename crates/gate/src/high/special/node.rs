@@ -65,7 +65,8 @@ pub(crate) fn any(task: &Task) -> bool {
 
 /// [`any`] for the record of a run.
 pub(crate) fn any_of(run: &Run) -> bool {
-    run.host_objects.load(Ordering::Relaxed) & NODES != 0 // Relaxed: a node's maker also tells us by other means.
+    // Relaxed: a node's maker also tells us by other means.
+    run.host_objects.load(Ordering::Relaxed) & NODES != 0
 }
 
 /// Creates the directory of objects, and sets [`NODES`].

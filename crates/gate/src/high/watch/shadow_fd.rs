@@ -36,7 +36,8 @@ pub(crate) fn open(task: &'static Task<'static>, fd: Fd, flags: u32) {
     }
 }
 
-/// The shadow that this thread has opened for the file that it is about to open, because it had to wait there.
+/// The shadow that this thread has opened for the file that it is about to open, because it had to wait
+/// there.
 pub(crate) fn take_waited() -> Option<Fd> {
     let waited = handler::thread().waited_shadow.take();
     waited.checked_sub(1).map(|fd| Fd::new(fd as i32))

@@ -203,8 +203,8 @@ impl Tree<'_> {
     fn names_before(&self, old: &Old) -> io::Result<BTreeMap<OsString, Old>> {
         let region = self.task.region;
         let mut seen = self.record(old.at)?;
-        // The names may be incomplete, if the directory was moved before anybody listed it or if a listing was
-        // cut short. Those of a removed directory are complete.
+        // The names may be incomplete, if the directory was moved before anybody listed it or if a listing
+        // was cut short. Those of a removed directory are complete.
         match below::take(self.task, seen.target(), Need::All) {
             Err(Errno::ESTALE) if seen.list != 0 => {}
             taken => taken.map_err(error)?,
