@@ -85,7 +85,7 @@ fn a_renewal_that_is_killed_is_made_by_the_next_run() {
         assert_eq!(trees.over(LIST), sh(&trees.copy(), LIST), "killed at call {calls}");
         trees.says(&["apply"]);
         assert_eq!(sh(&trees.tree(), LIST), sh(&trees.copy(), LIST), "killed at call {calls}");
-        calls += 131;
+        calls += 61;
         kills += 1;
     }
     assert!(kills > 3, "{kills} kills");

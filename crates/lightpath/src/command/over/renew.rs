@@ -179,18 +179,25 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// Whether the session has changed nothing of what a name stands for.
+    /// Whether the session has changed nothing of what a name stands for. Nothing stands for a name that a
+    /// renewal began to forget before it was killed: all around it was untouched then, and its directory may
+    /// have the time of that removal.
     fn is_untouched(&self, old: &Old, new: &New) -> bool {
-        if new.inode != old.seen.target() || !has_time_of(new, &old.seen) {
-            return false;
+        if new.inode != old.seen.target() {
+            return old.seen.target == 0;
         }
         if !is_dir(new.attributes.mode) || old.seen.list == 0 {
-            return true;
+            return has_time_of(new, &old.seen);
         }
         // What cannot be read any more counts as changed: it is left alone.
         let (Ok(before), Ok(now)) = (self.listed(old), self.names_now(new)) else { return false };
-        before.len() == now.len()
-            && before.iter().all(|(name, old)| now.get(name).is_some_and(|new| self.is_untouched(old, new)))
+        let is_half_forgotten = before.values().any(|old| old.seen.target == 0);
+        (is_half_forgotten || has_time_of(new, &old.seen))
+            && now.keys().all(|name| before.contains_key(name))
+            && before.iter().all(|(name, old)| match now.get(name) {
+                Some(new) => self.is_untouched(old, new),
+                None => old.seen.target == 0,
+            })
     }
 
     /// The names in a directory's list, those that stand for nothing as well.
