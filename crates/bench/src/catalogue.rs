@@ -1,5 +1,6 @@
 //! The catalogue: the workloads, the names of their figures, and their targets.
 
+use crate::apps::{APPS, App};
 use std::fmt;
 
 /// One workload: a program and the argument lists it is run with.
@@ -19,6 +20,8 @@ pub(crate) struct Workload {
 pub(crate) enum Program {
     /// This C program (named without its suffix), on each file system.
     C(&'static str),
+    /// The scripts of [`crate::apps`], on each file system.
+    Apps,
     /// [`crate::before`], in both designs.
     InProcess,
 }
@@ -146,6 +149,15 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         quick: &[&["@dir", "15"]],
     },
     Workload {
+        name: "apps",
+        title: "Applications",
+        detail: "what people run, with its input and output in the mount, results compared; seconds, wall and processor time. \
+                 `apps/NAME` runs one of them",
+        program: Program::Apps,
+        full: &[&["10"]],
+        quick: &[&["2"]],
+    },
+    Workload {
         name: "before",
         title: "Each change against the design that it replaced",
         detail: "the five hot calls through the library door, on the same records with the old lock or count put back, \
@@ -249,9 +261,13 @@ pub(crate) fn label(metric: &str) -> String {
     }
 }
 
-/// The workloads of one run, in the catalogue's order.
+/// What one run measures, in the catalogue's order.
 #[derive(Debug)]
-pub(crate) struct Selection(pub(crate) Vec<&'static Workload>);
+pub(crate) struct Selection {
+    pub(crate) workloads: Vec<&'static Workload>,
+    /// The applications, if `workloads` has `apps`.
+    pub(crate) apps: Vec<&'static App>,
+}
 
 /// A NAME that is not a workload's.
 #[derive(Debug, PartialEq, Eq)]
@@ -259,27 +275,41 @@ pub(crate) struct UnknownName(String);
 
 impl fmt::Display for UnknownName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(app) = self.0.strip_prefix("apps/") {
+            let names: Vec<_> = APPS.iter().map(|app| app.name).collect();
+            return write!(f, "no application is called '{app}'; there are: {}", names.join(" "));
+        }
         let names: Vec<_> = WORKLOADS.iter().map(|workload| workload.name).collect();
         write!(f, "no workload is called '{}'; there are: {} figures", self.0, names.join(" "))
     }
 }
 
 impl Selection {
-    /// The workloads selected by `names`; all of them if `names` is empty.
+    /// What is selected by `names`; everything if `names` is empty.
     pub(crate) fn of(names: &[String]) -> Result<Self, UnknownName> {
-        if let Some(unknown) = names
-            .iter()
-            .find(|name| *name != "figures" && WORKLOADS.iter().all(|workload| workload.name != **name))
-        {
+        let is_app = |name: &str, app: &App| name.strip_prefix("apps/") == Some(app.name);
+        let is_known = |name: &&String| {
+            *name == "figures"
+                || WORKLOADS.iter().any(|workload| workload.name == **name)
+                || APPS.iter().any(|app| is_app(name, app))
+        };
+        if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
             return Err(UnknownName(unknown.clone()));
         }
         let wanted = |workload: &&Workload| {
             names.is_empty()
                 || names.iter().any(|name| {
-                    name == workload.name || name == "figures" && crate::figures::concern(workload.name)
+                    name == workload.name
+                        || name == "figures" && crate::figures::concern(workload.name)
+                        || workload.program == Program::Apps && name.starts_with("apps/")
                 })
         };
-        Ok(Self(WORKLOADS.iter().filter(wanted).collect()))
+        let all_apps = names.is_empty() || names.iter().any(|name| name == "apps");
+        let wanted_app = |app: &&App| all_apps || names.iter().any(|name| is_app(name, app));
+        Ok(Self {
+            workloads: WORKLOADS.iter().filter(wanted).collect(),
+            apps: APPS.iter().filter(wanted_app).collect(),
+        })
     }
 }
 
@@ -299,15 +329,20 @@ mod tests {
     #[test]
     fn names_select_in_catalogue_order() {
         let names = ["spawn".to_owned(), "dd".to_owned()];
-        let selected: Vec<_> = Selection::of(&names).unwrap().0.iter().map(|w| w.name).collect();
+        let selected: Vec<_> = Selection::of(&names).unwrap().workloads.iter().map(|w| w.name).collect();
         assert_eq!(selected, ["dd", "spawn"]);
-        assert_eq!(Selection::of(&[]).unwrap().0.len(), WORKLOADS.len());
+        let all = Selection::of(&[]).unwrap();
+        assert_eq!((all.workloads.len(), all.apps.len()), (WORKLOADS.len(), APPS.len()));
+        let one = Selection::of(&["apps/tar".to_owned()]).unwrap();
+        assert_eq!((one.workloads[0].name, one.apps[0].name, one.apps.len()), ("apps", "tar", 1));
     }
 
     #[test]
     fn an_unknown_name_lists_the_known_ones() {
-        let error = Selection::of(&["nosuch".to_owned()]).unwrap_err().to_string();
-        assert!(error.contains("'nosuch'") && error.contains("fstime") && !error.contains('\n'));
+        for (name, known) in [("nosuch", "fstime"), ("apps/nosuch", "git-clone")] {
+            let error = Selection::of(&[name.to_owned()]).unwrap_err().to_string();
+            assert!(error.contains("nosuch'") && error.contains(known) && !error.contains('\n'));
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ const HEADER: &str = include_str!("../c/bench.h");
 
 const SOURCES: &[(&str, &str)] = &[
     ("acl", include_str!("../c/acl.c")),
+    ("app", include_str!("../c/app.c")),
     ("build", include_str!("../c/build.c")),
     ("bulk", include_str!("../c/bulk.c")),
     ("calls", include_str!("../c/calls.c")),

@@ -156,6 +156,10 @@ fn section(body: &mut String, report: &Report, workload: &WorkloadReport) {
             escape(&failure.error)
         );
     }
+    if !workload.left_out.is_empty() {
+        let missing = workload.left_out.join(", ");
+        let _ = writeln!(body, "<p>left out, not installed: {}</p>", escape(&missing));
+    }
     numbers(body, workload);
 }
 

@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 #![warn(unreachable_pub)]
 
+mod apps;
 mod args;
 #[allow(unsafe_code, reason = "processes and memory that they share")]
 mod before;

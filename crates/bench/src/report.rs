@@ -26,6 +26,9 @@ pub(crate) struct WorkloadReport {
     pub(crate) places: Vec<String>,
     pub(crate) series: Vec<Series>,
     pub(crate) failures: Vec<Failure>,
+    /// What was not measured because something it needs is not installed.
+    #[serde(default)]
+    pub(crate) left_out: Vec<String>,
 }
 
 /// One figure in every place, at one number of workers if it has one.

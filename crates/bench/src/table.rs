@@ -23,6 +23,9 @@ pub(crate) fn render(report: &Report) -> String {
         for failure in &workload.failures {
             text += &format!("failed on {}: {}\n", failure.place, failure.error);
         }
+        if !workload.left_out.is_empty() {
+            text += &format!("left out, not installed: {}\n", workload.left_out.join(", "));
+        }
     }
     text
 }

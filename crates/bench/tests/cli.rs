@@ -61,3 +61,14 @@ fn what_is_no_report_is_refused() {
     let output = bench(&["--from", file.to_str().unwrap()]);
     assert!(!output.status.success() && text(&output.stderr).contains("not a bench report"));
 }
+
+#[test]
+fn applications_give_rows_of_wall_and_processor_time() {
+    let output = bench(&["--quick", "--samples", "1", "--kernel-only", "apps/tar", "apps/rm"]);
+    let (table, errors) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{table}{errors}");
+    for row in ["tar -x ", "tar -x: CPU ", "rm -r ", "rm -r: CPU "] {
+        assert!(table.contains(row), "{row}: {table}");
+    }
+    assert!(!table.contains("sqlite") && !table.contains("left out"), "{table}");
+}

@@ -1,0 +1,3 @@
+prepare() { tree; }
+work() { cp -r tree copy; }
+result() { content copy; }

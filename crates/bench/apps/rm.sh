@@ -1,0 +1,3 @@
+prepare() { tree; }
+work() { rm -r tree; }
+result() { ls -A; }

@@ -1,0 +1,3 @@
+prepare() { tree; }
+work() { rsync -a tree/ copy; rsync -a tree/ copy; }
+result() { content copy; }
