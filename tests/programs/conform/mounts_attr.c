@@ -247,8 +247,9 @@ GROUP(mounts, opened_as_it_goes)
         return;
     pid_t child = fork();
     if (child == 0) {
-        for (;;) {
+        for (unsigned turn = 0;;) {
             mount("a", "b", NULL, MS_BIND, NULL);
+            usleep(turn++ % 8 * 50);
             while (umount("b") && errno == EBUSY)
                 ;
         }
@@ -269,4 +270,38 @@ GROUP(mounts, opened_as_it_goes)
     waitpid(child, NULL, 0);
     say("opened %d, in what was unmounted %d", opened, gone);
     umount("b");
+}
+
+/* Who has a file open for writing can write: a remount that succeeds has nobody there. */
+GROUP(mounts, written_as_it_shuts)
+{
+    if (!apart())
+        return;
+    T(bind("a", "b"));
+    pid_t child = fork();
+    if (child == 0) {
+        for (;;) {
+            mount(NULL, "b", NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL);
+            mount(NULL, "b", NULL, MS_BIND | MS_REMOUNT, NULL);
+        }
+    }
+    int opened = 0, refused = 0, shut = 0;
+    struct timespec now, until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    do {
+        int fd = open(opened % 2 ? "b/f" : "b/new", O_WRONLY | O_CREAT, 0600);
+        if (fd >= 0) {
+            opened++;
+            refused += pwrite(fd, "x", 1, 0) != 1;
+            close(fd);
+        } else {
+            shut |= errno == EROFS;
+        }
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (now.tv_sec < until.tv_sec + 2);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    say("opened %d, found shut %d, could not write %d", opened > 0, shut, refused);
+    umount("b");
+    unlink("a/new");
 }

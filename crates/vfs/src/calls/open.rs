@@ -355,7 +355,11 @@ fn open_or_make(
 /// Opens a file that this call has created, whose mode and size do not matter.
 fn made(task: &Task, dirfd: Fd, found: &Found, how: &How) -> Result<Opened> {
     let pin = pin_found(task, dirfd, found)?;
-    let id = finish(task, found, how, S_IFREG)?.hand_over();
+    let new = match how.flags & O_ACCMODE {
+        O_RDONLY => finish(task, found, how, S_IFREG),
+        _ => finish_writable(task, found, how, S_IFREG),
+    };
+    let id = new?.hand_over();
     let mode = &task.region.file(id).mode;
     // Relaxed: in no table yet.
     mode.store(mode.load(Ordering::Relaxed) | file_mode::CREATED, Ordering::Relaxed);
@@ -527,7 +531,10 @@ fn open_checked(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Open
         S_IFSOCK => return Err(Errno::ENXIO),
         _ => return Ok(Opened::HostNode(Node { found: *found, flags: how.flags })),
     }
-    let new = finish(task, found, how, kind)?;
+    let new = match how.access & permission::WRITE {
+        0 => finish(task, found, how, kind)?,
+        _ => finish_writable(task, found, how, kind)?,
+    };
     if kind == S_IFREG && how.has(O_TRUNC) {
         empty(task, found)?;
     }
@@ -548,6 +555,21 @@ fn empty(task: &Task, found: &Found) -> Result<()> {
     let _held = inode::lock(task, id);
     truncate::resize(task, id, record, 0);
     Ok(())
+}
+
+/// [`finish`] for an access that a read-only mount refuses. It counts as a writer until the open file is
+/// pinned, so that a remount waits for it or finds the file.
+///
+/// # Errors
+/// As [`finish`]; `EROFS`.
+fn finish_writable<'t, 'r>(
+    task: &'t Task<'r>,
+    found: &Found,
+    how: &How,
+    kind: u32,
+) -> Result<NewFile<'t, 'r>> {
+    let _writing = writer::begin(task, found.mount)?;
+    finish(task, found, how, kind)
 }
 
 /// Creates the open file. The inode is pinned, and stays so through the file's own pin.

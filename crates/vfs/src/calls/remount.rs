@@ -6,13 +6,13 @@
 use lp_abi::{Errno, Result};
 use lp_region::mount::mount_flags;
 use lp_region::mount_change::Set;
-use lp_region::records::{OpenFile, file_mode};
+use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
-use lp_region::{FileId, InodeRef, MountId, marks};
+use lp_region::{InodeRef, MountId, marks};
 
 use crate::caller::task::Task;
-use crate::descriptors::table::FdTable;
-use crate::lane::{pin, writer};
+use crate::descriptors::opened;
+use crate::lane::writer;
 use crate::names::mounts;
 
 /// Attempts of a remount that writers cancel.
@@ -94,11 +94,12 @@ pub fn shut(task: &Task, what: RemountTarget, becomes: impl Fn(u32) -> u32) -> R
     Err(Errno::EBUSY)
 }
 
-/// Whether a file is open for writing, or on its way into or out of a table. Nor can a file system become
-/// read-only while files of it without a name are open (the kernel's sb_prepare_remount_readonly).
+/// Whether a file is open for writing. Nor can a file system become read-only while files of it without a
+/// name are open (the kernel's sb_prepare_remount_readonly).
 fn has_writable_file(task: &Task, what: RemountTarget) -> bool {
     let region = task.region;
-    let keeps = |file: &OpenFile| {
+    opened::by_the_living(task, |file| {
+        let file = region.file(file);
         let mode = file.mode.load(Ordering::Relaxed); // Relaxed, here and below: immutable while named.
         if !what.holds(task, file.mount()) || mode & file_mode::PATH != 0 {
             return false;
@@ -106,18 +107,5 @@ fn has_writable_file(task: &Task, what: RemountTarget) -> bool {
         let inode = InodeRef::from_word(file.inode.load(Ordering::Relaxed));
         let nameless = || region.inode(inode.id).nlink.load(Ordering::Relaxed) == 0;
         mode & file_mode::WRITE != 0 || matches!(what, RemountTarget::Superblock(_)) && nameless()
-    };
-    let in_tables = region.processes().any(|process| {
-        FdTable::of(region, process).open().any(|(_, word)| keeps(region.file(FileId(word as u32))))
-            && !region.process_is_dead(process, task.process_id)
-    });
-    in_tables
-        || region.lanes().any(|id| {
-            let lane = region.lane(id);
-            lane.pins
-                .iter()
-                .map(marks::pinned)
-                .any(|pin| pin != 0 && pin & pin::INODE == 0 && keeps(region.file(FileId(pin as u32))))
-                && !region.lane_is_dead(id, task.process_id)
-        })
+    })
 }

@@ -9,11 +9,10 @@
 use lp_abi::{Errno, Result};
 use lp_region::records::{file_mode, inode_flags};
 use lp_region::sync::Ordering;
-use lp_region::{FileId, InodeRef, ProcessId, Spot};
+use lp_region::{FileId, InodeRef, Spot};
 
 use crate::caller::task::Task;
 use crate::descriptors::opened;
-use crate::descriptors::table::FdTable;
 use crate::inodes::inode;
 
 /// Looks at an open under way, which may be that of a stopped thread, before an exec goes on.
@@ -65,18 +64,7 @@ fn is_executed(task: &Task, inode: InodeRef) -> bool {
     })
 }
 
-/// Whether a live process has `inode` open for writing.
+/// Whether a living process has `inode` open for writing.
 pub fn is_written(task: &Task, inode: InodeRef) -> bool {
-    let lives = |id| id == task.process_id || !task.region.process_is_dead(id, task.process_id);
-    task.region.processes().any(|id| writes(task, id, inode) && lives(id))
-}
-
-fn writes(task: &Task, id: ProcessId, inode: InodeRef) -> bool {
-    FdTable::of(task.region, id).open().any(|(_, word)| {
-        let file = task.region.file(FileId(word as u32));
-        // Relaxed: immutable while a table names the file. That it may just be closed is the caller's race.
-        let mode = file.mode.load(Ordering::Relaxed);
-        mode & (file_mode::WRITE | file_mode::PATH) == file_mode::WRITE
-            && file.inode.load(Ordering::Relaxed) == inode.to_word()
-    })
+    opened::by_others(task, inode, FileId::NONE, file_mode::WRITE)
 }

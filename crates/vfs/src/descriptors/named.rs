@@ -6,12 +6,10 @@
 //! applies here.
 
 use lp_region::sync::heavy_barrier;
-use lp_region::{FileId, ProcessId};
+use lp_region::FileId;
 
 use crate::caller::task::Task;
-use crate::descriptors::flight;
-use crate::descriptors::table::{self, FdTable};
-use crate::lane::pin;
+use crate::descriptors::{flight, opened, table};
 
 /// Scans before a file counts as named, if references move all the time. A scan may take as long as the
 /// machine's other processors need for a barrier, and a few forks may happen meanwhile.
@@ -24,8 +22,9 @@ pub(crate) fn by_the_living(task: &Task, id: FileId) -> bool {
         let before = table::moves(task.region);
         // A file on its way into a table leaves its pin there. A call under way ends, or its table names the
         // file.
-        let pinned = is_pinned(task, id);
-        let calm = match in_tables(task, id) {
+        let names = |file| file == id;
+        let pinned = opened::is_pinned(task, names);
+        let calm = match opened::in_tables(task, names) {
             Some(true) => return true,
             found => found.is_some(),
         };
@@ -33,7 +32,7 @@ pub(crate) fn by_the_living(task: &Task, id: FileId) -> bool {
         if !heavy_barrier() {
             return true;
         }
-        let pinned = pinned || is_pinned(task, id);
+        let pinned = pinned || opened::is_pinned(task, names);
         if flight::is_in_flight(task, id) {
             return true;
         }
@@ -42,31 +41,4 @@ pub(crate) fn by_the_living(task: &Task, id: FileId) -> bool {
         }
     }
     true
-}
-
-/// Whether the table of a live process names the file; `None` if not, but references moved within a table.
-fn in_tables(task: &Task, id: FileId) -> Option<bool> {
-    let mut calm = true;
-    for process in task.region.processes() {
-        let mut hit = false;
-        calm &= FdTable::of(task.region, process).look_through(|file| hit |= file == id);
-        if hit && !is_dead(task, process) {
-            return Some(true);
-        }
-    }
-    calm.then_some(false)
-}
-
-fn is_pinned(task: &Task, id: FileId) -> bool {
-    let names = |pin: &_| lp_region::marks::pinned(pin) == u64::from(id.0);
-    task.region.lanes().any(|lane| {
-        // A file that is being closed has left the table already, removed by its owner or by a reaper.
-        let pins = task.region.lane(lane).pins.iter().enumerate();
-        let mut in_use = pins.filter(|(slot, _)| *slot != pin::slot::CLOSE).map(|(_, pin)| pin);
-        in_use.any(names) && !task.region.lane_is_dead(lane, task.process_id)
-    })
-}
-
-fn is_dead(task: &Task, process: ProcessId) -> bool {
-    task.region.process_is_dead(process, task.process_id)
 }
