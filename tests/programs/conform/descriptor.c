@@ -204,6 +204,33 @@ static int receive_fd(int socket, int *fds, int flags)
     return count;
 }
 
+/* A file in a message is open, for who asks whether it is written to. */
+GROUP(descriptor, open_in_a_message)
+{
+    int s[2], back[8] = { -1 };
+    T(socketpair(AF_UNIX, SOCK_STREAM, 0, s));
+    close(make_open("script", "#!/bin/true\n", O_RDWR));
+    T(chmod("script", 0700));
+    int reads = T(open("script", O_RDONLY)), writes = T(open("script", O_RDWR));
+    T(send_fd(s[0], &writes, 1));
+    T(close(writes));
+    for (int turn = 0; turn < 2; turn++) {
+        T(fcntl(reads, F_SETLEASE, F_RDLCK));
+        T(fcntl(reads, F_SETLEASE, F_UNLCK));
+        pid_t child = fork();
+        if (child == 0) {
+            execl("./script", "script", NULL);
+            _exit(errno == ETXTBSY ? 26 : 1);
+        }
+        int status;
+        waitpid(child, &status, 0);
+        say("exec: %x", status);
+        if (turn == 0)
+            T(receive_fd(s[1], back, 0));
+        close(back[0]);
+    }
+}
+
 GROUP(descriptor, passed_and_used)
 {
     int s[2], fds[8] = { 0 };
