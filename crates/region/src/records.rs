@@ -387,8 +387,8 @@ pub struct Mapping {
     pub link: AtomicU32,
     /// The mount that it was last mapped through.
     pub mount: AtomicU32,
-    /// Spare.
-    pub spare_word: AtomicU32,
+    /// [`file_mode::READ`] and [`file_mode::WRITE`] of the open files that it was mapped through.
+    pub modes: AtomicU32,
     /// Spare.
     pub spare: [AtomicU64; 4],
 }

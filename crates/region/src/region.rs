@@ -306,6 +306,13 @@ impl<'r> Region<'r> {
         self.slot(id.0)
     }
 
+    /// The mapping records of all processes.
+    pub fn mappings(self) -> impl Iterator<Item = &'r Mapping> {
+        // PAIRS: the release store of the inode, after which the record is whole.
+        let in_use = |record: &&Mapping| record.inode.load(Ordering::Acquire) != 0;
+        self.slots::<Mapping>().map(move |id| self.mapping(id)).filter(in_use)
+    }
+
     /// A primary bucket.
     #[inline(always)]
     pub fn bucket(self, index: u32) -> &'r Bucket {

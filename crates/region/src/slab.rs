@@ -154,6 +154,11 @@ impl Region<'_> {
         Ok(T::id(index))
     }
 
+    /// All slots that were ever handed out, whether in use or not.
+    pub fn slots<T: Slot>(self) -> impl Iterator<Item = T::Id> {
+        (1..=self.header().slabs[T::SLAB].last()).map(T::id)
+    }
+
     /// Records that the slot last allocated is linked in.
     #[inline]
     pub fn settle<T: Slot>(self, lane: &Lane) {

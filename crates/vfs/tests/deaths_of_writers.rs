@@ -5,8 +5,9 @@ use std::ffi::CString;
 
 use lp_abi::linux::*;
 use lp_abi::{Fd, PAGE_SIZE};
-use lp_region::records::{Inode, LockRecord};
+use lp_region::records::{Inode, LockRecord, Mapping, inode_flags};
 use lp_region::sync::Ordering;
+use lp_vfs::mapping::{self, MapAccess};
 use lp_vfs::open::Opened;
 use lp_vfs::xattr::XattrValue;
 use lp_vfs::{
@@ -380,6 +381,49 @@ fn a_locker_killed_at_any_instruction_leaves_others_their_locks() {
         reap::dead(&task);
         assert_eq!(task.region.in_use::<LockRecord>(), records, "{at}");
         lp_fsck::check(task.region, task.process_id).expect_sound(&at);
+    }
+}
+
+/// A process is killed while it takes records of mappings out of the middle, the end and the head of its list.
+#[test]
+fn a_mapper_killed_at_any_instruction_leaves_no_record_to_two() {
+    let _alone = death::alone();
+    let task = death::task();
+    make(&task, 0);
+    let open_all = |task: &Task| {
+        [c"/light/1", c"/light/2", c"/light/3"].map(|path| {
+            let found = open::openat(task, Fd::CWD, lent::path(path), O_RDWR | O_CREAT, 0o600);
+            let Ok(Place::Inside(Opened::File(id))) = found else { std::process::abort() };
+            let fd = task.table.lowest(3, 100).expect("number");
+            table::install(task, fd, id, 0).expect("install");
+            fd
+        })
+    };
+    let fds = open_all(&task);
+    fds.iter().for_each(|fd| fill(&task, *fd, NEW, 3 * PAGE_SIZE));
+    let records = task.region.in_use::<Mapping>();
+    let nothing = |child: &Task| _ = open_all(child);
+    let call = |child: &Task| {
+        let of = open_all(child)
+            .map(|fd| mapping::begin(child, fd, 0, PAGE_SIZE, MapAccess::SharedWrite).expect("mapping"));
+        for index in [1, 0, 2] {
+            mapping::end(child, of[index], PAGE_SIZE);
+        }
+    };
+    let before = death::length(&task, &nothing);
+    let length = death::length(&task, &call);
+    reap::dead(&task);
+    for steps in death::samples(length - before).map(|steps| before + steps) {
+        let at = format!("killed after {steps} instructions");
+        death::interrupt(&task, steps, &call);
+        reap::dead(&task);
+        assert_eq!(task.region.in_use::<Mapping>(), records, "{at}");
+        lp_fsck::check(task.region, task.process_id).expect_sound(&at);
+        for fd in fds {
+            let inode = task.fget(fd).expect("open").inode;
+            // Relaxed: nobody else is there.
+            assert_eq!(inode.flags.load(Ordering::Relaxed) & inode_flags::MAPPED, 0, "{at}");
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 /* dup, fcntl, close_range, close-on-exec, inheritance, SCM_RIGHTS. */
 #include "conform.h"
+#include <sys/mman.h>
 #include <linux/close_range.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -228,6 +229,34 @@ GROUP(descriptor, open_in_a_message)
         if (turn == 0)
             T(receive_fd(s[1], back, 0));
         close(back[0]);
+    }
+}
+
+/* So is what is mapped through it, after it is closed. */
+GROUP(descriptor, open_in_a_mapping)
+{
+    static const int sharings[] = { MAP_SHARED, MAP_PRIVATE };
+    close(make_open("script", "#!/bin/true\n", O_RDWR));
+    T(chmod("script", 0700));
+    int reads = T(open("script", O_RDONLY));
+    for (int sharing = 0; sharing < 2; sharing++) {
+        int writes = T(open("script", O_RDWR));
+        void *mapped = mmap(NULL, 4096, PROT_READ, sharings[sharing], writes, 0);
+        T(close(writes));
+        for (int turn = 0; turn < 2; turn++) {
+            T(fcntl(reads, F_SETLEASE, F_RDLCK));
+            T(fcntl(reads, F_SETLEASE, F_UNLCK));
+            pid_t child = vfork();
+            if (child == 0) {
+                execl("./script", "script", NULL);
+                _exit(errno == ETXTBSY ? 26 : 1);
+            }
+            int status;
+            waitpid(child, &status, 0);
+            say("exec: %x", status);
+            if (turn == 0)
+                T(munmap(mapped, 4096));
+        }
     }
 }
 

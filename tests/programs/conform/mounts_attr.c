@@ -1,5 +1,6 @@
 /* mount_setattr(2), move_mount(2), open_tree(2); the listing of the directory that a mount is in. */
 #include "conform.h"
+#include <sys/mman.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/statvfs.h>
@@ -304,4 +305,23 @@ GROUP(mounts, written_as_it_shuts)
     say("opened %d, found shut %d, could not write %d", opened > 0, shut, refused);
     umount("b");
     unlink("a/new");
+}
+
+/* Who has mapped a file that it had opened for writing keeps its mount writable. */
+GROUP(mounts, mapped_as_it_shuts)
+{
+    if (!apart())
+        return;
+    T(bind("a", "b"));
+    for (int writable = 0; writable < 2; writable++) {
+        int fd = T(open("b/f", writable ? O_RDWR : O_RDONLY));
+        char *mapped = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+        T(close(fd));
+        T(mount(NULL, "b", NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL));
+        T(mount(NULL, "b", NULL, MS_BIND | MS_REMOUNT, NULL));
+        T(munmap(mapped, 4096));
+        T(mount(NULL, "b", NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL));
+        T(mount(NULL, "b", NULL, MS_BIND | MS_REMOUNT, NULL));
+    }
+    T(umount("b"));
 }

@@ -8,7 +8,7 @@ use lp_region::mount::mount_flags;
 use lp_region::mount_change::Set;
 use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
-use lp_region::{InodeRef, MountId, marks};
+use lp_region::{MountId, marks};
 
 use crate::caller::task::Task;
 use crate::descriptors::opened;
@@ -94,18 +94,15 @@ pub fn shut(task: &Task, what: RemountTarget, becomes: impl Fn(u32) -> u32) -> R
     Err(Errno::EBUSY)
 }
 
-/// Whether a file is open for writing. Nor can a file system become read-only while files of it without a
+/// Whether a file is open for writing, or mapped through such an open file. Nor can a file system become read-only while files of it without a
 /// name are open (the kernel's sb_prepare_remount_readonly).
 fn has_writable_file(task: &Task, what: RemountTarget) -> bool {
-    let region = task.region;
-    opened::by_the_living(task, |file| {
-        let file = region.file(file);
-        let mode = file.mode.load(Ordering::Relaxed); // Relaxed, here and below: immutable while named.
-        if !what.holds(task, file.mount()) || mode & file_mode::PATH != 0 {
+    opened::by_the_living(task, |open| {
+        if !what.holds(task, open.mount) || open.mode & file_mode::PATH != 0 {
             return false;
         }
-        let inode = InodeRef::from_word(file.inode.load(Ordering::Relaxed));
-        let nameless = || region.inode(inode.id).nlink.load(Ordering::Relaxed) == 0;
-        mode & file_mode::WRITE != 0 || matches!(what, RemountTarget::Superblock(_)) && nameless()
+        // Relaxed: an open file keeps it from growing.
+        let nameless = || task.region.inode(open.inode.id).nlink.load(Ordering::Relaxed) == 0;
+        open.mode & file_mode::WRITE != 0 || matches!(what, RemountTarget::Superblock(_)) && nameless()
     })
 }

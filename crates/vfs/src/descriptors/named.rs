@@ -5,8 +5,8 @@
 //! matter which process empties its table. The sweep's argument why a scan that is not atomic suffices
 //! applies here.
 
-use lp_region::sync::heavy_barrier;
 use lp_region::FileId;
+use lp_region::sync::heavy_barrier;
 
 use crate::caller::task::Task;
 use crate::descriptors::{flight, opened, table};

@@ -4,6 +4,9 @@
 //! A process has one record for each inode that it maps. While one exists, the inode is not freed; and while
 //! the inode has [`inode_flags::MAPPED`], truncation zeroes its pages instead of freeing them. The last
 //! record's removal clears the flag. The addresses of mappings are the door's business.
+//!
+//! A process changes the list of its own records only. Others read the slab instead: a list that they follow
+//! may lead into another one by a record that was freed meanwhile.
 
 use lp_abi::{Errno, Fd, PAGE_SIZE, Result};
 use lp_region::layout::MAPPINGS;
@@ -61,7 +64,7 @@ pub fn begin(task: &Task, fd: Fd, offset: u64, len: usize, sharing: MapAccess) -
     offset.checked_add(len as u64).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::EOVERFLOW)?;
     let of = held.inode_ref();
     let _locked = inode::lock(task, of.id);
-    add(task, held.spot(), len as u64)?;
+    add(task, held.spot(), mode & (file_mode::READ | file_mode::WRITE), len as u64)?;
     let flags = held.inode.flags.load(Relaxed); // Relaxed: under the lock.
     held.inode.flags.store(flags | inode_flags::MAPPED, Relaxed);
     Ok(of)
@@ -74,7 +77,7 @@ pub fn begin(task: &Task, fd: Fd, offset: u64, len: usize, sharing: MapAccess) -
 /// `ENOMEM`.
 pub fn grow(task: &Task, of: InodeRef, len: usize) -> Result<()> {
     let _locked = inode::lock(task, of.id);
-    add(task, Spot { inode: of, mount: MountId::NONE }, len as u64)
+    add(task, Spot { inode: of, mount: MountId::NONE }, 0, len as u64)
 }
 
 /// Records that `len` bytes of an inode are unmapped. The last such call frees the pages behind the file's
@@ -192,7 +195,8 @@ pub(crate) fn inherit(task: &Task, child: ProcessId) -> Result<()> {
     for (_, mapping) in list(task, task.process) {
         let of = InodeRef::from_word(mapping.inode.load(Relaxed)); // Relaxed: the process's own.
         let of = Spot { inode: of, mount: MountId(mapping.mount.load(Relaxed)) };
-        add_locked(task, record, child, of, mapping.bytes.load(Relaxed))?;
+        let (modes, bytes) = (mapping.modes.load(Relaxed), mapping.bytes.load(Relaxed));
+        add_locked(task, (record, child), of, modes, bytes)?;
     }
     Ok(())
 }
@@ -210,12 +214,23 @@ fn list<'r>(
         .map(move |id| (id, region.mapping(id)))
 }
 
-fn add(task: &Task, of: Spot, bytes: u64) -> Result<()> {
-    let _locked = table::lock(task);
-    add_locked(task, task.process, task.process_id, of, bytes)
+/// Whether the list of a process, which does not change it meanwhile, has a record.
+pub(crate) fn lists<'r>(task: &Task<'r>, process: &'r Process, id: MappingId) -> bool {
+    list(task, process).any(|(listed, _)| listed == id)
 }
 
-fn add_locked(task: &Task, process: &Process, process_id: ProcessId, of: Spot, bytes: u64) -> Result<()> {
+fn add(task: &Task, of: Spot, modes: u32, bytes: u64) -> Result<()> {
+    let _locked = table::lock(task);
+    add_locked(task, (task.process, task.process_id), of, modes, bytes)
+}
+
+fn add_locked(
+    task: &Task,
+    (process, process_id): (&Process, ProcessId),
+    of: Spot,
+    modes: u32,
+    bytes: u64,
+) -> Result<()> {
     let region = task.region;
     let first = MappingId(process.mappings.load(Acquire));
     let word = of.inode.to_word();
@@ -227,6 +242,7 @@ fn add_locked(task: &Task, process: &Process, process_id: ProcessId, of: Spot, b
             if of.mount.is_some() {
                 record.mount.store(of.mount.0, Relaxed);
             }
+            record.modes.store(record.modes.load(Relaxed) | modes, Release);
             return Ok(());
         }
         at = MappingId(record.link.load(Relaxed));
@@ -237,8 +253,9 @@ fn add_locked(task: &Task, process: &Process, process_id: ProcessId, of: Spot, b
     record.bytes.store(bytes, Relaxed);
     record.process.store(process_id.0, Relaxed);
     record.mount.store(of.mount.0, Relaxed);
+    record.modes.store(modes, Relaxed);
     record.link.store(first.0, Relaxed);
-    record.inode.store(word, Relaxed);
+    record.inode.store(word, Release); // PAIRS: the acquire in `Region::mappings`.
     process.mappings.store(id.0, Release);
     region.settle::<Mapping>(task.lane);
     Ok(())
@@ -297,8 +314,5 @@ pub(crate) fn keeps_unlinked(task: &Task) -> bool {
 
 /// Whether any process maps the inode. The caller must hold its lock.
 fn is_mapped(task: &Task, of: InodeRef) -> bool {
-    let region = task.region;
-    region.processes().any(|id| {
-        list(task, region.process(id)).any(|(_, record)| record.inode.load(Relaxed) == of.to_word())
-    })
+    task.region.mappings().any(|record| record.inode.load(Relaxed) == of.to_word())
 }

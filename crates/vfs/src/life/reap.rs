@@ -150,14 +150,18 @@ pub(crate) fn drop_mappings(task: &Task, id: ProcessId) -> bool {
     true
 }
 
-/// A mapping record in hand may still be the first of a process's list; that process's reaper then takes it
-/// again.
+/// A mapping record in hand may still be in its process's list; that process's reaper then takes it again.
 fn give_back_mapping(task: &Task, record: &Lane) {
     let taken = &record.taken[Mapping::SLAB];
-    let id = taken.load(Ordering::Acquire);
-    let listed = |process: ProcessId| task.region.process(process).mappings.load(Ordering::Acquire) == id;
-    if id != 0 && task.region.processes().any(listed) {
-        taken.store(0, Ordering::Release);
+    let id = MappingId(taken.load(Ordering::Acquire));
+    if id.is_some() {
+        let mapping = task.region.mapping(id);
+        let process = task.region.process(ProcessId(mapping.process.load(Ordering::Relaxed)));
+        if mapping::lists(task, process, id) {
+            taken.store(0, Ordering::Release);
+        } else {
+            mapping.inode.store(0, Ordering::Release);
+        }
     }
     taken::give_back::<Mapping>(task, record);
 }

@@ -33,9 +33,7 @@ use lp_region::mount::mount_state;
 use lp_region::records::{Inode, OpenFile};
 use lp_region::slab::Slot;
 use lp_region::sync::{Ordering, heavy_barrier};
-use lp_region::{
-    FileId, InodeId, InodeRef, LaneId, MappingId, ProcessId, Region, Spot, custody, layout as at, marks,
-};
+use lp_region::{FileId, InodeId, InodeRef, LaneId, ProcessId, Region, Spot, custody, marks};
 
 use crate::caller::task::Task;
 use crate::descriptors::flight;
@@ -300,20 +298,18 @@ impl<'t, 'r> Sweep<'t, 'r> {
                 }
             }
             calm &= stood_still;
-            let mut mapping = MappingId(process.mappings.load(Ordering::Acquire));
-            for _ in 0..at::MAPPINGS {
-                if mapping.is_none() {
-                    break;
-                }
-                let record = self.region.mapping(mapping);
-                hit |= self.found_inode(InodeRef::from_word(record.inode.load(Ordering::Relaxed)).id);
-                mapping = MappingId(record.link.load(Ordering::Acquire));
-            }
             for word in [&process.cwd, &process.exe] {
                 hit |= self.found_inode(Spot::from_word(word.load(Ordering::Acquire)).inode.id);
             }
             if hit && self.region.process_is_dead(id, self.task.process_id) {
                 self.dead = id;
+            }
+        }
+        for record in self.region.mappings() {
+            let hit = self.found_inode(InodeRef::from_word(record.inode.load(Ordering::Relaxed)).id);
+            let process = ProcessId(record.process.load(Ordering::Relaxed));
+            if hit && self.region.process_is_dead(process, self.task.process_id) {
+                self.dead = process;
             }
         }
         calm
