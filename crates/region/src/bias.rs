@@ -160,7 +160,7 @@ impl BiasedLock {
 
     /// Takes the lock for `me`, without an atomic instruction if `me` has the bias. `mark` is `me`'s own; a
     /// lane is in one such section at a time.
-    #[inline]
+    #[inline(always)]
     pub fn enter(&self, me: LaneId, mark: &AtomicU32, undertaker: &dyn Undertaker) -> Hold {
         if self.enter_biased(me, mark) {
             return Hold::Biased;

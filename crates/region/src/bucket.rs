@@ -310,7 +310,7 @@ pub enum Vacancy {
 
 /// Inserts an entry that is not in the table. The caller holds the lock of the entry's directory. `None` if
 /// no overflow buckets are left.
-#[inline]
+#[inline(always)]
 pub fn insert<const N: usize, T: Growing<N>>(table: &T, hash: u32, id: u32) -> Option<Vacancy> {
     let word = word(hash, id);
     let state = table.state();
@@ -467,7 +467,7 @@ pub fn has<const N: usize, T: HashTable<N>>(table: &T, hash: u32, id: u32) -> bo
 
 /// Removes an entry's word. The caller holds the lock of the entry's directory, or buries that holder, and
 /// the entry is dead.
-#[inline]
+#[inline(always)]
 pub fn remove<const N: usize, T: HashTable<N>>(table: &T, hash: u32, id: u32) {
     let word = word(hash, id);
     // PAIRS: as in `look`.

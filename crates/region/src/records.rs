@@ -155,7 +155,7 @@ pub struct Inode {
     pub lock: BiasedLock,
     /// Guards the content against readers; odd while bytes or the map change. In a directory it also guards
     /// `entries`, and `mtime` and `ctime` where they change with an entry: line 0, which every walk through
-    /// it reads, stays unchanged.
+    /// it reads, stays unchanged. So each change of its names advances it.
     pub data_seq: Seq,
     /// Page map: its root page in the low half, its height in the high half, so that both change in one
     /// store; 0 is empty, height 0 a single page. Lock, read under data_seq.

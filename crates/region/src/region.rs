@@ -264,6 +264,24 @@ impl<'r> Region<'r> {
         unsafe { &*self.base.as_ptr().add(offset).cast::<T>() }
     }
 
+    /// [`Region::at`] for several accesses to a record whose offset does not fit an instruction: the compiler
+    /// would load the offset for each; this has it compute the record's address once.
+    #[inline(always)]
+    #[expect(clippy::pointers_in_nomem_asm_block, reason = "nothing is read or written through it")]
+    fn at_once<T>(self, offset: usize) -> &'r T {
+        let record = self.at(offset);
+        if cfg!(miri) {
+            return record;
+        }
+        let mut address: *const T = record;
+        // SAFETY: no instruction: only hides how the address was computed.
+        unsafe {
+            core::arch::asm!("/* {0} */", inout(reg) address, options(pure, nomem, nostack, preserves_flags));
+        }
+        // SAFETY: the record's address.
+        unsafe { &*address }
+    }
+
     /// The record in slot `index` of its slab; the index is masked into the slab.
     #[inline(always)]
     pub fn slot<T: Slot>(self, index: u32) -> &'r T {
@@ -280,6 +298,12 @@ impl<'r> Region<'r> {
     #[inline(always)]
     pub fn dirent(self, id: DirentId) -> &'r Dirent {
         self.slot(id.0)
+    }
+
+    /// A directory entry of which most fields are read.
+    #[inline(always)]
+    pub fn whole_dirent(self, id: DirentId) -> &'r Dirent {
+        self.at_once(at::DIRENTS_AT + (id.index() & (at::DIRENTS - 1)) * size_of::<Dirent>())
     }
 
     /// An open file description.
@@ -316,7 +340,7 @@ impl<'r> Region<'r> {
     /// A primary bucket.
     #[inline(always)]
     pub fn bucket(self, index: u32) -> &'r Bucket {
-        self.at(at::BUCKETS_AT + (index as usize & (at::BUCKETS - 1)) * size_of::<Bucket>())
+        self.at_once(at::BUCKETS_AT + (index as usize & (at::BUCKETS - 1)) * size_of::<Bucket>())
     }
 
     /// An overflow bucket.

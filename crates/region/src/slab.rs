@@ -138,7 +138,7 @@ impl Region<'_> {
     ///
     /// # Errors
     /// `ENOSPC` when the slab is exhausted.
-    #[inline]
+    #[inline(always)]
     pub fn take<T: Slot>(self, lane: &Lane) -> Result<T::Id> {
         let cache = &lane.caches[T::SLAB];
         // Relaxed throughout: only this lane writes its cache.
@@ -160,19 +160,19 @@ impl Region<'_> {
     }
 
     /// Records that the slot last allocated is linked in.
-    #[inline]
+    #[inline(always)]
     pub fn settle<T: Slot>(self, lane: &Lane) {
         lane.taken[T::SLAB].store(0, Ordering::Release);
     }
 
     /// Frees a slot. Nothing may name it any more except readers that check its generation.
-    #[inline]
+    #[inline(always)]
     pub fn give<T: Slot>(self, lane: &Lane, id: T::Id) {
         let cache = &lane.caches[T::SLAB];
-        let count = cache.count.load(Ordering::Relaxed); // Relaxed: only this lane writes its cache.
-        if count as usize >= CACHE_SLOTS {
+        let mut count = cache.count.load(Ordering::Relaxed); // Relaxed: only this lane writes its cache.
+        while count as usize >= CACHE_SLOTS {
             self.spill_slow::<T>(lane);
-            return self.give::<T>(lane, id);
+            count = cache.count.load(Ordering::Relaxed);
         }
         cache.slots[count as usize].store(id.into(), Ordering::Relaxed);
         cache.count.store(count + 1, Ordering::Release);

@@ -169,12 +169,53 @@ lp_uzero:
 // fault. rdx bytes up to the last slash and with it. 16 at a time where neither the buffer nor the
 // source's page ends within them: the page behind may not be there.
 lp_ustr:
-    xor r9d, r9d
-    xor r10d, r10d
     pxor xmm1, xmm1
     mov eax, 0x2f2f2f2f
     movd xmm2, eax
     pshufd xmm2, xmm2, 0
+    // Most paths end within 32 bytes.
+    mov eax, esi
+    and eax, 4095
+    cmp eax, 4064
+    ja 21f
+    cmp rdx, 32
+    jb 21f
+    movdqu xmm0, xmmword ptr [rsi]
+    movdqu xmmword ptr [rdi], xmm0
+    movdqa xmm3, xmm0
+    pcmpeqb xmm0, xmm1
+    pcmpeqb xmm3, xmm2
+    pmovmskb eax, xmm0
+    pmovmskb ecx, xmm3
+    test eax, eax
+    jnz 22f
+    movdqu xmm0, xmmword ptr [rsi + 16]
+    movdqu xmmword ptr [rdi + 16], xmm0
+    movdqa xmm3, xmm0
+    pcmpeqb xmm0, xmm1
+    pcmpeqb xmm3, xmm2
+    pmovmskb eax, xmm0
+    pmovmskb r8d, xmm3
+    shl r8d, 16
+    or ecx, r8d
+    shl eax, 16
+    jz 23f
+22:  // Slashes behind the NUL do not count. A one below the slashes' bits stands for none.
+    lea r8d, [rax - 1]
+    xor r8d, eax
+    and ecx, r8d
+    bsf eax, eax
+    lea rcx, [rcx + rcx + 1]
+    bsr rdx, rcx
+    ret
+23:
+    lea rcx, [rcx + rcx + 1]
+    bsr r10, rcx
+    mov r9d, 32
+    jmp 8f
+21:
+    xor r9d, r9d
+    xor r10d, r10d
 8:
     lea rax, [r9 + 16]
     cmp rax, rdx

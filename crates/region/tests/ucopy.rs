@@ -47,6 +47,31 @@ fn a_string_is_copied_whole_wherever_it_ends() {
 }
 
 #[test]
+fn the_last_slash_is_found_wherever_it_is_but_not_behind_the_end() {
+    let page = page_with_a_guard();
+    for length in 0..72 {
+        for behind in [0, 1, 15, 40] {
+            // One slash at each place, also where the NUL is, which means none, and behind it.
+            for slash in 0..=length + behind {
+                let mut text = vec![b'x'; length + 1 + behind];
+                text[slash] = b'/';
+                text[length] = 0;
+                let start = PAGE - text.len();
+                let mut to = [0xee; 128];
+                let got = {
+                    // SAFETY: within the first page.
+                    unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), page.add(start), text.len()) };
+                    // SAFETY: the string and its NUL are there.
+                    unsafe { ucopy::path(&mut to, page.add(start)) }
+                };
+                let prefix = if slash < length { slash + 1 } else { 0 };
+                assert_eq!(got, Ok((length, prefix)), "slash at {slash}, {behind} bytes before the end");
+            }
+        }
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_too_long_and_leaves_the_rest_alone() {
     let text = [b'x'; 100];
     for room in 1..64 {

@@ -18,10 +18,11 @@ use crate::inodes::make::NewInode;
 use crate::inodes::xattrs::{self, XattrValue};
 use crate::life::boot;
 use crate::life::reclaim;
-use crate::names::change::{self, Links, Plain};
+use crate::names::change::{self, Links, Plain, Seats};
+use crate::names::dir::{self, Seat};
 use crate::names::hash::{self, Load};
 use crate::names::name::{self, Name};
-use crate::names::{dir, dirent, link_target, removal};
+use crate::names::{dirent, link_target, removal};
 use crate::rights::acl;
 use crate::rights::permission::Victim;
 
@@ -256,9 +257,10 @@ fn link_in(task: &Task<'_>, dir: InodeId, entry: DirentId, target: InodeRef) -> 
         record.self_dirent.store(entry.0, Relaxed);
     }
     let (_, mtime) = inode::access_and_modification(task.region.inode(dir));
-    let dir = dir::with_entry(task.region, dir, entry);
+    let after = dir::with_entry(task.region, dir, entry);
+    let seats = Seats { added: Seat::of(task.region, task.region.inode(dir), entry), removed: None };
     let (removed, links) = (DirentId::NONE, Links::NONE);
-    change::perform_plain(task, &Plain { dir, added: entry, removed, links, time: mtime })
+    change::perform_plain(task, &Plain { dir: after, added: entry, removed, links, time: mtime }, seats)
 }
 
 /// Creates the inode for a record.

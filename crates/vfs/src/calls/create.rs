@@ -9,10 +9,10 @@ use crate::caller::task::{Place, Task};
 use crate::inodes::{inode, watched};
 use crate::lane::writer;
 use crate::life::reclaim;
-use crate::names::change::{self, Links, Plain};
+use crate::names::change::{self, Links, Plain, Seats};
 use crate::names::hash::{self, Load};
 use crate::names::name::{self, Name};
-use crate::names::walk::{self, Found, LastType, Parent, PathBuffer};
+use crate::names::walk::{self, Found, LastType, Missed, Parent, PathBuffer};
 use crate::names::{dir, dirent, link_target};
 use crate::rights::{initial, permission};
 
@@ -89,17 +89,30 @@ pub(crate) fn at(
 /// # Errors
 /// `ESTALE` if the directory was freed since the walk: walk again. `ENOENT` if it was removed; `EACCES`,
 /// `ENOSPC`, `EROFS`, `EMLINK`.
-#[inline]
+#[inline(never)]
 pub(crate) fn named(
     task: &Task<'_>,
     (dir, mount): (InodeRef, MountId),
     name: &Name<'_>,
     what: &InodeKind,
 ) -> Result<Made> {
-    or_reclaim(task, || {
-        let _writing = writer::begin(task, mount)?;
-        named_once(task, dir, mount, name, what)
-    })
+    let key = name::Key::new(dir.id, name);
+    or_reclaim(task, || after_miss(task, (dir, mount), (&key, Missed::UNKNOWN), what))
+}
+
+/// [`named`] for a name that a lookup has missed, without freeing anything on `ENOSPC`.
+///
+/// # Errors
+/// Those of [`named`].
+#[inline(always)]
+pub(crate) fn after_miss(
+    task: &Task<'_>,
+    (dir, mount): (InodeRef, MountId),
+    (key, missed): (&name::Key<'_, '_>, Missed),
+    what: &InodeKind,
+) -> Result<Made> {
+    let _writing = writer::begin(task, mount)?;
+    named_once(task, dir, mount, (key, missed), what)
 }
 
 /// [`named`] in a directory that no mount shows.
@@ -107,11 +120,11 @@ pub(crate) fn named(
 /// # Errors
 /// Those of [`named`].
 pub(crate) fn hidden(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &InodeKind) -> Result<Made> {
-    or_reclaim(task, || named_once(task, dir, MountId::NONE, name, what))
+    let key = name::Key::new(dir.id, name);
+    or_reclaim(task, || named_once(task, dir, MountId::NONE, (&key, Missed::UNKNOWN), what))
 }
 
 /// On `ENOSPC`, frees what nothing names and tries again.
-#[inline(always)]
 fn or_reclaim(task: &Task<'_>, mut once: impl FnMut() -> Result<Made>) -> Result<Made> {
     let mut has_reclaimed = false;
     loop {
@@ -131,18 +144,19 @@ fn named_once(
     task: &Task<'_>,
     dir: InodeRef,
     mount: MountId,
-    name: &Name<'_>,
+    (place, missed): (&name::Key<'_, '_>, Missed),
     what: &InodeKind,
 ) -> Result<Made> {
     let record = task.region.inode(dir.id);
     let locked = dir::enter(task, dir)?;
-    let place = name::Key::new(dir.id, name);
-    if let Some(hit) = hash::lookup_at(task.region, &place) {
+    if !missed.holds(record)
+        && let Some(hit) = hash::lookup_at(task.region, place)
+    {
         let found = Found { inode: hit.target(), dirent: hit.dirent(), parent: dir.id, mount };
         return Ok(Made::Existing(found));
     }
     permission::may_create(task, record)?;
-    let (inode, entry, load) = make(task, &place, what)?;
+    let (inode, entry, load) = make(task, place, what)?;
     drop(locked);
     if load == Load::Crowded {
         hash::split(task);
@@ -160,7 +174,7 @@ fn make(task: &Task<'_>, place: &name::Key<'_, '_>, what: &InodeKind) -> Result<
     if is_dir && dir.nlink.load(Ordering::Relaxed) == u32::MAX {
         return Err(Errno::EMLINK);
     }
-    dir::reserve(task, place.dir)?;
+    let seat = dir::reserve(task, place.dir)?;
     let new = initial::create(task, dir, what.mode, what.rdev)?;
     let entry = fill(task, place, what, new.inode())?;
     let record = task.region.inode(new.inode().id);
@@ -176,7 +190,7 @@ fn make(task: &Task<'_>, place: &name::Key<'_, '_>, what: &InodeKind) -> Result<
     if is_watched {
         watched::mark_new(record, place.dir, entry);
     }
-    let load = change::perform_plain(task, &change);
+    let load = change::perform_plain(task, &change, Seats { added: Some(seat), removed: None });
     let inode = new.linked_in();
     if is_watched {
         watched::made_slow(task, place.dir, place.name.bytes(), record);

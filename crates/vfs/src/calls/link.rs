@@ -11,7 +11,7 @@ use crate::caller::task::{Outside, Place, Task};
 use crate::content::allowance::{self, What};
 use crate::inodes::{inode, watched};
 use crate::lane::writer;
-use crate::names::change::{self, Links, Plain};
+use crate::names::change::{self, Links, Plain, Seats};
 use crate::names::hash::{self, Load};
 use crate::names::walk::{self, Follow, LastType, Parent, PathBuffer};
 use crate::names::{dir, dirent, name};
@@ -147,7 +147,7 @@ pub(crate) fn link_at(task: &Task<'_>, target: Spot, parent: &Parent) -> Result<
     if nlink > 1 && !allowance::reserve(task, root, What::Inodes) {
         return Err(Errno::ENOSPC);
     }
-    dir::reserve(task, parent.dir.id)?;
+    let seat = dir::reserve(task, parent.dir.id)?;
     let entry = dirent::take(task.region, task.lane, &place, target)?;
     let change = Plain {
         dir: dir::with_entry(task.region, parent.dir.id, entry),
@@ -156,7 +156,7 @@ pub(crate) fn link_at(task: &Task<'_>, target: Spot, parent: &Parent) -> Result<
         links: Links { id: target.id, nlink },
         time: task.now(),
     };
-    let load = change::perform_plain(task, &change);
+    let load = change::perform_plain(task, &change, Seats { added: Some(seat), removed: None });
     if watched::is_watched(dir) || watched::has_shadow(file) {
         watch_names::linked_slow(
             task,

@@ -24,7 +24,8 @@ use crate::life::open_file::{self, NewFile, Opening};
 pub use crate::names::limits::Top;
 use crate::names::limits::{Free, Limited, Limits, SCOPED};
 use crate::names::mounts;
-use crate::names::walk::{self, Ended, Follow, Found, LastType};
+use crate::names::name::{Key, Name};
+use crate::names::walk::{self, AtKnown, Ended, Follow, Found, LastType, Missed};
 use crate::rights::{credentials, initial, permission, protected};
 
 /// `__O_TMPFILE`, without the `O_DIRECTORY` that `O_TMPFILE` includes.
@@ -80,11 +81,17 @@ struct How {
 ///
 /// # Errors
 /// Those of open(2).
-#[inline]
+#[inline(always)]
 pub fn openat(task: &Task, dirfd: Fd, path: UserPtr, flags: u32, mode: u32) -> Result<Place<Opened>> {
     if flags & KNOWN & !PLAIN != 0 {
         return openat_slow(task, dirfd, path, flags, mode);
     }
+    openat_plain(task, dirfd, path, flags, mode)
+}
+
+/// An open without flags that matter.
+#[inline(never)]
+fn openat_plain(task: &Task, dirfd: Fd, path: UserPtr, flags: u32, mode: u32) -> Result<Place<Opened>> {
     let text = walk::copy_path(task, walk::PathBuffer::Path, path)?;
     let Some(found) = walk::in_known(task, dirfd, text, Follow::Link) else {
         return openat_slow(task, dirfd, path, flags, mode);
@@ -124,7 +131,19 @@ fn openat_slow(task: &Task, dirfd: Fd, path: UserPtr, flags: u32, mode: u32) -> 
         flags &= WITH_PATH;
     }
     let mode = if flags & (O_CREAT | TMPFILE) == 0 { 0 } else { mode & 0o7777 };
-    open(task, dirfd, path, &How::new(flags, mode)?, Free)
+    let how = How::new(flags, mode)?;
+    if how.has(O_CREAT) {
+        let text = walk::copy_path(task, walk::PathBuffer::Path, path)?;
+        if let Some(opened) = walk::known(task, dirfd, text, OpenOrMake { task, dirfd, how: &how }) {
+            return opened.map(Place::Inside);
+        }
+    }
+    open_by_walk(task, dirfd, path, &how)
+}
+
+#[inline(never)]
+fn open_by_walk(task: &Task, dirfd: Fd, path: UserPtr, how: &How) -> Result<Place<Opened>> {
+    open(task, dirfd, path, how, Free)
 }
 
 /// Opens an open file again, with its own flags: `/proc/self/fd/N` and `/dev/fd/N`.
@@ -264,6 +283,12 @@ impl How {
         Ok(How { flags, mode, access })
     }
 
+    /// What it creates.
+    #[inline(always)]
+    fn kind(&self) -> InodeKind {
+        InodeKind { mode: S_IFREG | self.mode, rdev: 0, content: InitialContent::Empty }
+    }
+
     #[inline]
     fn follow(&self) -> Follow {
         // A link in the place of a file to be created is EEXIST, wherever it leads.
@@ -332,27 +357,65 @@ fn open_or_make(
     let found = match found {
         Some(found) => found,
         None => {
-            let what = InodeKind { mode: S_IFREG | how.mode, rdev: 0, content: InitialContent::Empty };
-            match create::named(task, (place.dir, place.mount), &place.name, &what)? {
+            match create::named(task, (place.dir, place.mount), &place.name, &how.kind())? {
                 Made::New(found) => return made(task, dirfd, &found, how).map(Place::Inside),
                 Made::Existing(_) if !how.has(O_EXCL) => return Err(Errno::ESTALE), // Somebody was faster.
                 Made::Existing(found) => found,
             }
         }
     };
+    existing(task, dirfd, place.dir, &found, how).map(Place::Inside)
+}
+
+/// Open with `O_CREAT` of what a walk has found in the directory `dir`.
+#[inline(never)]
+fn existing(task: &Task, dirfd: Fd, dir: InodeRef, found: &Found, how: &How) -> Result<Opened> {
     if how.has(O_EXCL) {
         return Err(Errno::EEXIST);
     }
-    let pin = pin_found(task, dirfd, &found)?;
+    let pin = pin_found(task, dirfd, found)?;
     let record = task.region.inode(found.inode.id);
     if record.mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR {
         return Err(Errno::EISDIR);
     }
-    protected::may_create_over(task, task.region.inode(place.dir.id), record)?;
-    pinned(task, pin, &found, how).map(Place::Inside)
+    protected::may_create_over(task, task.region.inode(dir.id), record)?;
+    pinned(task, pin, found, how)
+}
+
+/// Fast path of an open with `O_CREAT`: a name in a directory whose prefix is known.
+struct OpenOrMake<'t, 'r> {
+    task: &'t Task<'r>,
+    dirfd: Fd,
+    how: &'t How,
+}
+
+impl<'t> AtKnown<'t> for OpenOrMake<'t, '_> {
+    type End = Result<Opened>;
+
+    #[inline(always)]
+    fn at(self, Spot { inode: dir, mount }: Spot, name: Name<'t>) -> Option<Result<Opened>> {
+        let OpenOrMake { task, dirfd, how } = self;
+        let key = Key::new(dir.id, &name);
+        let missed = Missed::before(task.region.inode(dir.id));
+        let opened = match walk::look_up(task, dir, &key)? {
+            Some(hit) if !walk::is_end(hit, how.follow()) => return None,
+            Some(hit) => existing(task, dirfd, dir, &walk::found(hit, dir, mount), how),
+            None => match create::after_miss(task, (dir, mount), (&key, missed), &how.kind()) {
+                Ok(Made::New(found)) => made(task, dirfd, &found, how),
+                // Somebody was faster, or a reclaim may help.
+                Ok(Made::Existing(_)) | Err(Errno::ENOSPC) => return None,
+                Err(errno) => Err(errno),
+            },
+        };
+        match opened {
+            Err(Errno::ESTALE) => None,
+            opened => Some(opened),
+        }
+    }
 }
 
 /// Opens a file that this call has created, whose mode and size do not matter.
+#[inline(always)]
 fn made(task: &Task, dirfd: Fd, found: &Found, how: &How) -> Result<Opened> {
     let pin = pin_found(task, dirfd, found)?;
     let new = match how.flags & O_ACCMODE {
@@ -413,7 +476,7 @@ fn make_nameless(task: &Task, dir: &Found, how: &How) -> Result<Opened> {
 /// # Errors
 /// `ESTALE` if it was unlinked since, unless it is the directory from which the walk started, which may be
 /// removed, or the root of a mount, which needs no name of its own.
-#[inline]
+#[inline(always)]
 fn pin_found<'r>(task: &Task<'r>, dirfd: Fd, found: &Found) -> Result<Pin<'r>> {
     pin::hold_found(task, pin::slot::OPEN, found.spot())
         .or_else(|errno| pin_base_slow(task, dirfd, found, errno))
@@ -576,7 +639,7 @@ fn finish_writable<'t, 'r>(
 ///
 /// # Errors
 /// `ENFILE`; `ESTALE` if the mount was unmounted since the walk.
-#[inline]
+#[inline(always)]
 fn finish<'t, 'r>(task: &'t Task<'r>, found: &Found, how: &How, kind: u32) -> Result<NewFile<'t, 'r>> {
     let opening = Opening {
         inode: found.inode,

@@ -4,7 +4,7 @@ use lp_abi::linux::{RENAME_EXCHANGE, RENAME_NOREPLACE, RENAME_WHITEOUT, S_IFCHR}
 use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::records::Inode;
 use lp_region::sync::Ordering;
-use lp_region::{InodeId, InodeRef};
+use lp_region::{InodeId, InodeRef, Spot};
 
 use crate::caller::below;
 use crate::caller::task::{Place, Task};
@@ -13,12 +13,13 @@ use crate::calls::unlink;
 use crate::inodes::inode::{self, Locked};
 use crate::inodes::make::NewInode;
 use crate::lane::writer;
-use crate::names::change::{self, Change, Directory, Links, Moved, Plain, Retarget};
+use crate::names::change::{self, Change, Directory, Links, Moved, Plain, Retarget, Seats};
+use crate::names::dir::{self, Seat};
 use crate::names::hash::{self, Hit, Load};
-use crate::names::name::Key;
+use crate::names::name::{Key, Name};
 use crate::names::tree::{self, Marks, Met};
-use crate::names::walk::{self, LastType, Named, PathBuffer};
-use crate::names::{dir, dirent, mounts, removal};
+use crate::names::walk::{self, AtKnown, LastType, Named, PathBuffer};
+use crate::names::{dirent, mounts, removal};
 use crate::rights::initial;
 use crate::rights::permission::{self, Victim, WRITE};
 use crate::watches::watch_names;
@@ -56,7 +57,63 @@ pub fn renameat2(
     new: UserPtr,
     flags: u32,
 ) -> Result<Two> {
-    let (mode, behind) = what(flags)?;
+    let how = what(flags)?;
+    let text = walk::copy_path(task, PathBuffer::Path, old)?;
+    match walk::known(task, old_dirfd, text, Source { task, to: (new_dirfd, new), how }) {
+        Some(done) => done.map(|()| Two::Done),
+        None => by_walk(task, (old_dirfd, old), (new_dirfd, new), how),
+    }
+}
+
+/// [`renameat2`] from a place that is known.
+struct Source<'t, 'r> {
+    task: &'t Task<'r>,
+    to: (Fd, UserPtr),
+    how: (Mode, Behind),
+}
+
+impl<'t> AtKnown<'t> for Source<'t, '_> {
+    type End = Result<()>;
+
+    #[inline(always)]
+    fn at(self, dir: Spot, name: Name<'t>) -> Option<Result<()>> {
+        let Source { task, to: (dirfd, path), how } = self;
+        // The kernel reports what is wrong with the second path after it has walked the first.
+        let text = match walk::copy_path(task, PathBuffer::Other, path) {
+            Ok(text) => text,
+            Err(errno) => return Some(Err(errno)),
+        };
+        walk::known(task, dirfd, text, Destination { task, from: walk::named_in(dir, name), how })
+    }
+}
+
+/// [`renameat2`] between places that are known.
+struct Destination<'t, 'r> {
+    task: &'t Task<'r>,
+    from: Named<'t>,
+    how: (Mode, Behind),
+}
+
+impl<'t> AtKnown<'t> for Destination<'t, '_> {
+    type End = Result<()>;
+
+    #[inline(always)]
+    fn at(self, dir: Spot, name: Name<'t>) -> Option<Result<()>> {
+        match rename_at(self.task, &self.from, &walk::named_in(dir, name), self.how) {
+            Err(Errno::ESTALE) => None,
+            done => Some(done),
+        }
+    }
+}
+
+/// [`renameat2`] of any paths.
+#[inline(never)]
+fn by_walk(
+    task: &Task<'_>,
+    (old_dirfd, old): (Fd, UserPtr),
+    (new_dirfd, new): (Fd, UserPtr),
+    how: (Mode, Behind),
+) -> Result<Two> {
     for _ in 0..walk::TRIES {
         // Matched by reference: neither is copied.
         let from = walk::named(task, old_dirfd, old, PathBuffer::Path)?;
@@ -66,7 +123,7 @@ pub fn renameat2(
         };
         let to = walk::named(task, new_dirfd, new, PathBuffer::Other)?;
         match (&from, &to) {
-            (Place::Inside(from), Place::Inside(to)) => match rename_at(task, from, to, mode, behind) {
+            (Place::Inside(from), Place::Inside(to)) => match rename_at(task, from, to, how) {
                 Err(Errno::ESTALE) => {}
                 done => return done.map(|()| Two::Done),
             },
@@ -92,7 +149,12 @@ fn what(flags: u32) -> Result<(Mode, Behind)> {
 }
 
 #[inline(always)]
-fn rename_at(task: &Task<'_>, from: &Named<'_>, to: &Named<'_>, mode: Mode, behind: Behind) -> Result<()> {
+fn rename_at(
+    task: &Task<'_>,
+    from: &Named<'_>,
+    to: &Named<'_>,
+    (mode, behind): (Mode, Behind),
+) -> Result<()> {
     if from.mount != to.mount {
         return Err(Errno::EXDEV);
     }
@@ -104,23 +166,10 @@ fn rename_at(task: &Task<'_>, from: &Named<'_>, to: &Named<'_>, mode: Mode, behi
     }
     let place = Key::new(to.dir.id, &to.name);
     let ask = Ask { task, from, to, place: &place, mode, behind };
-    let mut first = InodeId::NONE;
-    let done = loop {
-        let writing = writer::begin(task, from.mount)?;
-        match ask.attempt(first) {
-            Ok(done) => break done,
-            Err(Stop::Failed(errno)) => return Err(errno),
-            Err(Stop::Pending(id)) => {
-                drop(writing);
-                below::complete(task, task.region.inode(id))?;
-                first = InodeId::NONE;
-            }
-            Err(Stop::Locked(id)) => first = id,
-            Err(Stop::Moving(met)) => {
-                tree::wait(task, met);
-                first = InodeId::NONE;
-            }
-        }
+    let done = match ask.once(InodeId::NONE) {
+        Ok(done) => done,
+        Err(Stop::Failed(errno)) => return Err(errno),
+        Err(stop) => ask.again_slow(stop)?,
     };
     if done.load == Load::Crowded {
         hash::split(task);
@@ -204,46 +253,107 @@ struct Ask<'a, 'r> {
     behind: Behind,
 }
 
-impl Ask<'_, '_> {
+impl<'a, 'r> Ask<'a, 'r> {
+    /// [`Ask::attempt`] as a writer of the mount.
+    #[inline(always)]
+    fn once(&self, first: InodeId) -> Tried<Done> {
+        let _writing = writer::begin(self.task, self.from.mount)?;
+        self.attempt(first)
+    }
+
+    /// Tries again for as long as another lane is in the way, after what stopped the last attempt.
+    #[cold]
+    fn again_slow(&self, mut stop: Stop) -> Result<Done> {
+        loop {
+            let first = match stop {
+                Stop::Failed(errno) => return Err(errno),
+                Stop::Locked(id) => id,
+                Stop::Pending(id) => {
+                    below::complete(self.task, self.task.region.inode(id))?;
+                    InodeId::NONE
+                }
+                Stop::Moving(met) => {
+                    tree::wait(self.task, met);
+                    InodeId::NONE
+                }
+            };
+            match self.once(first) {
+                Ok(done) => return Ok(done),
+                Err(another) => stop = another,
+            }
+        }
+    }
+
     /// Renames, unless another lane is in the way. Locks `first` before anything else.
     #[inline(always)]
     fn attempt(&self, first: InodeId) -> Tried<Done> {
+        if first.is_none() && self.from.dir.id == self.to.dir.id {
+            self.attempt_within()
+        } else {
+            self.attempt_any(first)
+        }
+    }
+
+    /// [`Ask::attempt`] in one directory. No other lock is waited for, so it may be entered by its bias.
+    #[inline(always)]
+    fn attempt_within(&self) -> Tried<Done> {
+        let _dir = dir::enter(self.task, self.from.dir)?;
+        check_still(self.task, self.to.dir)?;
+        let rename = self.look_up()?;
+        self.complete(&rename, [self.from.dir.id])
+    }
+
+    #[inline(never)]
+    fn attempt_any(&self, first: InodeId) -> Tried<Done> {
         let (task, old, new) = (self.task, self.from.dir, self.to.dir);
         let _first = first.is_some().then(|| inode::lock(task, first));
-        // With one directory, no other lock is waited for, so it may be entered by its bias.
-        let is_one = old.id == new.id;
-        let wait = || if is_one { inode::enter(task, old.id) } else { inode::lock(task, old.id) };
-        let _old = lock_beside(task, [first], old.id, wait)?;
+        let _old = lock_beside(task, [first], old.id, || inode::lock(task, old.id))?;
         check_still(task, old)?;
         let _new = lock_beside(task, [first, old.id], new.id, || inode::lock(task, new.id))?;
         check_still(task, new)?;
-        let source = hash::lookup(task.region, old.id, &self.from.name).ok_or(Errno::ENOENT)?;
-        let target = hash::lookup_at(task.region, self.place);
-        let (mode, behind) = (self.mode, self.behind);
-        let rename = Rename { task, old: old.id, new: new.id, source, target, mode, behind };
-        rename.check_names(self.from.trailing_slash, self.to.trailing_slash)?;
-        let mut marks = (!is_one).then(|| Marks::new(task));
+        let rename = self.look_up()?;
+        let mut marks = (old.id != new.id).then(|| Marks::new(task));
         if let Some(marks) = &mut marks {
             rename.check_ancestors(marks)?;
         }
+        self.complete(&rename, [first, old.id, new.id])
+    }
+
+    /// Looks both names up. Both directories must be locked.
+    #[inline(always)]
+    fn look_up(&self) -> Result<Rename<'a, 'r>> {
+        let (task, old, new) = (self.task, self.from.dir.id, self.to.dir.id);
+        let source = hash::lookup(task.region, old, &self.from.name).ok_or(Errno::ENOENT)?;
+        let target = hash::lookup_at(task.region, self.place);
+        let (mode, behind) = (self.mode, self.behind);
+        let rename = Rename { task, old, new, source, target, mode, behind };
+        rename.check_names(self.from.trailing_slash, self.to.trailing_slash)?;
+        Ok(rename)
+    }
+
+    /// The rest of an attempt, which holds the locks of `held`: both directories are among them.
+    #[inline(always)]
+    fn complete<const N: usize>(&self, rename: &Rename<'_, '_>, held: [InodeId; N]) -> Tried<Done> {
+        let (task, source, target) = (self.task, rename.source, rename.target);
         if target.is_some_and(|target| target.target() == source.target()) {
             return Ok(Done { load: Load::Fits, victim: InodeId::NONE });
         }
         rename.check_permissions()?;
         let source_id = source.target().id;
-        let _source = lock_beside(task, [first, old.id, new.id], source_id, || inode::lock(task, source_id))?;
+        let _source = lock_beside(task, held, source_id, || inode::lock(task, source_id))?;
         let _target = match target.map(|target| target.target().id) {
-            Some(id) => lock_beside(task, [first, old.id, new.id, source_id], id, || inode::lock(task, id))?,
-            None => None,
+            Some(id) if id != source_id => lock_beside(task, held, id, || inode::lock(task, id))?,
+            _ => None,
         };
         rename.check_points()?;
-        let victim = target.filter(|_| mode == Mode::Replace).map_or(InodeId::NONE, |hit| hit.target().id);
-        let told = watch_names::Rename::new(task, (old.id, source), (new.id, target));
+        let replaces = self.mode == Mode::Replace;
+        let victim = target.filter(|_| replaces).map_or(InodeId::NONE, |hit| hit.target().id);
+        let told = watch_names::Rename::new(task, (rename.old, source), (rename.new, target));
         let shift = rename.moves_a_directory().then(|| tree::shift(task));
         let load = rename.perform(self.place)?;
         drop(shift);
         if let Some(told) = told {
-            told.tell_slow(task, (&self.from.name, self.place), mode == Mode::Exchange);
+            told.tell_slow(task, (&self.from.name, self.place), self.mode == Mode::Exchange);
         }
         Ok(Done { load, victim })
     }
@@ -441,12 +551,14 @@ impl<'t, 'r> Rename<'t, 'r> {
     #[inline(always)]
     fn move_within(&self, place: &Key<'_, '_>) -> Result<Load> {
         let task = self.task;
-        dir::reserve(task, self.new)?;
+        let seat = dir::reserve(task, self.new)?;
         let entry = dirent::take(task.region, task.lane, place, self.source.target())?;
         let mut dir = dir::with_entry(task.region, self.new, entry);
         dir.entries = dir.entries.saturating_sub(1);
         let (removed, links) = (self.source.dirent(), self.same_links(self.source));
-        Ok(change::perform_plain(task, &Plain { dir, added: entry, removed, links, time: task.now() }))
+        let left = Seat::of(task.region, self.inode(self.old), removed);
+        let seats = Seats { added: Some(seat), removed: left };
+        Ok(change::perform_plain(task, &Plain { dir, added: entry, removed, links, time: task.now() }, seats))
     }
 
     /// A new entry gets the source as target.

@@ -46,7 +46,12 @@ pub fn fstat(task: &Task, fd: Fd, to: UserPtr<stat>) -> Result<()> {
 pub fn fstat_quick(task: &Task, entry: u64, to: UserPtr<stat>) -> bool {
     let Some(file) = task.own_any(entry) else { return false };
     let id = InodeRef::from_word(file.inode.load(Relaxed)).id; // Relaxed: immutable while open.
-    let inode = task.region.inode(id);
+    put_quick(task, id, task.region.inode(id), to)
+}
+
+/// Fast path of [`put_stat`]. Returns false to fall back to it.
+#[inline(always)]
+fn put_quick(task: &Task, id: InodeId, inode: &Inode, to: UserPtr<stat>) -> bool {
     let before = inode.seq.read();
     let device = task.device(inode.root.load(Relaxed)); // Relaxed: immutable.
     // SAFETY: the copy routine handles bad pointers.
@@ -65,7 +70,7 @@ fn fstat_slow(task: &Task, fd: Fd, to: UserPtr<stat>) -> Result<()> {
 ///
 /// # Errors
 /// Those of path_resolution(7); `EINVAL` for unknown flags; `EFAULT`.
-#[inline]
+#[inline(always)]
 pub fn fstatat(task: &Task, dirfd: Fd, path: UserPtr, to: UserPtr<stat>, flags: u32) -> Result<Place<()>> {
     if flags & !(AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
@@ -73,7 +78,42 @@ pub fn fstatat(task: &Task, dirfd: Fd, path: UserPtr, to: UserPtr<stat>, flags: 
     if flags & AT_EMPTY_PATH != 0 && is_absent(path)? {
         return of_descriptor(task, dirfd, |id, inode, _| put_stat(task, id, inode, to));
     }
-    of_path(task, dirfd, path, follow(flags), |id, inode, _| put_stat(task, id, inode, to))
+    let text = walk::copy_path(task, walk::PathBuffer::Path, path)?;
+    if let Some(found) = walk::in_known(task, dirfd, text, follow(flags))
+        && stat_found(task, &found?, to)?
+    {
+        return Ok(Place::Inside(()));
+    }
+    fstatat_slow(task, dirfd, text, flags, to)
+}
+
+#[inline(never)]
+fn fstatat_slow(
+    task: &Task,
+    dirfd: Fd,
+    text: walk::PathText,
+    flags: u32,
+    to: UserPtr<stat>,
+) -> Result<Place<()>> {
+    of_path_slow(task, dirfd, text, follow(flags), &|id, inode, _| put_stat(task, id, inode, to))
+}
+
+/// [`of_found`] for stat(2).
+#[inline(always)]
+fn stat_found(task: &Task, found: &Found, to: UserPtr<stat>) -> Result<bool> {
+    let inode = task.region.inode(found.inode.id);
+    // PAIRS: as in `of_found`.
+    let is_done = put_quick(task, found.inode.id, inode, to)
+        && inode.generation.load(Acquire) == found.inode.generation;
+    if is_done { Ok(true) } else { stat_found_slow(task, found.inode, to) }
+}
+
+#[inline(never)]
+fn stat_found_slow(task: &Task, found: InodeRef, to: UserPtr<stat>) -> Result<bool> {
+    let inode = task.region.inode(found.id);
+    put_stat(task, found.id, inode, to)?;
+    // PAIRS: as in `of_found`.
+    Ok(inode.generation.load(Acquire) == found.generation)
 }
 
 /// Extended attributes of what a path names: statx(2).

@@ -2,8 +2,8 @@
 
 use lp_abi::linux::AT_REMOVEDIR;
 use lp_abi::{Errno, Fd, Result, UserPtr};
-use lp_region::InodeId;
 use lp_region::sync::Ordering;
+use lp_region::{InodeId, Spot};
 
 use crate::caller::below;
 use crate::caller::event;
@@ -11,7 +11,8 @@ use crate::caller::task::{Place, Task};
 use crate::inodes::{inode, watched};
 use crate::lane::writer;
 use crate::life::reclaim;
-use crate::names::walk::{self, LastType, Named, PathBuffer};
+use crate::names::name::Name;
+use crate::names::walk::{self, AtKnown, LastType, Named, PathBuffer};
 use crate::names::{dir, hash, mounts, removal};
 use crate::rights::permission::{self, Victim};
 use crate::watches::watch_names;
@@ -34,7 +35,26 @@ pub fn unlinkat(task: &Task<'_>, dirfd: Fd, path: UserPtr, flags: u32) -> Result
 /// Those of path_resolution(7); `EISDIR`, `EACCES`, `EPERM`, `EROFS`; `ENOTDIR` for a slash after a file's
 /// name.
 pub fn unlink(task: &Task<'_>, dirfd: Fd, path: UserPtr) -> Result<Place<()>> {
-    remove(task, dirfd, path, Victim::File)
+    let text = walk::copy_path(task, PathBuffer::Path, path)?;
+    match walk::known(task, dirfd, text, Unlink(task)) {
+        Some(done) => done.map(Place::Inside),
+        None => remove(task, dirfd, path, Victim::File),
+    }
+}
+
+/// [`unlink`] at a place that is known.
+struct Unlink<'t, 'r>(&'t Task<'r>);
+
+impl<'t> AtKnown<'t> for Unlink<'t, '_> {
+    type End = Result<()>;
+
+    #[inline(always)]
+    fn at(self, dir: Spot, name: Name<'t>) -> Option<Result<()>> {
+        match remove_at(self.0, &walk::named_in(dir, name), Victim::File) {
+            Err(Errno::ESTALE) => None,
+            done => Some(done),
+        }
+    }
 }
 
 /// Removes an empty directory.
@@ -46,6 +66,7 @@ pub fn rmdir(task: &Task<'_>, dirfd: Fd, path: UserPtr) -> Result<Place<()>> {
     remove(task, dirfd, path, Victim::Directory)
 }
 
+#[inline(never)]
 fn remove(task: &Task<'_>, dirfd: Fd, path: UserPtr, expected: Victim) -> Result<Place<()>> {
     for _ in 0..walk::TRIES {
         let named = match walk::named(task, dirfd, path, PathBuffer::Path)? {

@@ -108,6 +108,13 @@ pub fn get(region: Region, inode: &Inode, index: u64) -> PageId {
     lookup(region, Map::of(inode), index)
 }
 
+/// The page of content that consists of one page at most; `None` if the map is higher.
+#[inline(always)]
+pub(crate) fn only_page(inode: &Inode) -> Option<PageId> {
+    let map = Map::of(inode);
+    (map.height == 0).then_some(map.root)
+}
+
 /// The page at `index`, if a map of height 0 or 1 has it, as for most files.
 #[inline(always)]
 pub(crate) fn get_low(region: Region, inode: &Inode, index: u64) -> PageId {

@@ -229,7 +229,7 @@ fn lock_soon_slow<'r>(task: &Task<'r>, id: InodeId) -> Option<Locked<'r>> {
 
 /// Takes an inode's lock like [`lock`], but without an atomic instruction if this lane is its only user. A
 /// lane enters one inode at a time; until it leaves it must take the locks of others with [`lock`].
-#[inline]
+#[inline(always)]
 #[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
 pub fn enter<'r>(task: &Task<'r>, id: InodeId) -> Locked<'r> {
     let inode = task.region.inode(id);

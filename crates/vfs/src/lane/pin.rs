@@ -37,7 +37,7 @@ pub fn file(task: &Task, slot: usize, id: FileId) {
 ///
 /// # Errors
 /// `ESTALE` if it was unlinked or freed meanwhile: look the name up again.
-#[inline]
+#[inline(always)]
 pub fn inode(task: &Task, slot: usize, inode: InodeRef) -> Result<()> {
     known_inode(task, slot, inode.id);
     let record = task.region.inode(inode.id);
@@ -80,7 +80,7 @@ impl Pin<'_> {
 ///
 /// # Errors
 /// Those of [`inode`].
-#[inline]
+#[inline(always)]
 pub fn hold<'r>(task: &Task<'r>, slot: usize, of: InodeRef) -> Result<Pin<'r>> {
     inode(task, slot, of).map(|()| Pin(&task.lane.pins[slot]))
 }
@@ -89,7 +89,7 @@ pub fn hold<'r>(task: &Task<'r>, slot: usize, of: InodeRef) -> Result<Pin<'r>> {
 ///
 /// # Errors
 /// As [`inode`].
-#[inline]
+#[inline(always)]
 pub(crate) fn hold_found<'r>(task: &Task<'r>, slot: usize, found: Spot) -> Result<Pin<'r>> {
     hold(task, slot, found.inode).or_else(|errno| hold_root_slow(task, slot, found, errno))
 }

@@ -46,7 +46,7 @@ impl Drop for Writing<'_, '_> {
 ///
 /// # Errors
 /// `EROFS` if the mount is read-only.
-#[inline]
+#[inline(always)]
 pub fn begin<'t, 'r>(task: &'t Task<'r>, mount: MountId) -> Result<Writing<'t, 'r>> {
     let lane = task.lane;
     let depth = lane.writing_depth.load(Ordering::Relaxed); // Relaxed: only this thread writes it.

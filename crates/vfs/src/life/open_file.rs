@@ -58,7 +58,7 @@ impl Drop for NewFile<'_, '_> {
 ///
 /// # Errors
 /// `ENFILE` if there are none left.
-#[inline]
+#[inline(always)]
 pub fn create<'t, 'r>(task: &'t Task<'r>, opening: &Opening) -> Result<NewFile<'t, 'r>> {
     let id = match task.region.take::<OpenFile>(task.lane) {
         Ok(id) => id,

@@ -21,8 +21,9 @@ use crate::caller::task::{Task, Time};
 use crate::inodes::inode::{self, Touch};
 use crate::lane::intent::{self, IntentGuard, op};
 use crate::lane::{kept, pin};
+use crate::names::dir::{self, Seat};
+use crate::names::dirent;
 use crate::names::hash::{self, Load};
-use crate::names::{dir, dirent};
 
 /// Words of a [`Plain`] change.
 const PLAIN: usize = 6;
@@ -222,13 +223,22 @@ pub(crate) fn perform(task: &Task<'_>, change: &Change) -> Load {
     load
 }
 
+/// Where the entries of a [`Plain`] change stand in the directory's array.
+#[derive(Clone, Copy)]
+pub(crate) struct Seats<'r> {
+    /// The entry to add.
+    pub added: Option<Seat<'r>>,
+    /// The entry to remove. Only in a damaged region an entry has none.
+    pub removed: Option<Seat<'r>>,
+}
+
 /// [`perform`] for a plain change. Inlined, because a caller knows what it does not add or remove.
 #[inline(always)]
-pub(crate) fn perform_plain(task: &Task<'_>, change: &Plain) -> Load {
+pub(crate) fn perform_plain(task: &Task<'_>, change: &Plain, seats: Seats<'_>) -> Load {
     let victim = if change.links.are_none_left() { change.links.id } else { InodeId::NONE };
     let _pin = victim.is_some().then(|| pin::hold_known(task, pin::slot::WALK_OTHER, victim));
     let intent = intent::write(task, op::PLAIN_CHANGE, &change.to_words());
-    let load = apply_plain(task, change);
+    let load = apply_plain(task, change, seats);
     settle(task, intent, (change.added, change.removed), victim);
     load
 }
@@ -306,12 +316,14 @@ enum Turn<'r> {
 
 /// [`apply`] for a plain change of the lane's own.
 #[inline(always)]
-fn apply_plain(task: &Task<'_>, change: &Plain) -> Load {
+fn apply_plain(task: &Task<'_>, change: &Plain, seats: Seats<'_>) -> Load {
     let region = task.region;
     let (added, removed) = (change.added, change.removed);
     let mut load = Load::Fits;
     if added.is_some() {
-        dir::put(task, added);
+        if let Some(seat) = seats.added {
+            seat.fill(added);
+        }
         let record = region.dirent(added);
         let hash = record.hash.load(Ordering::Relaxed); // Relaxed: immutable.
         load = hash::insert(region, task.lane, hash, added);
@@ -332,8 +344,8 @@ fn apply_plain(task: &Task<'_>, change: &Plain) -> Load {
     if change.links.id.is_some() {
         set_links(task, &change.links, change.time);
     }
-    if removed.is_some() {
-        dir::take_out(task, removed, &change.dir);
+    if let Some(seat) = seats.removed {
+        seat.clear(task, removed, &change.dir);
     }
     set_directory(task, &change.dir, change.time);
     load

@@ -18,12 +18,15 @@ use crate::inodes::inode::{self, Locked};
 use crate::names::change::Directory;
 use crate::names::hash;
 
+/// Words of a page.
+const WORDS: usize = 1024;
+
 /// Entries per page.
-pub const PER_LEAF: u64 = 1023;
+pub const PER_LEAF: u64 = WORDS as u64 - 1;
 
 /// A page of a directory's array.
 #[derive(Clone, Copy)]
-pub struct Leaf<'r>(&'r [AtomicU32; 1024]);
+pub struct Leaf<'r>(&'r [AtomicU32; WORDS]);
 
 impl<'r> Leaf<'r> {
     /// The page `page`; `None` for the null page.
@@ -35,11 +38,116 @@ impl<'r> Leaf<'r> {
     /// The word of a position.
     #[inline]
     pub fn entry(&self, position: u64) -> &'r AtomicU32 {
-        &self.0[(1 + position % PER_LEAF) as usize]
+        self.word((position % PER_LEAF) as usize)
     }
 
+    /// The word of a place within the page.
+    #[inline(always)]
+    fn word(&self, place: usize) -> &'r AtomicU32 {
+        &self.0[(1 + place) % WORDS]
+    }
+
+    #[inline(always)]
     fn count(&self) -> &'r AtomicU32 {
         &self.0[0]
+    }
+}
+
+/// A position in a directory's array.
+#[derive(Clone, Copy)]
+pub struct Seat<'r> {
+    leaf: Leaf<'r>,
+    position: u64,
+    /// The position within the page.
+    place: usize,
+}
+
+impl<'r> Seat<'r> {
+    /// A position; `None` if its page does not exist.
+    #[inline(always)]
+    fn at(region: Region<'r>, dir: &Inode, position: u64) -> Option<Self> {
+        match map::only_page(dir) {
+            Some(page) if position < PER_LEAF => {
+                Some(Seat { leaf: Leaf::new(region, page)?, position, place: position as usize })
+            }
+            _ => Seat::at_slow(region, dir, position),
+        }
+    }
+
+    /// [`Seat::at`] in a directory of several pages.
+    #[inline(never)]
+    fn at_slow(region: Region<'r>, dir: &Inode, position: u64) -> Option<Self> {
+        let leaf = Leaf::new(region, map::get(region, dir, position / PER_LEAF))?;
+        Some(Seat { leaf, position, place: (position % PER_LEAF) as usize })
+    }
+
+    /// That of an entry of directory `dir`.
+    #[inline(always)]
+    pub(crate) fn of(region: Region<'r>, dir: &Inode, entry: DirentId) -> Option<Self> {
+        // Relaxed: immutable while linked in.
+        Seat::at(region, dir, region.dirent(entry).position.load(Ordering::Relaxed))
+    }
+
+    /// Writes an entry to the position, which is empty. The caller must hold the lock.
+    #[inline(always)]
+    pub(crate) fn fill(&self, entry: DirentId) {
+        // PAIRS: the acquire load in getdents: the entry is filled in.
+        self.leaf.word(self.place).store(entry.0, Ordering::Release);
+        let count = self.leaf.count();
+        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Clears the position if `entry` is there; `after` is the directory's state afterwards. The caller must
+    /// hold the lock.
+    #[inline(always)]
+    pub(crate) fn clear(&self, task: &Task<'_>, entry: DirentId, after: &Directory) {
+        let word = self.leaf.word(self.place);
+        let mut count = self.leaf.count().load(Ordering::Relaxed);
+        if word.load(Ordering::Relaxed) == entry.0 {
+            word.store(0, Ordering::Release);
+            count = count.saturating_sub(1);
+            self.leaf.count().store(count, Ordering::Relaxed);
+        }
+        let tail = task.region.inode(after.id).tail.load(Ordering::Relaxed);
+        if count == 0 && tail.max(after.tail) >= PER_LEAF {
+            self.drop_empty_slow(task, tail, after);
+        }
+    }
+
+    /// Frees what the removal of a page's last entry left empty. `tail` is that before the removal.
+    #[cold]
+    fn drop_empty_slow(&self, task: &Task<'_>, tail: u64, after: &Directory) {
+        let (index, last) = (self.position / PER_LEAF, tail / PER_LEAF);
+        if after.entries == 0 && last != 0 {
+            // A large directory has become empty: keep only the first page.
+            drop_leaves(task, after.id, 1, last + 1);
+        } else if index != after.tail / PER_LEAF {
+            drop_leaves(task, after.id, index, index + 1);
+        }
+    }
+
+    /// The position after the last entry of directory `dir` once the entry here is removed. The caller must
+    /// hold the lock.
+    #[inline(always)]
+    pub(crate) fn tail_without(&self, dir: &Inode) -> u64 {
+        let tail = dir.tail.load(Ordering::Relaxed);
+        if dir.entries.load(Ordering::Relaxed) == 1 {
+            return 0;
+        }
+        if self.position + 1 != tail {
+            return tail;
+        }
+        if self.place != 0 && self.leaf.word(self.place - 1).load(Ordering::Relaxed) == 0 {
+            return self.tail_before_gap(tail);
+        }
+        tail - 1
+    }
+
+    /// The tail once the last entry is removed: back over the gap before it, but only within the page.
+    #[inline(never)]
+    fn tail_before_gap(&self, tail: u64) -> u64 {
+        let before = self.leaf.0[1..=self.place % WORDS].iter().rev();
+        tail - 1 - before.take_while(|word| word.load(Ordering::Relaxed) == 0).count() as u64
     }
 }
 
@@ -48,7 +156,7 @@ impl<'r> Leaf<'r> {
 ///
 /// # Errors
 /// `ESTALE` if the directory was freed meanwhile: walk again.
-#[inline]
+#[inline(always)]
 pub(crate) fn enter<'r>(task: &Task<'r>, dir: InodeRef) -> Result<Locked<'r>> {
     let locked = inode::enter(task, dir.id);
     // Acquire: the generation is incremented before the slot is reused.
@@ -89,55 +197,42 @@ pub(crate) fn is_dead(inode: &Inode) -> bool {
     inode.flags.load(Ordering::Relaxed) & inode_flags::DEAD != 0
 }
 
-/// Reserves space for one entry in the array and in the hash table. The caller must hold the lock.
+/// Reserves space for one entry in the array, and returns where, and in the hash table. The caller must hold
+/// the lock.
 ///
 /// # Errors
 /// `ENOSPC`.
 #[inline(always)]
-pub fn reserve(task: &Task<'_>, id: InodeId) -> Result<()> {
+pub fn reserve<'r>(task: &Task<'r>, id: InodeId) -> Result<Seat<'r>> {
     hash::reserve(task.region, task.lane)?;
     let inode = task.region.inode(id);
-    let leaf = inode.tail.load(Ordering::Relaxed) / PER_LEAF;
-    if map::get(task.region, inode, leaf).is_none() {
-        map::grow(task, id, inode, leaf)?;
+    let position = inode.tail.load(Ordering::Relaxed);
+    match Seat::at(task.region, inode, position) {
+        Some(seat) => Ok(seat),
+        None => reserve_slow(task, id, position),
     }
-    Ok(())
 }
 
-/// Writes an entry to its position. The caller must hold the lock and have called [`reserve`].
-#[inline(always)]
+#[cold]
+fn reserve_slow<'r>(task: &Task<'r>, id: InodeId, position: u64) -> Result<Seat<'r>> {
+    let inode = task.region.inode(id);
+    map::grow(task, id, inode, position / PER_LEAF)?;
+    Seat::at(task.region, inode, position).ok_or(Errno::ENOSPC)
+}
+
+/// Writes an entry to its position, unless it is there. The caller must hold the lock and have called
+/// [`reserve`].
 pub fn put(task: &Task<'_>, entry: DirentId) {
-    let record = task.region.dirent(entry);
-    let position = record.position.load(Ordering::Relaxed); // Relaxed: the entry is the caller's.
-    let Some(leaf) = leaf(task.region, parent(task.region, entry), position) else { return };
-    let word = leaf.entry(position);
-    if word.load(Ordering::Relaxed) != entry.0 {
-        // PAIRS: the acquire load in getdents: the entry is filled in.
-        word.store(entry.0, Ordering::Release);
-        leaf.count().store(leaf.count().load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    let Some(seat) = seat(task.region, entry) else { return };
+    if seat.leaf.word(seat.place).load(Ordering::Relaxed) != entry.0 {
+        seat.fill(entry);
     }
 }
 
 /// Clears an entry's position; `after` is the directory's state afterwards. The caller must hold the lock.
-#[inline(always)]
 pub(crate) fn take_out(task: &Task<'_>, entry: DirentId, after: &Directory) {
-    let position = task.region.dirent(entry).position.load(Ordering::Relaxed);
-    let id = parent(task.region, entry);
-    let Some(leaf) = leaf(task.region, id, position) else { return };
-    let word = leaf.entry(position);
-    let mut count = leaf.count().load(Ordering::Relaxed);
-    if word.load(Ordering::Relaxed) == entry.0 {
-        word.store(0, Ordering::Release);
-        count = count.saturating_sub(1);
-        leaf.count().store(count, Ordering::Relaxed);
-    }
-    let index = position / PER_LEAF;
-    let last = task.region.inode(id).tail.load(Ordering::Relaxed) / PER_LEAF;
-    if after.entries == 0 && last != 0 {
-        // A large directory has become empty: keep only the first page.
-        drop_leaves(task, id, 1, last + 1);
-    } else if count == 0 && index != after.tail / PER_LEAF {
-        drop_leaves(task, id, index, index + 1);
+    if let Some(seat) = seat(task.region, entry) {
+        seat.clear(task, entry, after);
     }
 }
 
@@ -153,27 +248,14 @@ fn drop_leaves(task: &Task<'_>, id: InodeId, first: u64, end: u64) {
 }
 
 /// The position after the last entry once `entry` is removed. The caller must hold the lock.
-#[inline(always)]
 pub(crate) fn tail_without(region: Region<'_>, entry: DirentId) -> u64 {
-    let id = parent(region, entry);
-    let tail = region.inode(id).tail.load(Ordering::Relaxed);
-    if region.inode(id).entries.load(Ordering::Relaxed) == 1 {
-        return 0;
-    }
-    let position = region.dirent(entry).position.load(Ordering::Relaxed);
-    if position + 1 != tail {
-        return tail;
-    }
-    let Some(leaf) = leaf(region, id, position) else { return tail };
-    // Back over the gap before it, but only within the page.
-    let place = (position % PER_LEAF) as usize;
-    let before = leaf.0[1..=place].iter().rev();
-    tail - 1 - before.take_while(|word| word.load(Ordering::Relaxed) == 0).count() as u64
+    let dir = region.inode(parent(region, entry));
+    seat(region, entry).map_or_else(|| dir.tail.load(Ordering::Relaxed), |seat| seat.tail_without(dir))
 }
 
 /// Recounts the live entries of the page that contains `position`, after a death.
 pub(crate) fn recount(region: Region<'_>, id: InodeId, position: u64) {
-    if let Some(leaf) = leaf(region, id, position) {
+    if let Some(Seat { leaf, .. }) = Seat::at(region, region.inode(id), position) {
         let live = leaf.0[1..].iter().filter(|word| word.load(Ordering::Relaxed) != 0).count();
         leaf.count().store(live as u32, Ordering::Relaxed);
     }
@@ -183,7 +265,6 @@ fn parent(region: Region<'_>, entry: DirentId) -> InodeId {
     InodeId(region.dirent(entry).parent.load(Ordering::Relaxed)) // Relaxed: immutable while linked in.
 }
 
-#[inline(always)]
-fn leaf<'r>(region: Region<'r>, id: InodeId, position: u64) -> Option<Leaf<'r>> {
-    Leaf::new(region, map::get(region, region.inode(id), position / PER_LEAF))
+fn seat(region: Region<'_>, entry: DirentId) -> Option<Seat<'_>> {
+    Seat::of(region, region.inode(parent(region, entry)), entry)
 }

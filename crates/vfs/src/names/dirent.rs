@@ -159,7 +159,7 @@ fn copy_long(region: Region<'_>, dirent: &Dirent, length: usize, to: &mut [u8; N
 ///
 /// # Errors
 /// `ENOSPC`.
-#[inline]
+#[inline(always)]
 pub fn take(region: Region<'_>, lane: &Lane, place: &Key<'_, '_>, target: InodeRef) -> Result<DirentId> {
     let name = place.name;
     let long = if name.len() > SHORT_NAME { take_long(region, lane, name)? } else { NameId::NONE };
@@ -192,7 +192,7 @@ pub fn take(region: Region<'_>, lane: &Lane, place: &Key<'_, '_>, target: InodeR
 }
 
 /// Records that the entry last taken is linked in.
-#[inline]
+#[inline(always)]
 pub fn settle(region: Region<'_>, lane: &Lane) {
     region.settle::<LongName>(lane);
     region.settle::<Dirent>(lane);
@@ -212,7 +212,7 @@ pub(crate) fn discard(region: Region<'_>, lane: &Lane, id: DirentId) {
 
 /// Retires an entry that is dead and that neither a bucket nor a directory names, so that readers still
 /// looking at it notice. The lane names it until [`give`] and [`settle`].
-#[inline]
+#[inline(always)]
 pub(crate) fn retire(region: Region<'_>, lane: &Lane, id: DirentId) {
     let dirent = region.dirent(id);
     // The slot's later contents become visible after the new count.
@@ -225,7 +225,7 @@ pub(crate) fn retire(region: Region<'_>, lane: &Lane, id: DirentId) {
 }
 
 /// Frees a retired entry and its long name.
-#[inline]
+#[inline(always)]
 pub(crate) fn give(region: Region<'_>, lane: &Lane, id: DirentId) {
     let long = NameId(region.dirent(id).long.load(Ordering::Relaxed));
     if long.is_some() {

@@ -181,13 +181,13 @@ impl Growing<6> for Changing<'_> {
 }
 
 /// Finds `name` in directory `dir`.
-#[inline]
+#[inline(always)]
 pub fn lookup(region: Region<'_>, dir: InodeId, name: &Name<'_>) -> Option<Hit> {
     find(region, dir, name, name.hash(dir))
 }
 
 /// [`lookup`] of a name whose hash is known.
-#[inline]
+#[inline(always)]
 pub(crate) fn lookup_at(region: Region<'_>, place: &Key<'_, '_>) -> Option<Hit> {
     find(region, place.dir, place.name, place.hash)
 }
@@ -232,7 +232,7 @@ fn scan(region: Region<'_>, bucket: &Bucket, dir: InodeId, name: &Name<'_>, hash
         // PAIRS: the exchange that inserted it: the entry is filled in.
         let id = bucket::id_of(entry.load(Ordering::Acquire) as u32);
         let Some(id) = NonZeroU32::new(id) else { continue };
-        let record = region.dirent(DirentId(id.get()));
+        let record = region.whole_dirent(DirentId(id.get()));
         let before = record.seq.read();
         if let Some(kind) = dirent::of(region, record, dir, name) {
             let hit = Hit::read(record, id, kind);
@@ -272,19 +272,26 @@ pub fn place(state: u64, hash: u32) -> u32 {
 ///
 /// # Errors
 /// `ENOSPC`.
-#[inline]
+#[inline(always)]
 pub(crate) fn reserve(region: Region<'_>, lane: &Lane) -> Result<()> {
-    if lane.caches[Bucket::SLAB].count.load(Ordering::Relaxed) == 0 {
-        let id = region.take::<Bucket>(lane)?;
-        region.give::<Bucket>(lane, id);
-        region.settle::<Bucket>(lane);
+    // Relaxed: only this lane writes its cache.
+    match lane.caches[Bucket::SLAB].count.load(Ordering::Relaxed) {
+        0 => reserve_slow(region, lane),
+        _ => Ok(()),
     }
+}
+
+#[cold]
+fn reserve_slow(region: Region<'_>, lane: &Lane) -> Result<()> {
+    let id = region.take::<Bucket>(lane)?;
+    region.give::<Bucket>(lane, id);
+    region.settle::<Bucket>(lane);
     Ok(())
 }
 
 /// Inserts an entry that is not in the table. The caller must hold its directory's lock and have called
 /// `reserve`.
-#[inline]
+#[inline(always)]
 pub fn insert(region: Region<'_>, lane: &Lane, hash: u32, id: DirentId) -> Load {
     match bucket::insert(&Changing { region, lane }, hash, id.0) {
         Some(Vacancy::First) => Load::Fits,
@@ -302,7 +309,7 @@ pub(crate) fn insert_again(region: Region<'_>, lane: &Lane, hash: u32, id: Diren
 }
 
 /// Removes a dead entry from the table if it is there. The caller must hold its directory's lock.
-#[inline]
+#[inline(always)]
 pub(crate) fn remove(region: Region<'_>, hash: u32, id: DirentId) {
     bucket::remove(&Buckets(region), hash, id.0);
 }

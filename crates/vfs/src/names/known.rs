@@ -2,21 +2,62 @@
 
 use lp_abi::linux::{S_IFDIR, S_IFMT};
 use lp_abi::{Errno, Fd, NAME_MAX, Result};
-use lp_region::Spot;
 use lp_region::records::Inode;
 use lp_region::sync::Ordering;
+use lp_region::{InodeRef, MountId, Spot};
 
 use crate::caller::prefix_cache::{self, Prefix};
 use crate::caller::task::Task;
-use crate::names::goal::{Ended, Follow, Found, LastType, Named, Parent};
+use crate::names::goal::{Follow, Found, LastType, Named, Parent};
 use crate::names::hash::{self, Hit};
-use crate::names::name::Name;
+use crate::names::name::{Key, Name};
 use crate::names::path_text::{PathText, buffer};
+
+/// What a call does at a place that is known. A continuation, because a place that is returned goes through
+/// memory; not a closure, because those are not inlined where they are large.
+pub(crate) trait AtKnown<'t> {
+    /// The result.
+    type End;
+    /// Does it in the directory `dir`, which everyone may search, with the name that ends the path. Whoever
+    /// uses the directory looks at its generation afterwards. `None` to fall back to a walk.
+    fn at(self, dir: Spot, name: Name<'t>) -> Option<Self::End>;
+}
+
+/// Continues at the place of a path whose prefix the cache knows. `None` to fall back to a walk.
+#[inline(always)]
+pub(crate) fn known<'t, T: AtKnown<'t>>(
+    task: &'t Task<'_>,
+    dirfd: Fd,
+    given: PathText,
+    then: T,
+) -> Option<T::End> {
+    let text = buffer(task, given.which).cast::<u8>().cast_const();
+    // SAFETY: the buffer holds the text and a NUL, with SLACK bytes behind it, and is not written while these
+    // are used.
+    let (absolute, name, prefix) = unsafe {
+        let absolute = *text == b'/';
+        let base = if absolute { Spot::NONE } else { base(task, dirfd)? };
+        let prefix = Prefix::new(base.to_word(), text, given.prefix);
+        (absolute, Name::scan(text.add(given.prefix)), prefix)
+    };
+    if name.is_empty() || name.starts_with_dot() || name.len() > NAME_MAX {
+        return None;
+    }
+    let dir = match given.prefix {
+        0 if absolute => return None,
+        0 => Spot::from_word(prefix.base),
+        _ => prefix_cache::find(task, prefix)?,
+    };
+    if !may_everyone_search(task.region.inode(dir.inode.id)) {
+        return None;
+    }
+    then.at(dir, name)
+}
 
 /// Fast path of [`crate::names::walk::inode`]: a name in a directory whose prefix is known. `None` to fall
 /// back to a walk.
 ///
-/// Not made of [`known`] and [`look_up`]: with the name in registers it takes fifty instructions less.
+/// Not made of [`known`] and [`look_up`], whose checks would then go through memory: fifty instructions less.
 #[inline(always)]
 pub(crate) fn in_known(task: &Task<'_>, dirfd: Fd, given: PathText, follow: Follow) -> Option<Result<Found>> {
     let text = buffer(task, given.which).cast::<u8>().cast_const();
@@ -28,10 +69,11 @@ pub(crate) fn in_known(task: &Task<'_>, dirfd: Fd, given: PathText, follow: Foll
         let prefix = Prefix::new(base.to_word(), text, given.prefix);
         (absolute, Name::scan(text.add(given.prefix)), prefix)
     };
-    if name.is_empty() || name.starts_with_dot() || name.len() > NAME_MAX || given.prefix == 0 && absolute {
+    if name.is_empty() || name.starts_with_dot() || name.len() > NAME_MAX {
         return None;
     }
     let Spot { inode: dir, mount } = match given.prefix {
+        0 if absolute => return None,
         0 => Spot::from_word(prefix.base),
         _ => prefix_cache::find(task, prefix)?,
     };
@@ -51,47 +93,60 @@ pub(crate) fn in_known(task: &Task<'_>, dirfd: Fd, given: PathText, follow: Foll
     }
 }
 
-/// The directory that a path's prefix is known to lead to, if everyone may search it, and the name behind the
-/// prefix, which ends the path. Whoever uses the directory looks at its generation afterwards.
+/// Whether a walk that finds this ends here.
 #[inline(always)]
-pub(super) fn known<'t>(task: &'t Task<'_>, dirfd: Fd, given: PathText) -> Option<(Spot, Name<'t>)> {
-    let text = buffer(task, given.which).cast::<u8>().cast_const();
-    // SAFETY: the buffer holds the text and a NUL, with SLACK bytes behind it, and is not written while these
-    // are used.
-    let (absolute, name, prefix) = unsafe {
-        let absolute = *text == b'/';
-        let base = if absolute { Spot::NONE } else { base(task, dirfd)? };
-        let prefix = Prefix::new(base.to_word(), text, given.prefix);
-        (absolute, Name::scan(text.add(given.prefix)), prefix)
-    };
-    if name.is_empty() || name.starts_with_dot() || name.len() > NAME_MAX || given.prefix == 0 && absolute {
-        return None;
-    }
-    let dir = match given.prefix {
-        0 => Spot::from_word(prefix.base),
-        _ => prefix_cache::find(task, prefix)?,
-    };
-    may_everyone_search(task.region.inode(dir.inode.id)).then_some((dir, name))
+pub(crate) fn is_end(hit: Hit, follow: Follow) -> bool {
+    hit.is_plain() || follow == Follow::No && hit.is_link()
+}
+
+/// What a lookup in a directory found.
+#[inline(always)]
+pub(crate) fn found(hit: Hit, dir: InodeRef, mount: MountId) -> Found {
+    Found { inode: hit.target(), dirent: hit.dirent(), parent: dir.id, mount }
 }
 
 /// What a name stands for in a directory; `None` if the directory was freed since.
 #[inline(always)]
-fn look_up(task: &Task<'_>, Spot { inode: dir, .. }: Spot, name: &Name<'_>) -> Option<Option<Hit>> {
-    let hit = hash::lookup(task.region, dir.id, name);
-    // Acquire: an inode's generation grows before its slot is used again.
+pub(crate) fn look_up(task: &Task<'_>, dir: InodeRef, key: &Key<'_, '_>) -> Option<Option<Hit>> {
+    let hit = hash::lookup_at(task.region, key);
+    // Acquire: an inode's generation is incremented before its slot is reused.
     let generation = task.region.inode(dir.id).generation.load(Ordering::Acquire);
     (generation == dir.generation).then_some(hit)
 }
 
+/// The place itself.
+pub(super) struct Whole;
+
+impl<'t> AtKnown<'t> for Whole {
+    type End = Named<'t>;
+
+    #[inline(always)]
+    fn at(self, dir: Spot, name: Name<'t>) -> Option<Named<'t>> {
+        Some(named_in(dir, name))
+    }
+}
+
+/// The place without the name, which is in this text.
+pub(super) struct Bare(pub PathText);
+
+impl<'t> AtKnown<'t> for Bare {
+    type End = Parent;
+
+    #[inline(always)]
+    fn at(self, dir: Spot, name: Name<'t>) -> Option<Parent> {
+        Some(place_in(dir, &name, self.0))
+    }
+}
+
 /// The place that a known prefix and a name behind it make.
 #[inline(always)]
-pub(super) fn named_in(Spot { inode: dir, mount }: Spot, name: Name<'_>) -> Named<'_> {
+pub(crate) fn named_in(Spot { inode: dir, mount }: Spot, name: Name<'_>) -> Named<'_> {
     Named { dir, mount, last: LastType::Name, trailing_slash: false, name }
 }
 
 /// [`named_in`] without the name.
 #[inline(always)]
-pub(super) fn place_in(dir: Spot, name: &Name<'_>, given: PathText) -> Parent {
+fn place_in(dir: Spot, name: &Name<'_>, given: PathText) -> Parent {
     Parent {
         dir: dir.inode,
         mount: dir.mount,
@@ -101,24 +156,6 @@ pub(super) fn place_in(dir: Spot, name: &Name<'_>, given: PathText) -> Parent {
         start: given.prefix as u16,
         length: name.len() as u16,
     }
-}
-
-/// Fast path of [`crate::names::walk::end`], as [`in_known`].
-#[inline(always)]
-pub(super) fn end_in_known<'t>(
-    task: &'t Task<'_>,
-    dirfd: Fd,
-    given: PathText,
-    follow: Follow,
-) -> Option<Ended<'t>> {
-    let (dir, name) = known(task, dirfd, given)?;
-    let hit = look_up(task, dir, &name)?;
-    if hit.is_some_and(|hit| !hit.is_plain() && (follow == Follow::Link || !hit.is_link())) {
-        return None;
-    }
-    let (parent, mount) = (dir.inode.id, dir.mount);
-    let found = hit.map(|hit| Found { inode: hit.target(), dirent: hit.dirent(), parent, mount });
-    Some(Ended { place: named_in(dir, name), found })
 }
 
 /// Whether everyone may search this: a directory whose mode says so, without an ACL, and with nothing mounted

@@ -174,7 +174,7 @@ pub struct Key<'n, 'a> {
 
 impl<'n, 'a> Key<'n, 'a> {
     /// The key of `name` in `dir`.
-    #[inline]
+    #[inline(always)]
     pub fn new(dir: InodeId, name: &'n Name<'a>) -> Self {
         Key { dir, name, hash: name.hash(dir) }
     }

@@ -8,13 +8,13 @@ use lp_region::{DirentId, InodeRef};
 
 use crate::caller::below;
 use crate::caller::task::Task;
-use crate::names::change::{self, Links, Plain};
-use crate::names::dir;
+use crate::names::change::{self, Links, Plain, Seats};
+use crate::names::dir::{self, Seat};
 use crate::rights::permission::Victim;
 
 /// Removes the entry and returns the number of links left. The caller must hold the locks of the directory
 /// and the inode.
-#[inline]
+#[inline(always)]
 pub(crate) fn take(
     task: &Task<'_>,
     dir: InodeRef,
@@ -24,9 +24,13 @@ pub(crate) fn take(
 ) -> Result<u32> {
     let victim = task.region.inode(target.id);
     let time = task.now();
+    let record = task.region.inode(dir.id);
+    let seat = Seat::of(task.region, record, entry);
     let mut after = dir::now(task.region, dir.id);
     after.entries = after.entries.saturating_sub(1);
-    after.tail = dir::tail_without(task.region, entry);
+    if let Some(seat) = &seat {
+        after.tail = seat.tail_without(record);
+    }
     let nlink = match what {
         Victim::File => fewer_links(victim),
         // Not the one that was examined.
@@ -38,7 +42,9 @@ pub(crate) fn take(
         }
     };
     let links = Links { id: target.id, nlink };
-    change::perform_plain(task, &Plain { dir: after, added: DirentId::NONE, removed: entry, links, time });
+    let seats = Seats { added: None, removed: seat };
+    let change = Plain { dir: after, added: DirentId::NONE, removed: entry, links, time };
+    change::perform_plain(task, &change, seats);
     Ok(nlink)
 }
 

@@ -26,10 +26,10 @@ use crate::caller::prefix_cache::{self, Prefix};
 use crate::caller::task::{Outside, Place, Task};
 use crate::inodes::inode as inodes;
 pub use crate::names::goal::{End, Follow, Found, LastType, Parent};
-pub(crate) use crate::names::goal::{Ended, Named};
+pub(crate) use crate::names::goal::{Ended, Missed, Named};
 use crate::names::goal::{Existing, Goal, Making, Placing};
-pub(crate) use crate::names::known::in_known;
-use crate::names::known::{base, end_in_known, known, may_everyone_search, named_in, place_in};
+pub(crate) use crate::names::known::{AtKnown, found, in_known, is_end, known, look_up, named_in};
+use crate::names::known::{Bare, Whole, base, may_everyone_search};
 use crate::names::limits::{Free, Limited, Limits, SCOPED, Top};
 use crate::names::mounts::{self, AboveRoot, Crossing};
 use crate::names::name::Name;
@@ -84,7 +84,6 @@ pub(crate) fn second_inode(
 ///
 /// # Errors
 /// Those of [`inode`], except that a missing last component is not an error.
-#[inline(always)]
 pub(crate) fn end<'t>(
     task: &'t Task<'_>,
     dirfd: Fd,
@@ -92,14 +91,6 @@ pub(crate) fn end<'t>(
     follow: Follow,
 ) -> Result<Place<Ended<'t>>> {
     let text = copy_path(task, PathBuffer::Path, path)?;
-    match end_in_known(task, dirfd, text, follow) {
-        Some(end) => Ok(Place::Inside(end)),
-        None => end_slow(task, dirfd, text, follow),
-    }
-}
-
-#[inline(never)]
-fn end_slow<'t>(task: &'t Task<'_>, dirfd: Fd, text: PathText, follow: Follow) -> Result<Place<Ended<'t>>> {
     Ok(again(task, dirfd, text, Making(follow))?.map(|end| end.named(task)))
 }
 
@@ -109,8 +100,8 @@ fn end_slow<'t>(task: &'t Task<'_>, dirfd: Fd, text: PathText, follow: Follow) -
 /// Those of [`inode`], except that the last component is not looked up.
 pub(crate) fn parent(task: &Task<'_>, dirfd: Fd, path: UserPtr, which: PathBuffer) -> Result<Place<Parent>> {
     let text = copy_path(task, which, path)?;
-    match known(task, dirfd, text) {
-        Some((dir, name)) => Ok(Place::Inside(place_in(dir, &name, text))),
+    match known(task, dirfd, text, Bare(text)) {
+        Some(place) => Ok(Place::Inside(place)),
         None => again(task, dirfd, text, Placing),
     }
 }
@@ -127,8 +118,8 @@ pub(crate) fn named<'t>(
     which: PathBuffer,
 ) -> Result<Place<Named<'t>>> {
     let text = copy_path(task, which, path)?;
-    match known(task, dirfd, text) {
-        Some((dir, name)) => Ok(Place::Inside(named_in(dir, name))),
+    match known(task, dirfd, text, Whole) {
+        Some(named) => Ok(Place::Inside(named)),
         None => named_slow(task, dirfd, text),
     }
 }

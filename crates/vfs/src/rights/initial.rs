@@ -17,6 +17,7 @@ use crate::rights::{acl, credentials};
 ///
 /// # Errors
 /// `ENOSPC` if there are no inodes left.
+#[inline(always)]
 pub fn create<'t, 'r>(task: &'t Task<'r>, parent: &Inode, mode: u32, rdev: u32) -> Result<NewInode<'t, 'r>> {
     let process = task.process;
     // Relaxed throughout: one word each, with momentary values.

@@ -110,6 +110,7 @@ pub enum Victim {
 /// # Errors
 /// `EACCES`, `EPERM`; `ENOTDIR` and `EISDIR` if it is not of the expected kind; `ENOENT` for a removed
 /// directory.
+#[inline(always)]
 pub(crate) fn may_delete(task: &Task<'_>, dir: &Inode, inode: &Inode, expected: Victim) -> Result<()> {
     check(task, dir, WRITE | EXEC)?;
     if dir.flags.load(Ordering::Relaxed) & inode_flags::APPEND != 0 {

@@ -8,7 +8,7 @@ use lp_vfs::task::Task;
 use crate::high::calls::chmod::last_of;
 use crate::high::frame::at::At;
 use crate::high::frame::handler::{handlers, kernel};
-use crate::high::route::path::one;
+use crate::high::route::path::{one, plainly_ours};
 
 handlers! {
     /// access(2).
@@ -30,8 +30,14 @@ handlers! {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn check(task: &Task, at: At, mode: u32, flags: u32) -> isize {
+    plainly_ours(task, at, || access::faccessat(task, at.dirfd, at.path, mode, flags))
+        .unwrap_or_else(|| check_routed(task, at, mode, flags))
+}
+
+#[inline(never)]
+fn check_routed(task: &Task, at: At, mode: u32, flags: u32) -> isize {
     let ours = |at: At| access::faccessat(task, at.dirfd, at.path, mode, flags);
     let host = |at: At| match flags {
         0 => kernel!(__NR_faccessat, at.dirfd, at.path, mode),

@@ -10,7 +10,7 @@ use lp_vfs::{mkdir, mknod, unlink, walk};
 
 use crate::high::frame::at::{At, Last};
 use crate::high::frame::handler::{handlers, kernel};
-use crate::high::route::path::one;
+use crate::high::route::path::{one, plainly_ours};
 use crate::high::special::node;
 
 handlers! {
@@ -58,7 +58,17 @@ fn make_directory(task: &Task, at: At, mode: u32) -> isize {
     one(task, at, Last::Link, ours, |at| kernel!(__NR_mkdirat, at.dirfd, at.path, mode))
 }
 
+#[inline(always)]
 fn remove(task: &Task, at: At, flags: u32) -> isize {
+    if node::any(task) {
+        return remove_routed(task, at, flags);
+    }
+    plainly_ours(task, at, || unlink::unlinkat(task, at.dirfd, at.path, flags))
+        .unwrap_or_else(|| remove_routed(task, at, flags))
+}
+
+#[inline(never)]
+fn remove_routed(task: &Task, at: At, flags: u32) -> isize {
     let host = |at: At| kernel!(__NR_unlinkat, at.dirfd, at.path, flags);
     let ours = |at: At| {
         let node = if node::any(task) { node_at(task, at) } else { None };

@@ -20,7 +20,7 @@ use crate::high::fd::{device, directory, parent, placeholder};
 use crate::high::frame::at::{At, Last, Route, Which};
 use crate::high::frame::handler::{handlers, interruptible, kernel, ret};
 use crate::high::route::hostlink;
-use crate::high::route::path::{leave, may_be_link, may_be_ours, route, route_outside};
+use crate::high::route::path::{is_plainly_ours, leave, may_be_link, may_be_ours, route, route_outside};
 use crate::high::run::mount_table;
 use crate::high::special::node;
 use crate::high::watch::shadow_fd;
@@ -30,17 +30,17 @@ use crate::low::live::deferred;
 handlers! {
     /// open(2).
     fn open(task, path: UserPtr, flags: u32, mode: u32) {
-        open_at(task, At::cwd(path), &How::plain(flags, mode))
+        open_at(task, At::cwd(path), How::plain(flags, mode))
     }
 
     /// openat(2).
     fn openat(task, dirfd: Fd, path: UserPtr, flags: u32, mode: u32) {
-        open_at(task, At { dirfd, path }, &How::plain(flags, mode))
+        open_at(task, At { dirfd, path }, How::plain(flags, mode))
     }
 
     /// creat(2).
     fn creat(task, path: UserPtr, mode: u32) {
-        open_at(task, At::cwd(path), &How::plain(O_CREAT | O_WRONLY | O_TRUNC, mode))
+        open_routed(task, At::cwd(path), &How::plain(O_CREAT | O_WRONLY | O_TRUNC, mode))
     }
 
     /// openat2(2).
@@ -48,7 +48,7 @@ handlers! {
         let at = At { dirfd, path };
         match open::read_how(how) {
             Ok(limits) if limits.resolve & openat2::WALKS != 0 => openat2::open(task, at, &limits, how),
-            _ => open_at(task, at, &How::extended(how)),
+            _ => open_routed(task, at, &How::extended(how)),
         }
     }
 
@@ -67,7 +67,7 @@ handlers! {
         if flags & AT_EMPTY_PATH != 0 && is_empty(path) {
             return reopen(task, dirfd, &how);
         }
-        open_at(task, at, &how)
+        open_routed(task, at, &how)
     }
 }
 
@@ -123,8 +123,16 @@ fn open_extended(task: &Task, at: At, given: UserSlice) -> Result<Place<Opened>>
     open::openat2(task, at.dirfd, at.path, &open::read_how(given)?, Top::Base)
 }
 
-#[inline]
-fn open_at(task: &'static Task<'static>, at: At, how: &How) -> isize {
+#[inline(always)]
+fn open_at(task: &'static Task<'static>, at: At, how: How) -> isize {
+    if is_plainly_ours(task, at) {
+        return open_ours(task, &how, || how.open(task, at), |outside| open_outside(task, at, outside, &how));
+    }
+    open_routed(task, at, &how)
+}
+
+#[inline(never)]
+fn open_routed(task: &'static Task<'static>, at: At, how: &How) -> isize {
     match route(task, Which::First, at, how.last()) {
         Route::Ours(inside) => {
             open_ours(task, how, || how.open(task, inside), |outside| open_outside(task, at, outside, how))

@@ -2,13 +2,14 @@
 
 use lp_abi::linux::__NR_renameat2;
 use lp_abi::{Errno, Fd, UserPtr};
+use lp_vfs::link::Two;
 use lp_vfs::rename;
 use lp_vfs::task::Task;
 
 use crate::high::calls::across;
 use crate::high::frame::at::{At, Last};
 use crate::high::frame::handler::{handlers, kernel};
-use crate::high::route::path::two;
+use crate::high::route::path::{is_plainly_ours, two};
 
 handlers! {
     /// rename(2).
@@ -27,7 +28,21 @@ handlers! {
     }
 }
 
+#[inline(always)]
 fn move_entry(task: &Task, old: At, new: At, flags: u32) -> isize {
+    if is_plainly_ours(task, old) && is_plainly_ours(task, new) {
+        match rename::renameat2(task, old.dirfd, old.path, new.dirfd, new.path, flags) {
+            Ok(Two::Done) => return 0,
+            // Nothing has happened: a path leads out, or to another file system.
+            Ok(Two::Outside { .. }) | Err(Errno::EXDEV) => {}
+            Err(errno) => return errno.to_ret(),
+        }
+    }
+    move_routed(task, old, new, flags)
+}
+
+#[inline(never)]
+fn move_routed(task: &Task, old: At, new: At, flags: u32) -> isize {
     let ours = |a: At, b: At| rename::renameat2(task, a.dirfd, a.path, b.dirfd, b.path, flags);
     let host = |a: At, b: At| kernel!(__NR_renameat2, a.dirfd, a.path, b.dirfd, b.path, flags);
     let done = two(task, [old, new], Last::Link, &ours, &host);

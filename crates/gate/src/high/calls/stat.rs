@@ -15,7 +15,7 @@ use crate::high::fd::descriptor::listed_or_return;
 use crate::high::fd::{descriptor, placeholder};
 use crate::high::frame::at::{At, EMPTY, Route, Which};
 use crate::high::frame::handler::{handlers, kernel, ret};
-use crate::high::route::path::{is_base_ours, one, route};
+use crate::high::route::path::{is_base_ours, one, plainly_ours, route};
 
 handlers! {
     /// fstat(2).
@@ -85,8 +85,14 @@ pub(crate) fn is_empty(path: UserPtr) -> bool {
     path.is_null() || unsafe { ucopy::is_empty(path.as_ptr()) }
 }
 
-#[inline]
+#[inline(always)]
 fn stat_at(task: &Task, at: At, to: UserPtr<stat>, flags: u32) -> isize {
+    plainly_ours(task, at, || attributes::fstatat(task, at.dirfd, at.path, to, flags))
+        .unwrap_or_else(|| stat_routed(task, at, to, flags))
+}
+
+#[inline(never)]
+fn stat_routed(task: &Task, at: At, to: UserPtr<stat>, flags: u32) -> isize {
     let ours = |at: At| attributes::fstatat(task, at.dirfd, at.path, to, flags);
     let met_link = Cell::new(false);
     let host = |at: At| {
@@ -128,7 +134,14 @@ fn answered(done: isize, met_link: &Cell<bool>) -> isize {
     if met_link.get() && done == Errno::ELOOP.to_ret() { 0 } else { done }
 }
 
+#[inline(always)]
 fn statx_at(task: &Task, at: At, flags: u32, mask: u32, to: UserPtr<statx>) -> isize {
+    plainly_ours(task, at, || attributes::statx(task, at.dirfd, at.path, flags, mask, to))
+        .unwrap_or_else(|| statx_routed(task, at, flags, mask, to))
+}
+
+#[inline(never)]
+fn statx_routed(task: &Task, at: At, flags: u32, mask: u32, to: UserPtr<statx>) -> isize {
     let ours = |at: At| attributes::statx(task, at.dirfd, at.path, flags, mask, to);
     let met_link = Cell::new(false);
     let host = |at: At| {

@@ -27,13 +27,31 @@ pub(crate) fn route(task: &Task, which: Which, at: At, last: Last) -> Route {
 
 /// Fast path: whether the first bytes of a path prove that it is ours.
 #[inline(always)]
-fn is_plainly_ours(task: &Task, at: At) -> bool {
+pub(crate) fn is_plainly_ours(task: &Task, at: At) -> bool {
     // SAFETY: the gate's fault handler is installed.
     let word = unsafe { ucopy::word(at.path.as_ptr()) };
     if word as u8 == b'/' {
         return task.prefix.starts(word);
     }
     word != u64::MAX && is_base_ours(task, at.dirfd)
+}
+
+/// Makes a call with one path in the file system, if its first bytes prove that it is ours. `None` to make it
+/// with [`one`], also where the path leads out: until then the call has no effect.
+#[inline(always)]
+pub(crate) fn plainly_ours<T: ReturnValue>(
+    task: &Task,
+    at: At,
+    ours: impl FnOnce() -> Result<Place<T>>,
+) -> Option<isize> {
+    if !is_plainly_ours(task, at) {
+        return None;
+    }
+    match ours() {
+        Ok(Place::Inside(value)) => Some(value.rax()),
+        Ok(Place::Outside(_)) => None,
+        Err(errno) => Some(errno.to_ret()),
+    }
 }
 
 /// Whether relative paths start from a directory of ours.
