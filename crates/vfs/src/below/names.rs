@@ -9,6 +9,7 @@ use lp_region::{DirentId, InodeId, InodeRef};
 use crate::below::host::{self, HostTree};
 use crate::below::links::{self, Chain};
 use crate::below::list::{self, NameRoom, Record, RecordAt};
+use crate::below::numbers::{self, Numbers};
 use crate::below::{Dir, Layer, lock, may_call, set_spot, spot};
 use crate::caller::below::is_pending;
 use crate::caller::task::{SLACK, Task, Time};
@@ -37,6 +38,7 @@ const BATCH: u32 = 128;
 /// # Errors
 /// Those of open(2) for the directory; `ENOSPC`.
 pub fn lay(task: &Task<'_>, root: u32, path: &[u8]) -> Result<()> {
+    numbers::prepare(task);
     links::prepare(task)?;
     let at = boot::root(task, root as usize)?;
     let record = task.region.inode(at.id);
@@ -62,6 +64,7 @@ pub fn lay(task: &Task<'_>, root: u32, path: &[u8]) -> Result<()> {
 fn dress(inode: &Inode, seen: &Record, at: RecordAt) {
     let kind = seen.mode & S_IFMT;
     let time = |index: usize| Time { sec: seen.seconds[index], nsec: seen.nanoseconds[index] };
+    numbers::assign(inode, seen);
     inode.seq.begin();
     // Relaxed throughout: inside the section.
     inode.mode.store(seen.mode, Relaxed);
@@ -71,7 +74,7 @@ fn dress(inode: &Inode, seen: &Record, at: RecordAt) {
     let mut flags = inode.flags.load(Relaxed);
     if kind == S_IFREG {
         inode.size.store(seen.size, Relaxed);
-        inode.pages.store(seen.blocks.div_ceil(8), Relaxed);
+        inode.pages.store(seen.blocks.div_ceil(8).try_into().unwrap_or(u32::MAX), Relaxed);
     }
     if matches!(kind, S_IFREG | S_IFDIR) {
         set_spot(inode, at);
@@ -131,9 +134,10 @@ fn batch(task: &Task<'_>, id: InodeId, _locked: &Locked<'_>, from: &mut u32) -> 
     let dir = layer.dir(task, at)?;
     let (list, complete) = list::begin(task, at)?;
     if !complete {
-        let mut count = 0;
+        let (mut count, numbers) = (0, Numbers::of(task, id)?);
         dir.names(task, &mut |name, seen| {
             count += 1;
+            numbers.decide(seen);
             list::append(task, list, seen, name).map(|_| ())
         })?;
         list::finish(task, list, count);
