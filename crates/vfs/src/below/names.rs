@@ -54,9 +54,12 @@ pub fn lay(task: &Task<'_>, root: u32, path: &[u8]) -> Result<()> {
         list::append(task, list, &seen, &path[..path.len() - 1])?;
         list::finish(task, list, 1);
     }
+    let spot = RecordAt { list, offset };
+    // The spot tells whether the rest is there, so it comes last.
+    attributes(task, &HostTree.dir(task, spot)?, &b".\0"[..1], at.id, &seen)?;
     let _locked = inode::lock(task, at.id);
-    dress(record, &seen, RecordAt { list, offset });
-    list::set_target(task.region, RecordAt { list, offset }, at);
+    dress(record, &seen, spot);
+    list::set_target(task.region, spot, at);
     Ok(())
 }
 
@@ -227,7 +230,7 @@ pub(super) fn name_in(
     };
     // Before the record says so nobody else can reach it: whoever comes after a death takes them again.
     if known != Some(target) && list::record(region, at)?.target() != target {
-        attributes(task, from, &name, target.id, seen)?;
+        attributes(task, from, name.bytes(), target.id, seen)?;
     }
     list::set_target(region, at, target);
     let stands = chain.map_or(Ok(target), |chain| chain.enter(at, target))?;
@@ -294,15 +297,15 @@ fn target(task: &Task<'_>, from: &impl Dir, name: &Name<'_>, link: InodeId) -> R
     link_target::set_target(task, link, &room[..length.min(PATH_MAX - 1)])
 }
 
-/// Takes the extended attributes of what a name denotes.
-fn attributes(task: &Task<'_>, from: &impl Dir, name: &Name<'_>, id: InodeId, seen: &Record) -> Result<()> {
+/// Takes the extended attributes of what a name, which a NUL follows, denotes.
+fn attributes(task: &Task<'_>, from: &impl Dir, name: &[u8], id: InodeId, seen: &Record) -> Result<()> {
     if seen.mode & S_IFMT == S_IFLNK {
         return Ok(());
     }
     let inode = task.region.inode(id);
     let mut some = false;
     let locked = inode::lock(task, id);
-    from.attributes(name.bytes(), &mut |name, value| {
+    from.attributes(name, &mut |name, value| {
         some = true;
         match name {
             acl::ACCESS_NAME => put_acl(task, inode, BlobKind::Acl, value),
