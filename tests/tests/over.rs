@@ -110,8 +110,8 @@ fn compare(seed: u32, [below, first, second]: [u32; 3]) -> Result<()> {
     // Another seed of the same kind.
     for (index, steps) in [(1, first), (2, second)] {
         let seed = number(seed + 3000 * index);
-        let command = [fuzz.as_os_str(), seed.as_ref(), number(steps).as_ref(), "on".as_ref()]
-            .map(OsStr::to_owned);
+        let command =
+            [fuzz.as_os_str(), seed.as_ref(), number(steps).as_ref(), "on".as_ref()].map(OsStr::to_owned);
         same(&format!("sequence {index}"), &kernel.run(&command)?, &over.run(&command)?)?;
     }
     let listed = kernel.run([tree.as_os_str(), ".".as_ref()])?;

@@ -8,8 +8,8 @@ use lp_region::sync::{AtomicU32, Ordering::Relaxed};
 use lp_region::{InodeId, PageId, Region};
 use lp_vfs::chunk::usable;
 use lp_vfs::map::{FANOUT, MAX_HEIGHT};
-use lp_vfs::{inode, owner};
 use lp_vfs::page::PageHome;
+use lp_vfs::{inode, owner};
 
 use crate::bits::Bits;
 use crate::{Check, has_type, locks};

@@ -23,7 +23,11 @@ fn aged(make: &str) -> Trees {
 
 /// Numbers by path; whether each number is of one file, without links.
 fn numbers(text: &str) -> BTreeMap<&str, &str> {
-    text.lines().map(str::trim).filter_map(|line| line.split_once(' ')).map(|(ino, name)| (name, ino)).collect()
+    text.lines()
+        .map(str::trim)
+        .filter_map(|line| line.split_once(' '))
+        .map(|(ino, name)| (name, ino))
+        .collect()
 }
 
 fn are_unique(seen: &BTreeMap<&str, &str>) -> bool {
@@ -44,7 +48,8 @@ fn untouched_files_have_the_numbers_of_the_host() {
 fn a_file_keeps_its_number_whatever_becomes_of_it() {
     let trees = aged(MAKE);
     let before = sh(&trees.tree(), "stat -c %i numbers a a/one d/e/soft");
-    let script = "echo more >> numbers; mv numbers a/n; ln a/n a/m; mv a q; chmod 600 q/one; mv d/e/soft s; rm q/n;";
+    let script =
+        "echo more >> numbers; mv numbers a/n; ln a/n a/m; mv a q; chmod 600 q/one; mv d/e/soft s; rm q/n;";
     let stat = "stat -c %i q/m q q/one s";
     assert_eq!(trees.over(&format!("{script} {stat}")), before);
     assert_eq!(trees.over(stat), before, "in the next run");

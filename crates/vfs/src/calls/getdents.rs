@@ -113,7 +113,10 @@ fn fill(task: &Task<'_>, held: &HeldFile<'_>, cookie: &mut u64, out: &mut Out) -
         let up = InodeId(held.inode.parent.load(Ordering::Relaxed)); // Relaxed: one word, as seen.
         let (of, length) = if *cookie == 0 { (id, 1) } else { (up, 2) };
         out.record.name[..2].copy_from_slice(b"..");
-        out.push(&Shown { ino: inode::number(task.region, of), kind: (S_IFDIR >> 12) as u8, length }, *cookie + 1)?;
+        out.push(
+            &Shown { ino: inode::number(task.region, of), kind: (S_IFDIR >> 12) as u8, length },
+            *cookie + 1,
+        )?;
         *cookie += 1;
     }
     // Acquire: the entries below the tail are visible.

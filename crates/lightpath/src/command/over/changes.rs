@@ -302,9 +302,7 @@ impl Tree<'_> {
                 Some("was made on the host too".to_owned())
             }
             (None, Ok(_)) => Some("was made on the host too".to_owned()),
-            (Some(_), Err(e)) if host::is_absence(&e) => {
-                Some("has been removed on the host".to_owned())
-            }
+            (Some(_), Err(e)) if host::is_absence(&e) => Some("has been removed on the host".to_owned()),
             (_, Err(e)) => Some(e.to_string()),
             (Some(old), Ok(found)) => {
                 let seen = &old.seen;

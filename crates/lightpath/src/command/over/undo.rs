@@ -121,7 +121,8 @@ impl Kept {
             let is_before = now == "-" && !self.before.contains_key(path);
             if now != *left && !is_before {
                 others.insert(path.clone());
-            } else if !self.before.contains_key(path) && now != "-" && host::look(&self.over, path)?.is_dir() {
+            } else if !self.before.contains_key(path) && now != "-" && host::look(&self.over, path)?.is_dir()
+            {
                 // It is to be removed.
                 for entry in fs::read_dir(self.host(path))? {
                     let inside = path.join(entry?.file_name());
