@@ -62,7 +62,7 @@ impl Side<'_> {
     fn run<I: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = I>) -> Result<Outcome> {
         let mut command = match self.door {
             Door::Kernel => Command::new("env"),
-            Door::Lightpath => {
+            _ => {
                 let mut command = Command::new(binary::lightpath()?);
                 command.args(["run", "--over", ".", "--"]);
                 command
@@ -99,7 +99,7 @@ fn compare(seed: u32, [below, first, second]: [u32; 3]) -> Result<()> {
     let (fuzz, tree) = (compile::compile("fuzz")?, compile::compile("tree")?);
     let (place, state) = (Place::new()?, tempfile::tempdir()?);
     let side = |door| Side { door, place: &place, state: state.path() };
-    let (kernel, over) = (side(Door::Kernel), side(Door::Lightpath));
+    let (kernel, over) = (side(Door::Kernel), side(Door::Over));
     ensure!(kernel.tree() != over.tree(), "the host has no tmpfs but the one below which a tree may be");
     std::fs::create_dir(kernel.tree())?;
     let number = |number: u32| number.to_string();
