@@ -1,5 +1,8 @@
-/* fuzz SEED STEPS: a random sequence of file calls, the same for the same seed, each printed with its results.
+/* fuzz SEED STEPS [on]: a random sequence of file calls, the same for the same seed, each printed with its results.
  * Two file systems that agree print the same lines; the first line that differs names the call.
+ *
+ * With "on" the sequence goes on in the directory that another left. What differs over a host tree is left out then: sizes
+ * of directories, and children that may not read what their parent may.
  *
  * Every third seed runs without privileges. There are few names and small sizes, so that calls interact. FIFOs are
  * opened with O_PATH only: anything else could wait for ever.
@@ -25,6 +28,7 @@
 static uint64_t state;
 static unsigned step;
 static char base[4096];
+static int goes_on;
 
 static unsigned roll(unsigned n)
 {
@@ -138,7 +142,7 @@ static void say_stat(long result, const char *what, const struct stat *st)
         say(-1, "%s", what);
     else
         say(0, "%s: mode %o links %lu owner %u:%u size %ld", what, st->st_mode, (unsigned long)st->st_nlink, st->st_uid, st->st_gid,
-            (long)st->st_size);
+            goes_on && S_ISDIR(st->st_mode) ? 0 : (long)st->st_size);
 }
 
 static void do_open(void)
@@ -204,7 +208,7 @@ static void do_map(void)
 static void one(void);
 static void do_fork(void)
 {
-    unsigned calls = 1 + roll(6), unprivileged = roll(3) == 0 && geteuid() == 0;
+    unsigned calls = 1 + roll(6), unprivileged = roll(3) == 0 && geteuid() == 0 && !goes_on;
     pid_t child = fork();
     if (child < 0) {
         say(-1, "fork");
@@ -461,13 +465,14 @@ static void one(void)
 
 int main(int argc, char **argv)
 {
-    if (argc != 3 || !getcwd(base, sizeof base))
+    goes_on = argc == 4 && !strcmp(argv[3], "on");
+    if (argc != 3 + goes_on || !getcwd(base, sizeof base))
         return 2;
     unsigned seed = atoi(argv[1]), steps = atoi(argv[2]);
     state = 0x9e3779b97f4a7c15ULL * (seed + 1);
     close_range(3, 200, 0);
     strcat(base, "/w");
-    if (mkdir(base, 0777) || chmod(base, 0777) || chdir(base))
+    if ((!goes_on && (mkdir(base, 0777) || chmod(base, 0777))) || chdir(base))
         return 3;
     if (seed % 3 == 2 && geteuid() == 0 && (setgid(65534) || setuid(65534)))
         return 4;

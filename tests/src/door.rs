@@ -20,6 +20,8 @@ pub enum Door {
     /// A mount of `lightpath run --at`, at a path that does not exist on the host, so that a call that
     /// escapes finds nothing.
     Lightpath,
+    /// An empty directory of the host under `lightpath run --over`: what differs from a mount is at fault.
+    Over,
 }
 
 /// `linux/magic.h`.
@@ -31,17 +33,25 @@ impl Door {
         match std::env::var("LP_TESTS_DOOR").as_deref() {
             Err(_) | Ok("lightpath") => Ok(Door::Lightpath),
             Ok("tmpfs") => Ok(Door::Kernel),
-            Ok(other) => bail!("LP_TESTS_DOOR={other}: lightpath or tmpfs"),
+            Ok("over") => Ok(Door::Over),
+            Ok(other) => bail!("LP_TESTS_DOOR={other}: lightpath, over or tmpfs"),
         }
     }
 
     /// A command that runs `program` with this door's file system at `mount`.
     pub fn command(self, mount: &Path, size: &str, program: impl AsRef<OsStr>) -> Result<Command> {
-        if self == Door::Kernel {
+        if self != Door::Lightpath {
             std::fs::create_dir(mount).with_context(|| mount.display().to_string())?;
             // As the root of a tmpfs of its own.
             std::fs::set_permissions(mount, PermissionsExt::from_mode(0o1777))?;
+        }
+        if self == Door::Kernel {
             return Ok(Command::new(program));
+        }
+        if self == Door::Over {
+            let mut command = Command::new(binary::lightpath()?);
+            command.arg("run").arg("--over").arg(mount).args(["--discard", "--"]).arg(program);
+            return Ok(command);
         }
         let mut command = Command::new(binary::lightpath()?);
         command.arg("run").arg("--at").arg(mount).args(["--size", size, "--"]).arg(program);
@@ -52,6 +62,8 @@ impl Door {
     pub fn close(self, mount: &Path) -> Result<()> {
         match self {
             Door::Kernel => std::fs::remove_dir_all(mount).with_context(|| mount.display().to_string()),
+            // It fails if a call has escaped.
+            Door::Over => std::fs::remove_dir(mount).with_context(|| mount.display().to_string()),
             Door::Lightpath if !mount.exists() => Ok(()),
             Door::Lightpath => bail!("calls escaped to the host: {} was made there", mount.display()),
         }
@@ -80,7 +92,7 @@ impl Place {
     /// The directory in which the door's mount appears.
     pub fn of(&self, door: Door) -> &Path {
         match (door, &self.lightpath) {
-            (Door::Lightpath, Some(beside)) => beside.path(),
+            (Door::Lightpath | Door::Over, Some(beside)) => beside.path(),
             _ => self.kernel.path(),
         }
     }

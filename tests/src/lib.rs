@@ -14,6 +14,7 @@
 //!   installed.
 //!
 //! With `LP_TESTS_DOOR=tmpfs` both runs are made on tmpfs: a session that differs from itself is not a test.
+//! With `LP_TESTS_DOOR=over` the second is made over an empty directory of the host (`lightpath run --over`).
 #![forbid(unsafe_code)]
 
 pub mod binary;

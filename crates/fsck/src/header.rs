@@ -4,7 +4,7 @@ use lp_region::bucket::UNDER_WAY;
 use lp_region::lane::{CACHE_SLOTS, UNLINKED};
 use lp_region::layout as at;
 use lp_region::life::SlotState;
-use lp_region::records::Inode;
+use lp_region::records::{ABOVE_LAYER, Inode};
 use lp_region::slab::Slot;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, LaneId, ProcessId};
@@ -39,6 +39,9 @@ impl Check<'_> {
             || header.inode_limit.load(Relaxed) >= at::INODES as u64
         {
             self.structure(|| "the header's sizes do not fit the file".to_owned());
+        }
+        if !matches!(header.numbers.load(Relaxed), 0 | ABOVE_LAYER) {
+            self.inconsistent(|| "the header numbers inodes from where no region does".to_owned());
         }
         if !is_hash_state(header.hash_state.load(Relaxed)) {
             self.structure(|| "the hash table's size is none that it can have".to_owned());

@@ -8,8 +8,8 @@ use lp_region::sync::{AtomicU32, Ordering::Relaxed};
 use lp_region::{InodeId, PageId, Region};
 use lp_vfs::chunk::usable;
 use lp_vfs::map::{FANOUT, MAX_HEIGHT};
-use lp_vfs::owner;
 use lp_vfs::page::PageHome;
+use lp_vfs::{inode, owner};
 
 use crate::bits::Bits;
 use crate::{Check, has_type, locks};
@@ -138,7 +138,7 @@ impl Check<'_> {
             };
             self.structure(|| format!("the page map of inode {index} names page {page}, {why}"));
         }
-        let said = inode.pages.load(Relaxed);
+        let said = u64::from(inode.pages.load(Relaxed));
         // The page of a symbolic link is not counted, as on tmpfs.
         let is_regular = inode.mode.load(Relaxed) & S_IFMT == S_IFREG;
         let is_half = (inode.data_seq.read() | inode.seq.read()) & 1 != 0;
@@ -168,6 +168,9 @@ impl Check<'_> {
         let key = locks::inode_words(inode)[4].load(Relaxed);
         if key != 0 && key != index {
             self.structure(|| format!("inode {index} has the lock key {key}"));
+        }
+        if !inode::has_possible_number(self.region, InodeId(index)) {
+            self.inconsistent(|| format!("inode {index} shows a number that it cannot have"));
         }
         let mover = inode.moving.mover();
         if mover.is_some() {

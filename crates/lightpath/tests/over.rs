@@ -403,4 +403,9 @@ fn attributes_are_the_hosts() {
     let tree = trees.tree();
     let listed = fs::metadata(tree.join("keep/file")).unwrap();
     assert_eq!(trees.over("stat -c %Y keep/file").trim(), listed.mtime().to_string());
+    let trees =
+        Trees::new("mkdir d; setfattr -n user.k -v top .; setfattr -n user.k -v in d; setfacl -m u:7:rx . d");
+    let attributes = "getfattr -d -m - . d; getfacl . d; mkdir e; getfacl e";
+    assert_eq!(trees.over(attributes), sh(&trees.tree(), &format!("{attributes}; rmdir e")));
+    assert_eq!(trees.says(&["diff"]), "");
 }

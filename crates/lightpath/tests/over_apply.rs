@@ -236,3 +236,23 @@ fn ask_asks() {
     assert!(fs::read_to_string(trees.tree().join("numbers")).unwrap().starts_with("3\n"));
     assert_eq!(trees.says(&["sessions"]), "");
 }
+
+/// What the session has made a link of, and the reverse; `o` and `p` hold the same names as the directories.
+const LINKS: &str = "rm -r d; ln -s o d; rm l; mkdir l; echo mine > l/x; rm k; mkdir k; echo mine > k/new";
+
+#[test]
+fn links_in_place_of_directories_lead_nowhere() {
+    let make = "mkdir d o p; echo x > d/x; echo o > o/x; echo p > p/x; ln -s p l; ln -s k k; ln -s . self";
+    for paths in [&[][..], &["d", "l", "k"]] {
+        let trees = Trees::new(make);
+        let before = sh(&trees.tree(), LIST);
+        trees.over(LINKS);
+        sh(&trees.copy(), LINKS);
+        let undo = trees.home.path().join("undo.tar");
+        let undo = undo.to_str().unwrap();
+        trees.says(&[&["apply", "--reverse", undo], paths].concat());
+        assert_eq!(sh(&trees.tree(), LIST), sh(&trees.copy(), LIST));
+        trees.says(&["undo", undo]);
+        assert_eq!(sh(&trees.tree(), LIST), before);
+    }
+}

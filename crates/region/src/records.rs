@@ -68,6 +68,9 @@ pub struct Header {
     /// 0 if the region is in memory; otherwise its file system may be full, and this is a
     /// [`FileAge`](crate::backing::FileAge). Set by the launcher.
     pub in_file: AtomicU64,
+    /// What [`Inode::number`] adds to a slot's index: 0, or [`ABOVE_LAYER`] once a layer is below. Set while
+    /// nobody uses the region.
+    pub numbers: AtomicU64,
     /// Boot in which the region was last used ([`crate::machine`]); 0 in memory. Changed by a launcher under
     /// the file's flock, when no run is held.
     pub boot: [AtomicU64; 2],
@@ -130,13 +133,13 @@ pub struct Inode {
     pub rdev: AtomicU32,
     /// Number of the root it belongs to. Immutable.
     pub root: AtomicU32,
+    /// `st_ino`: the slot's index above [`Header::numbers`], or the number in the layer below. Immutable.
+    pub number: AtomicU64,
     /// Pages of content: `st_blocks` is 8 per page. Seq, and also stored inside a data section, together with
     /// the size and the times of the same change; recounted from the map after a death.
-    pub pages: AtomicU64,
+    pub pages: AtomicU32,
     /// [`inode_flags`]. Lock, read as seen.
     pub flags: AtomicU32,
-    /// Link of the slab's free list, or of a lane's chain of inodes without links.
-    pub link: AtomicU32,
     /// Access time. Seq.
     pub atime: Stamp,
     /// Modification time. Seq.
@@ -179,6 +182,8 @@ pub struct Inode {
     /// Target of a short symbolic link; of a file or directory with [`inode_flags::ORIGIN`] the list and the
     /// offset of its record (`lp_vfs::below`). Immutable.
     pub inline: [AtomicU8; SHORT_TARGET],
+    /// Link of the slab's free list, or of a lane's chain of inodes without links.
+    pub link: AtomicU32,
     /// Directory: the lane that moves it to another parent. Guarded by the lock of its parent; a burial
     /// clears a dead lane's mark.
     pub moving: Moving,
@@ -191,8 +196,12 @@ pub const COVERED: u32 = 1 << 31;
 /// the layer below.
 pub const NO_ACL_YET: u32 = !COVERED;
 
+/// Numbers of a layer's inodes are shown if they are below this; above are those of inodes that the layer
+/// does not have. JavaScript's numbers are exact up to the double of the highest.
+pub const ABOVE_LAYER: u64 = 1 << 52;
+
 /// Longest target of a symbolic link kept in the inode itself, in bytes.
-pub const SHORT_TARGET: usize = 60;
+pub const SHORT_TARGET: usize = 56;
 
 /// A time in the format of `struct stat`.
 #[repr(C)]

@@ -9,8 +9,6 @@ pub struct Beside {
     pub block_size: u32,
     /// `stx_attributes`.
     pub attributes: u64,
-    /// `stx_ino`.
-    pub number: u64,
     /// `stx_attributes_mask`.
     pub attributes_mask: u64,
     /// `stx_rdev_major` and `stx_rdev_minor`.

@@ -16,6 +16,7 @@ use crate::sync::{AtomicU8, Ordering};
 
 core::arch::global_asm!(
     include_str!("ucopy.s"),
+    number = const offset_of!(Inode, number),
     nlink = const offset_of!(Inode, nlink),
     mode = const offset_of!(Inode, mode),
     gid = const offset_of!(Inode, gid),
@@ -53,7 +54,7 @@ const _: () = {
         size_of::<statx>() == 256 && offset_of!(statx, stx_ino) == 32 && offset_of!(statx, stx_atime) == 64
     );
     assert!(offset_of!(statx, stx_ctime) == 96 && offset_of!(statx, stx_mnt_id) == 144);
-    assert!(size_of::<Beside>() == 56 && offset_of!(Inode, btime_nsec) == offset_of!(Inode, btime) + 8);
+    assert!(size_of::<Beside>() == 48 && offset_of!(Inode, btime_nsec) == offset_of!(Inode, btime) + 8);
 };
 
 unsafe extern "sysv64" {
@@ -61,7 +62,7 @@ unsafe extern "sysv64" {
     fn lp_ucopy_wide(to: *mut u8, from: *const u8, bytes: usize) -> isize;
     fn lp_uzero(to: *mut u8, bytes: usize) -> isize;
     fn lp_ustr(to: *mut u8, from: *const u8, room: usize) -> isize;
-    fn lp_ustat(to: *mut stat, from: *const Inode, device: u64, number: u32) -> isize;
+    fn lp_ustat(to: *mut stat, from: *const Inode, device: u64) -> isize;
     fn lp_ustatx(to: *mut statx, from: *const Inode, beside: *const Beside) -> isize;
     /// The byte at `from`, or -1 for a fault; changes no register but `rax`.
     fn lp_ubyte(from: *const u8) -> isize;
@@ -238,9 +239,8 @@ pub unsafe fn put<T: Copy>(to: *mut T, value: &T) -> Result<()> {
     unsafe { copy(to.cast(), (value as *const T).cast(), size_of::<T>()) }
 }
 
-/// Writes an inode's record into the program's memory as a `struct stat` with device `device` and inode
-/// number `number`. The caller validates the result with the inode's `seq`, and writes it again if it may be
-/// mixed.
+/// Writes an inode's record into the program's memory as a `struct stat` with device `device`. The caller
+/// validates the result with the inode's `seq`, and writes it again if it may be mixed.
 ///
 /// # Errors
 /// `EFAULT`.
@@ -248,7 +248,7 @@ pub unsafe fn put<T: Copy>(to: *mut T, value: &T) -> Result<()> {
 /// # Safety
 /// As [`copy`].
 #[inline(always)]
-pub unsafe fn put_stat(to: *mut stat, from: &Inode, device: u64, number: u32) -> Result<()> {
+pub unsafe fn put_stat(to: *mut stat, from: &Inode, device: u64) -> Result<()> {
     let fault: usize;
     // SAFETY: the record is ours, and a fault of `to` is handled; these are the registers that the routine
     // uses.
@@ -259,7 +259,7 @@ pub unsafe fn put_stat(to: *mut stat, from: &Inode, device: u64, number: u32) ->
             in("rdi") to,
             in("rsi") from,
             inout("rdx") device => _,
-            inout("ecx") number => _,
+            out("rcx") _,
             out("rax") fault,
             out("r8") _,
             out("xmm0") _,

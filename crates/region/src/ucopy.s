@@ -267,11 +267,11 @@ lp_ustr:
     mov rdx, r10
     ret
 
-// lp_ustat(rdi struct stat, rsi inode, rdx st_dev, ecx st_ino) -> rax 0: the result of fstat(2) straight
+// lp_ustat(rdi struct stat, rsi inode, rdx st_dev) -> rax 0: the result of fstat(2) straight
 // from the record.
 lp_ustat:
     mov qword ptr [rdi], rdx
-    mov ecx, ecx
+    mov rcx, qword ptr [rsi + {number}]
     mov qword ptr [rdi + 8], rcx
     mov eax, dword ptr [rsi + {nlink}]
     mov qword ptr [rdi + 16], rax
@@ -283,7 +283,7 @@ lp_ustat:
     mov qword ptr [rdi + 40], rax
     mov qword ptr [rdi + 56], {page}
     mov rax, qword ptr [rsi + {size}]
-    mov rcx, qword ptr [rsi + {pages}]
+    mov ecx, dword ptr [rsi + {pages}]
     shl rcx, 3
     and r8d, 0xf000
     cmp r8d, 0x4000
@@ -323,11 +323,11 @@ lp_ustatx:
     mov dword ptr [rdi + 20], r8d
     mov r8d, dword ptr [rsi + {gid}]
     mov dword ptr [rdi + 24], r8d
-    mov r8, qword ptr [rdx + 16]
+    mov r8, qword ptr [rsi + {number}]
     mov qword ptr [rdi + 32], r8
     cmp eax, 0x4000
     mov rax, qword ptr [rsi + {size}]
-    mov r8, qword ptr [rsi + {pages}]
+    mov r8d, dword ptr [rsi + {pages}]
     lea r8, [r8 * 8]
     jne 20f
     lp_dirsize
@@ -335,12 +335,12 @@ lp_ustatx:
 20:
     mov qword ptr [rdi + 40], rax
     mov qword ptr [rdi + 48], r8
-    mov rax, qword ptr [rdx + 24]
-    mov r8, qword ptr [rdx + 32]
+    mov rax, qword ptr [rdx + 16]
+    mov r8, qword ptr [rdx + 24]
     mov qword ptr [rdi + 56], rax
     mov qword ptr [rdi + 128], r8
-    mov rax, qword ptr [rdx + 40]
-    mov r8, qword ptr [rdx + 48]
+    mov rax, qword ptr [rdx + 32]
+    mov r8, qword ptr [rdx + 40]
     mov qword ptr [rdi + 136], rax
     mov qword ptr [rdi + 144], r8
     pxor xmm3, xmm3

@@ -120,19 +120,19 @@ pub unsafe fn put<T: Copy>(to: *mut T, value: &T) -> Result<()> {
     Ok(())
 }
 
-/// Writes an inode's record as a `struct stat` of device `device` and number `number`.
+/// Writes an inode's record as a `struct stat` of device `device`.
 ///
 /// # Errors
 /// None.
 ///
 /// # Safety
 /// As [`put`].
-pub unsafe fn put_stat(to: *mut stat, from: &Inode, device: u64, number: u32) -> Result<()> {
+pub unsafe fn put_stat(to: *mut stat, from: &Inode, device: u64) -> Result<()> {
     let word = |word: &crate::sync::AtomicU32| word.load(Ordering::Relaxed); // Relaxed: the caller validates.
     // SAFETY: integers, for which zeros are a value.
     let mut stat: stat = unsafe { core::mem::zeroed() };
     stat.st_dev = device;
-    stat.st_ino = number.into();
+    stat.st_ino = from.number.load(Ordering::Relaxed); // Relaxed: immutable.
     stat.st_nlink = word(&from.nlink).into();
     stat.st_mode = word(&from.mode);
     stat.st_uid = word(&from.uid);
@@ -144,7 +144,7 @@ pub unsafe fn put_stat(to: *mut stat, from: &Inode, device: u64, number: u32) ->
         true => i64::from(word(&from.entries)) * 20 + 40,
         false => from.size.load(Ordering::Relaxed) as i64,
     };
-    stat.st_blocks = if is_dir { 0 } else { from.pages.load(Ordering::Relaxed) as i64 * 8 };
+    stat.st_blocks = if is_dir { 0 } else { i64::from(word(&from.pages)) * 8 };
     (stat.st_atime, stat.st_atime_nsec) = stamp(&from.atime);
     (stat.st_mtime, stat.st_mtime_nsec) = stamp(&from.mtime);
     (stat.st_ctime, stat.st_ctime_nsec) = stamp(&from.ctime);
@@ -162,14 +162,14 @@ pub unsafe fn put_stat(to: *mut stat, from: &Inode, device: u64, number: u32) ->
 pub unsafe fn put_statx(to: *mut statx, from: &Inode, beside: &Beside) -> Result<()> {
     let mut seen = core::mem::MaybeUninit::uninit();
     // SAFETY: `seen` is room for one.
-    unsafe { put_stat(seen.as_mut_ptr(), from, 0, 0) }?;
+    unsafe { put_stat(seen.as_mut_ptr(), from, 0) }?;
     // SAFETY: integers, for which zeros are a value; `put_stat` wrote all of `seen`.
     let (mut value, seen): (statx, stat) = unsafe { (core::mem::zeroed(), seen.assume_init()) };
     let time =
         |sec: u64, nsec: u64| statx_timestamp { tv_sec: sec as i64, tv_nsec: nsec as u32, __reserved: 0 };
     (value.stx_mask, value.stx_blksize) = (beside.mask, beside.block_size);
     (value.stx_attributes, value.stx_attributes_mask) = (beside.attributes, beside.attributes_mask);
-    (value.stx_ino, value.stx_mnt_id) = (beside.number, beside.mount);
+    (value.stx_ino, value.stx_mnt_id) = (seen.st_ino, beside.mount);
     [value.stx_rdev_major, value.stx_rdev_minor] = beside.rdev;
     [value.stx_dev_major, value.stx_dev_minor] = beside.device;
     (value.stx_nlink, value.stx_mode) = (seen.st_nlink as u32, seen.st_mode as u16);

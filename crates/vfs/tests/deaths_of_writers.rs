@@ -174,7 +174,7 @@ fn check(task: &Task, at: &str) {
     assert_eq!(write::pwrite(task, fd, lent::bytes(&[NEW]), 0), Ok(1), "{at}");
     assert_eq!((record.seq.read() | record.data_seq.read()) & 1, 0, "{at}: left half changed");
     let pages = map::count(task.region, record);
-    assert_eq!(record.pages.load(Ordering::Relaxed), pages, "{at}: pages");
+    assert_eq!(u64::from(record.pages.load(Ordering::Relaxed)), pages, "{at}: pages");
     // Beyond the end there is nothing, and nothing appears when it moves.
     let size = record.size.load(Ordering::Relaxed);
     truncate::ftruncate(task, fd, size as i64 + 500_000).expect("ftruncate");

@@ -20,10 +20,10 @@ macro_rules! fields {
 
 const HEADER: Fields = fields!(Header: magic version checksum length data_pages identity inode_limit hash_state
     read_only tree roots tickets split_lock lane_limit chunk_limit chunk_hint process_limit slabs moves life in_file
-    boot flown programs shadows mount_turn mount_serial mount_limit frozen);
-const INODE: Fields = fields!(Inode: seq generation mode uid gid nlink size acl xattr rdev root pages flags link atime
+    numbers boot flown programs shadows mount_turn mount_serial mount_limit frozen);
+const INODE: Fields = fields!(Inode: seq generation mode uid gid nlink size acl xattr rdev root number pages flags atime
     mtime ctime btime btime_nsec atime_due lock data_seq map default_acl custody tail entries parent self_dirent locks
-    inline moving);
+    inline link moving);
 const LANE: Fields = fields!(Lane: process tid writing writing_depth holding pins intent taken unlinked chains
     unlisting claims arrived kept shifting moves waits_for caches pages answered passed bytes id moving generation
     burial posix_wait walked);

@@ -175,7 +175,7 @@ impl Rebuild {
         let most = if kind == S_IFLNK { PATH_MAX as u64 - 1 } else { i64::MAX as u64 };
         let size = inode.size.load(Relaxed).min(most);
         inode.size.store(size, Relaxed);
-        inode.pages.store(if counts_pages(inode) { content } else { 0 }, Relaxed);
+        inode.pages.store(if counts_pages(inode) { content as u32 } else { 0 }, Relaxed);
     }
 
     /// Keeps the blobs of an inode that are valid and belong to no other inode.

@@ -7,13 +7,13 @@ use lp_region::layout::{self as at, CHUNK_PAGES};
 use lp_region::life::Life;
 use lp_region::mount::{Mount, Superblock};
 use lp_region::records::{
-    Bucket, Chunk, Dirent, Inode, LockRecord, LongName, Mapping, OpenFile, inode_flags,
+    ABOVE_LAYER, Bucket, Chunk, Dirent, Inode, LockRecord, LongName, Mapping, OpenFile, inode_flags,
 };
 use lp_region::seq::Seq;
 use lp_region::slab::Slot;
 use lp_region::sync::{AtomicU32, Ordering::Relaxed};
 use lp_region::{DirentId, InodeId, LaneId, PageId, ProcessId};
-use lp_vfs::{dirent, owner};
+use lp_vfs::{dirent, inode, owner};
 
 use super::Rebuild;
 use crate::bits::Bits;
@@ -35,6 +35,11 @@ impl Rebuild {
     pub(crate) fn reset(&self) {
         self.records();
         self.chunks();
+        // Every number that an inode may have is possible above a layer.
+        let numbers = &self.region.header().numbers;
+        if numbers.load(Relaxed) != 0 {
+            numbers.store(ABOVE_LAYER, Relaxed);
+        }
         self.inodes();
         self.reset_slab::<OpenFile>(&Bits::default());
         self.reset_slab::<LockRecord>(&Bits::default());
@@ -157,6 +162,9 @@ impl Rebuild {
             let words = locks::inode_words(inode);
             words.iter().for_each(|word| word.store(0, Relaxed));
             words[4].store(index, Relaxed);
+            if !inode::has_possible_number(self.region, InodeId(index)) {
+                inode.number.store(inode::own_number(self.region, InodeId(index)), Relaxed);
+            }
             for word in [&inode.link, &inode.locks, &inode.atime_due, &inode.entries] {
                 word.store(0, Relaxed);
             }

@@ -118,7 +118,7 @@ fn settle(task: &Task<'_>, inode: &Inode) {
     // A reader that saw a hole earlier sees the count change.
     inode.data_seq.begin();
     inode.seq.begin();
-    inode.pages.store(pages, Relaxed); // Relaxed: inside the section.
+    inode.pages.store(pages as u32, Relaxed); // Relaxed: inside the section.
     inode.seq.end();
     // Relaxed: under the lock.
     inode.flags.store(inode.flags.load(Relaxed) & !inode_flags::PENDING, Relaxed);
@@ -135,7 +135,7 @@ pub(crate) fn forgo(task: &Task<'_>, of: InodeRef) -> Result<()> {
     let _locked = lock(task, of)?;
     if is_pending(inode) {
         // If this lane dies after this, the file is empty and there is nothing to take.
-        inode.pages.store(map::count(task.region, inode), Relaxed); // Relaxed: under the lock.
+        inode.pages.store(map::count(task.region, inode) as u32, Relaxed); // Relaxed: under the lock.
         truncate::resize(task, of.id, inode, 0);
         settle(task, inode);
     }

@@ -12,11 +12,12 @@ use lp_abi::linux::{
     __NR_getdents64, __NR_lgetxattr, __NR_listxattrat, __NR_llistxattr, __NR_openat, __NR_pread64,
     __NR_prlimit64, __NR_readlinkat, __NR_statx, AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_SYMLINK_NOFOLLOW,
     O_CLOEXEC, O_DIRECTORY, O_NOATIME, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY, RLIMIT_NOFILE, S_IFDIR,
-    S_IFMT, STATX_BASIC_STATS, STATX_BTIME, statx as Statx,
+    S_IFMT, STATX_BASIC_STATS, STATX_BTIME, STATX_MNT_ID, statx as Statx,
 };
 use lp_abi::text::Writer;
 use lp_abi::{Errno, Fd, NAME_MAX, OwnedFd, PATH_MAX, Result, dirent64};
 use lp_region::Region;
+use lp_region::records::ABOVE_LAYER;
 
 use crate::below::list::{self, Record, RecordAt};
 use crate::below::memory::Memory;
@@ -142,11 +143,12 @@ fn with_room(open: impl FnOnce() -> Result<usize>) -> Result<usize> {
     opened
 }
 
-/// The attributes of what a name denotes or, if it is empty, of the descriptor itself.
-fn attributes(dirfd: Fd, name: *const u8) -> Result<Record> {
+/// The attributes of what a name denotes or, if it is empty, of the descriptor itself; and its mount, 0 if
+/// the kernel does not say.
+fn attributes(dirfd: Fd, name: *const u8) -> Result<(Record, u64)> {
     let mut found = MaybeUninit::<Statx>::zeroed();
     let flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH;
-    let mask = STATX_BASIC_STATS | STATX_BTIME;
+    let mask = STATX_BASIC_STATS | STATX_BTIME | STATX_MNT_ID;
     // SAFETY: the name is NUL-terminated, and the kernel fills the structure in.
     let found = unsafe {
         lp_abi::syscall!(__NR_statx, dirfd, name, flags, mask, found.as_mut_ptr())?;
@@ -156,7 +158,8 @@ fn attributes(dirfd: Fd, name: *const u8) -> Result<Record> {
         u64::from(minor & 0xff) | u64::from(major & 0xfff) << 8 | u64::from(minor & !0xff) << 12
     };
     let times = [&found.stx_atime, &found.stx_mtime, &found.stx_ctime, &found.stx_btime];
-    Ok(Record {
+    let mount = if found.stx_mask & STATX_MNT_ID == 0 { 0 } else { found.stx_mnt_id };
+    let record = Record {
         dev: number(found.stx_dev_major, found.stx_dev_minor),
         ino: found.stx_ino,
         size: found.stx_size,
@@ -169,11 +172,12 @@ fn attributes(dirfd: Fd, name: *const u8) -> Result<Record> {
         nlink: found.stx_nlink,
         rdev: number(found.stx_rdev_major, found.stx_rdev_minor) as u32,
         ..Record::default()
-    })
+    };
+    Ok((record, mount))
 }
 
 fn of(file: &OwnedFd) -> Result<Record> {
-    attributes(file.get(), c"".as_ptr().cast())
+    attributes(file.get(), c"".as_ptr().cast()).map(|(record, _)| record)
 }
 
 /// The record of a tree's root; `path` is NUL-terminated.
@@ -181,13 +185,15 @@ fn of(file: &OwnedFd) -> Result<Record> {
 /// # Errors
 /// Those of open(2) and statx(2); `ENOTDIR`.
 pub(super) fn root(path: *const u8) -> Result<Record> {
-    of(&openat(Fd::CWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)?)
+    let seen = of(&openat(Fd::CWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)?)?;
+    Ok(Record { number: if seen.ino < ABOVE_LAYER { seen.ino } else { 0 }, ..seen })
 }
 
 impl Dir for OwnedFd {
     fn names(&self, task: &Task<'_>, each: &mut dyn FnMut(&[u8], &mut Record) -> Result<()>) -> Result<()> {
         // SAFETY: the buffer belongs to the task, and the path that was in it has been used.
         let room = unsafe { &mut *task.scratch.outside.get() };
+        let (own, mount) = attributes(self.get(), c"".as_ptr().cast())?;
         loop {
             // SAFETY: the kernel writes within the buffer.
             let got =
@@ -206,7 +212,11 @@ impl Dir for OwnedFd {
                     continue;
                 }
                 match attributes(self.get(), name.as_ptr()) {
-                    Ok(mut record) => each(&name[..length], &mut record)?,
+                    Ok((mut record, on)) => {
+                        let beside = mount != 0 && (on, record.dev) == (mount, own.dev);
+                        record.number = if beside { record.ino } else { 0 };
+                        each(&name[..length], &mut record)?;
+                    }
                     // It has been removed since.
                     Err(Errno::ENOENT) => {}
                     Err(errno) => return Err(errno),

@@ -15,7 +15,7 @@ use lp_region::sync::Ordering::{AcqRel, Acquire, Relaxed};
 use lp_region::{InodeId, InodeRef, Region};
 
 use crate::below::list::{self, Record, RecordAt};
-use crate::caller::task::Task;
+use crate::caller::task::{Task, Time};
 use crate::content::fill;
 use crate::inodes::inode;
 use crate::names::hash;
@@ -48,6 +48,19 @@ pub(crate) fn prepare(task: &Task<'_>) -> Result<()> {
     Ok(())
 }
 
+/// When the table was made, which is before anything of a layer was seen.
+///
+/// # Errors
+/// `EIO` if there is no table.
+pub(crate) fn laid(task: &Task<'_>) -> Result<Time> {
+    Ok(inode::born(task.region.inode(table(task)?)))
+}
+
+fn table(task: &Task<'_>) -> Result<InodeId> {
+    let root = list::root(task)?;
+    Ok(hash::lookup(task.region, root.id, &Name::new(TABLE)?).ok_or(Errno::EIO)?.target().id)
+}
+
 /// The chain of a file of the layer.
 pub(crate) struct Chain<'r> {
     region: Region<'r>,
@@ -73,8 +86,7 @@ impl<'r> Chain<'r> {
     /// `EIO` if there is no table.
     pub(crate) fn of(task: &Task<'r>, seen: &Record) -> Result<Self> {
         let region = task.region;
-        let root = list::root(task)?;
-        let table = hash::lookup(region, root.id, &Name::new(TABLE)?).ok_or(Errno::EIO)?.target().id;
+        let table = table(task)?;
         // Fibonacci hashing.
         let key = (seen.ino ^ seen.dev.rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let place = key >> (u64::BITS - CHAINS.trailing_zeros());

@@ -61,6 +61,9 @@ pub struct Record {
     pub size: u64,
     /// 512-byte blocks.
     pub blocks: u64,
+    /// Inode number that the inode for it gets: that of the layer, or 0 for one that no layer has
+    /// (`numbers.rs`).
+    pub number: u64,
     /// The inode that stands for it, as [`InodeRef::to_word`]; 0 until there is one.
     pub target: u64,
     /// Access, modification, change and birth time: seconds.

@@ -27,6 +27,7 @@ mod links;
 pub mod list;
 mod memory;
 pub mod names;
+mod numbers;
 pub mod renew;
 
 use lp_abi::linux::S_IFREG;

@@ -9,6 +9,7 @@ use lp_region::{DirentId, InodeId, InodeRef};
 use crate::below::host::{self, HostTree};
 use crate::below::links::{self, Chain};
 use crate::below::list::{self, NameRoom, Record, RecordAt};
+use crate::below::numbers::{self, Numbers};
 use crate::below::{Dir, Layer, lock, may_call, set_spot, spot};
 use crate::caller::below::is_pending;
 use crate::caller::task::{SLACK, Task, Time};
@@ -38,6 +39,7 @@ const BATCH: u32 = 128;
 /// # Errors
 /// Those of open(2) for the directory; `ENOSPC`.
 pub fn lay(task: &Task<'_>, root: u32, path: &[u8]) -> Result<()> {
+    numbers::prepare(task);
     links::prepare(task)?;
     let at = boot::root(task, root as usize)?;
     let record = task.region.inode(at.id);
@@ -53,9 +55,12 @@ pub fn lay(task: &Task<'_>, root: u32, path: &[u8]) -> Result<()> {
         list::append(task, list, &seen, &path[..path.len() - 1])?;
         list::finish(task, list, 1);
     }
+    let spot = RecordAt { list, offset };
+    // The spot tells whether the rest is there, so it comes last.
+    attributes(task, &HostTree.dir(task, spot)?, &b".\0"[..1], at.id, &seen)?;
     let _locked = inode::lock(task, at.id);
-    dress(record, &seen, RecordAt { list, offset });
-    list::set_target(task.region, RecordAt { list, offset }, at);
+    dress(record, &seen, spot);
+    list::set_target(task.region, spot, at);
     Ok(())
 }
 
@@ -63,6 +68,7 @@ pub fn lay(task: &Task<'_>, root: u32, path: &[u8]) -> Result<()> {
 fn dress(inode: &Inode, seen: &Record, at: RecordAt) {
     let kind = seen.mode & S_IFMT;
     let time = |index: usize| Time { sec: seen.seconds[index], nsec: seen.nanoseconds[index] };
+    numbers::assign(inode, seen);
     inode.seq.begin();
     // Relaxed throughout: inside the section.
     inode.mode.store(seen.mode, Relaxed);
@@ -72,7 +78,7 @@ fn dress(inode: &Inode, seen: &Record, at: RecordAt) {
     let mut flags = inode.flags.load(Relaxed);
     if kind == S_IFREG {
         inode.size.store(seen.size, Relaxed);
-        inode.pages.store(seen.blocks.div_ceil(8), Relaxed);
+        inode.pages.store(seen.blocks.div_ceil(8).try_into().unwrap_or(u32::MAX), Relaxed);
     }
     if matches!(kind, S_IFREG | S_IFDIR) {
         set_spot(inode, at);
@@ -132,9 +138,10 @@ fn batch(task: &Task<'_>, id: InodeId, _locked: &Locked<'_>, from: &mut u32) -> 
     let dir = layer.dir(task, at)?;
     let (list, complete) = list::begin(task, at)?;
     if !complete {
-        let mut count = 0;
+        let (mut count, numbers) = (0, Numbers::of(task, id)?);
         dir.names(task, &mut |name, seen| {
             count += 1;
+            numbers.decide(seen);
             list::append(task, list, seen, name).map(|_| ())
         })?;
         list::finish(task, list, count);
@@ -224,7 +231,7 @@ pub(super) fn name_in(
     };
     // Before the record says so nobody else can reach it: whoever comes after a death takes them again.
     if known != Some(target) && list::record(region, at)?.target() != target {
-        attributes(task, from, &name, target.id, seen)?;
+        attributes(task, from, name.bytes(), target.id, seen)?;
     }
     list::set_target(region, at, target);
     let stands = chain.map_or(Ok(target), |chain| chain.enter(at, target))?;
@@ -292,15 +299,15 @@ fn target(task: &Task<'_>, from: &impl Dir, name: &Name<'_>, link: InodeId) -> R
     link_target::set_target(task, link, &room[..length.min(PATH_MAX - 1)])
 }
 
-/// Takes the extended attributes of what a name denotes.
-fn attributes(task: &Task<'_>, from: &impl Dir, name: &Name<'_>, id: InodeId, seen: &Record) -> Result<()> {
+/// Takes the extended attributes of what a name, which a NUL follows, denotes.
+fn attributes(task: &Task<'_>, from: &impl Dir, name: &[u8], id: InodeId, seen: &Record) -> Result<()> {
     if seen.mode & S_IFMT == S_IFLNK {
         return Ok(());
     }
     let inode = task.region.inode(id);
     let mut some = false;
     let locked = inode::lock(task, id);
-    from.attributes(name.bytes(), &mut |name, value| {
+    from.attributes(name, &mut |name, value| {
         some = true;
         match name {
             acl::ACCESS_NAME => put_acl(task, inode, BlobKind::Acl, value),

@@ -67,7 +67,7 @@ const _: () = assert!(size_of::<Dirent64>() == (dirent64::NAME + NAME_MAX + 1).n
 /// An entry as readdir shows it. Its name is in the [`Dirent64`].
 #[derive(Clone, Copy)]
 struct Shown {
-    /// The inode's slot, as in `st_ino`.
+    /// `st_ino`.
     ino: u64,
     kind: u8,
     length: usize,
@@ -113,7 +113,10 @@ fn fill(task: &Task<'_>, held: &HeldFile<'_>, cookie: &mut u64, out: &mut Out) -
         let up = InodeId(held.inode.parent.load(Ordering::Relaxed)); // Relaxed: one word, as seen.
         let (of, length) = if *cookie == 0 { (id, 1) } else { (up, 2) };
         out.record.name[..2].copy_from_slice(b"..");
-        out.push(&Shown { ino: u64::from(of.0), kind: (S_IFDIR >> 12) as u8, length }, *cookie + 1)?;
+        out.push(
+            &Shown { ino: inode::number(task.region, of), kind: (S_IFDIR >> 12) as u8, length },
+            *cookie + 1,
+        )?;
         *cookie += 1;
     }
     // Acquire: the entries below the tail are visible.
@@ -158,7 +161,7 @@ fn look(task: &Task<'_>, id: InodeId, dir: &Inode, position: u64, name: &mut [u8
         if handle.is_some()
             && let Some(entry) = read(task, id, task.region.dirent(handle), position, name)
         {
-            expect_stat(task, task.region.dirent(handle), &entry);
+            expect_stat(task, task.region.dirent(handle));
             return Seen::Entry(entry);
         }
         // Nothing is there, or it has been removed since: the word tells, if the page is still this
@@ -174,9 +177,9 @@ fn look(task: &Task<'_>, id: InodeId, dir: &Inode, position: u64, name: &mut [u8
 /// A program that lists a directory usually asks for the attributes of its entries next. Prefetches what that
 /// will read, for all entries of a buffer at once instead of one after another.
 #[inline(always)]
-fn expect_stat(task: &Task, record: &Dirent, entry: &Shown) {
+fn expect_stat(task: &Task, record: &Dirent) {
     hash::prefetch(task.region, record.hash.load(Ordering::Relaxed)); // Relaxed: a guess.
-    sync::prefetch(task.region.inode(InodeId(entry.ino as u32)));
+    sync::prefetch(task.region.inode(dirent::target(record).id));
 }
 
 /// Copies an entry, and its name to `name`; `None` if it is not at this position of this directory.
@@ -191,7 +194,7 @@ fn read(
     let (length, kind) = dirent::living(record)?;
     let target: InodeRef = dirent::target(record);
     dirent::copy_name_of(task.region, record, length, name);
-    let entry = Shown { ino: u64::from(target.id.0), kind: kind as u8, length };
+    let entry = Shown { ino: inode::number(task.region, target.id), kind: kind as u8, length };
     let is_here =
         record.parent.load(Ordering::Acquire) == dir.0 && record.position.load(Ordering::Acquire) == position;
     // One that a rename is changing is accepted as seen.

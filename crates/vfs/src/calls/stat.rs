@@ -56,7 +56,7 @@ fn put_quick(task: &Task, id: InodeId, inode: &Inode, to: UserPtr<stat>) -> bool
     let device = task.device(inode.root.load(Relaxed)); // Relaxed: immutable.
     // SAFETY: the copy routine handles bad pointers.
     !inode::is_dir(inode)
-        && unsafe { ucopy::put_stat(to.as_ptr(), inode, device, id.0) }.is_ok()
+        && unsafe { ucopy::put_stat(to.as_ptr(), inode, device) }.is_ok()
         && !inode.seq.retry(before)
 }
 
@@ -243,7 +243,7 @@ where
 fn put_stat(task: &Task, id: InodeId, inode: &Inode, to: UserPtr<stat>) -> Result<()> {
     let device = task.device(inode.root.load(Relaxed)); // Relaxed: immutable.
     // SAFETY: the copy routine handles bad pointers.
-    write(task, id, inode, || unsafe { ucopy::put_stat(to.as_ptr(), inode, device, id.0) })
+    write(task, id, inode, || unsafe { ucopy::put_stat(to.as_ptr(), inode, device) })
 }
 
 /// Has `put` write what it sees of an inode until that is of one moment.
@@ -287,7 +287,6 @@ fn beside(task: &Task, (id, mount): (InodeId, MountId), inode: &Inode, mask: u32
         mask: filled(mask),
         block_size: PAGE_SIZE as u32,
         attributes: u64::from(attribute_bits(task, id, inode, mount)),
-        number: u64::from(id.0),
         attributes_mask: u64::from(KNOWN_ATTRIBUTES),
         rdev: split_device(u64::from(rdev)).into(),
         device: split_device(task.device(root)).into(),

@@ -203,7 +203,7 @@ pub(crate) fn used(region: Region<'_>, root: u32) -> (u64, u64) {
         let inode = region.inode(InodeId(id));
         // What was freed has no map.
         let counts = inode.root.load(Relaxed) == root && inode.map.load(Relaxed) != 0 && is_limited(inode);
-        if counts { inode.pages.load(Relaxed) } else { 0 }
+        if counts { u64::from(inode.pages.load(Relaxed)) } else { 0 }
     };
     ((1..=last).map(of).sum(), inodes(region, root))
 }

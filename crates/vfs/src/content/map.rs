@@ -24,6 +24,7 @@ use crate::content::page::{self, Content, PageHome, PageRun};
 /// its death before the end causes a recount.
 #[inline]
 pub(crate) fn more_in_section(inode: &Inode, pages: u64) {
+    let pages = pages as u32; // A region has fewer than 2^31 pages.
     inode.pages.store(inode.pages.load(Relaxed) + pages, Relaxed); // Relaxed: inside the section.
 }
 
@@ -31,7 +32,7 @@ pub(crate) fn more_in_section(inode: &Inode, pages: u64) {
 #[inline]
 pub(crate) fn less_in_section(inode: &Inode, pages: u64) {
     // Relaxed: inside the section.
-    inode.pages.store(inode.pages.load(Relaxed).saturating_sub(pages), Relaxed);
+    inode.pages.store(inode.pages.load(Relaxed).saturating_sub(pages as u32), Relaxed);
 }
 
 /// Entries of a map page.

@@ -12,7 +12,7 @@ use lp_region::records::{Inode, Stamp, inode_flags};
 use lp_region::seq::Seq;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::sync::{AtomicU32, LOCK_SPINS, spin};
-use lp_region::{InodeId, LaneId, MountId};
+use lp_region::{InodeId, LaneId, MountId, Region};
 
 use crate::caller::task::{Task, Time};
 use crate::content::{cut, map};
@@ -103,6 +103,28 @@ fn mend_if_left_slow(task: &Task, id: InodeId, section: &Seq) {
     }
 }
 
+/// `st_ino` of an inode that no layer has.
+pub fn own_number(region: Region<'_>, id: InodeId) -> u64 {
+    region.header().numbers.load(Relaxed) + u64::from(id.0) // Relaxed: it does not change.
+}
+
+/// `st_ino`, without a look at the inode if no layer is below.
+#[inline]
+pub(crate) fn number(region: Region<'_>, id: InodeId) -> u64 {
+    // Relaxed, both: they do not change.
+    match region.header().numbers.load(Relaxed) {
+        0 => u64::from(id.0),
+        _ => region.inode(id).number.load(Relaxed),
+    }
+}
+
+/// Whether an inode's number is one that it can have.
+pub fn has_possible_number(region: Region<'_>, id: InodeId) -> bool {
+    let number = region.inode(id).number.load(Relaxed); // Relaxed: immutable.
+    let is_of_layer = 0 < number && number < region.header().numbers.load(Relaxed); // Relaxed: as above.
+    is_of_layer || number == own_number(region, id)
+}
+
 /// Whether it is a directory, whose entries and their times are guarded by `data_seq` as well.
 #[inline(always)]
 pub(crate) fn is_dir(inode: &Inode) -> bool {
@@ -149,7 +171,7 @@ pub(crate) fn size_and_blocks(inode: &Inode, mode: u32) -> (u64, u64) {
     if mode & S_IFMT == S_IFDIR {
         return ((2 + u64::from(inode.entries.load(Relaxed))) * ENTRY_BYTES, 0);
     }
-    (inode.size.load(Relaxed), inode.pages.load(Relaxed) * 8)
+    (inode.size.load(Relaxed), u64::from(inode.pages.load(Relaxed)) * 8)
 }
 
 /// An inode's lock, held; dropping this releases it.
@@ -274,7 +296,7 @@ pub(crate) fn mend(task: &Task, id: InodeId, inode: &Inode) {
         if inode.mode.load(Relaxed) & S_IFMT == S_IFREG {
             cut::cut(task, id, inode, inode.size.load(Relaxed));
             inode.seq.begin();
-            inode.pages.store(map::count(task.region, inode), Relaxed); // Relaxed: inside the section.
+            inode.pages.store(map::count(task.region, inode) as u32, Relaxed); // Relaxed: inside the section.
         }
         inode.data_seq.end();
     }

@@ -87,6 +87,7 @@ fn make(task: &Task, root: u32, mode: u32, rdev: u32, owner: (u32, u32)) -> Resu
     }
     let inode = region.inode(id);
     fill(inode, mode, rdev, root, owner);
+    inode.number.store(inode::own_number(region, id), Relaxed); // Relaxed: nobody can reach it yet.
     if allowance::charge(task, root, What::Inodes, 1) == 0 {
         discard(task, id);
         return Err(Errno::ENOSPC);
@@ -117,13 +118,14 @@ fn fill(inode: &Inode, mode: u32, rdev: u32, root: u32, owner: (u32, u32)) {
     inode.rdev.store(rdev, Relaxed);
     inode.root.store(root, Relaxed);
     inode.flags.store(mode & inode_flags::KIND, Relaxed);
-    for word in [&inode.acl, &inode.default_acl, &inode.xattr, &inode.link] {
+    for word in [&inode.acl, &inode.default_acl, &inode.xattr] {
         word.store(0, Relaxed);
     }
     for word in [&inode.entries, &inode.parent, &inode.self_dirent, &inode.locks, &inode.atime_due] {
         word.store(0, Relaxed);
     }
-    for word in [&inode.size, &inode.pages, &inode.map, &inode.tail] {
+    inode.pages.store(0, Relaxed);
+    for word in [&inode.size, &inode.map, &inode.tail] {
         word.store(0, Relaxed);
     }
 }

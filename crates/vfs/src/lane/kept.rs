@@ -28,7 +28,7 @@ pub(crate) fn orphan(task: &Task, id: InodeId) {
     let generation = record.generation.load(Ordering::Relaxed);
     place.store(InodeRef { id, generation }.to_word(), Ordering::Relaxed);
     let pages = list.pages.load(Ordering::Relaxed);
-    list.pages.store(pages.saturating_add(record.pages.load(Ordering::Relaxed) as u32), Ordering::Relaxed);
+    list.pages.store(pages.saturating_add(record.pages.load(Ordering::Relaxed)), Ordering::Relaxed);
     // PAIRS: the acquire load in `listed`: the inode has no links.
     list.count.store(count + 1, Ordering::Release);
 }

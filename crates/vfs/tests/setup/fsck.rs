@@ -65,7 +65,8 @@ pub fn pages(task: &Task) -> String {
         let inode = region.inode(InodeId(word as u32));
         let (height, index) = (word >> 32 & 7, word >> (64 - owner::INDEX_BITS));
         let [mode, nlink] = [&inode.mode, &inode.nlink].map(|field| field.load(Relaxed));
-        let [map, tail, pages] = [&inode.map, &inode.tail, &inode.pages].map(|field| field.load(Relaxed));
+        let [map, tail] = [&inode.map, &inode.tail].map(|field| field.load(Relaxed));
+        let pages = inode.pages.load(Relaxed);
         format!(
             "page {page}: place {index}, height {height} of inode {}: mode {mode:o}, links {nlink}, map {map:#x}, \
              pages {pages}, tail {tail}\n",

@@ -18,6 +18,7 @@ use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_vfs::below::complete;
 
 use super::changes::{self, Change, Changes, Tree, is_dir, kind};
+use super::host;
 use super::limit::limit;
 use super::put::{TEMPORARY, gone};
 use super::reverse::Undo;
@@ -203,7 +204,7 @@ impl Writer<'_> {
             let gives_way = replaced.iter().any(|path| change.path.starts_with(path));
             let is_old = kind(change.modes().0.unwrap_or(0));
             let still =
-                fs::symlink_metadata(self.host(&change.path)).is_ok_and(|found| kind(found.mode()) == is_old);
+                host::look(self.tree.over, &change.path).is_ok_and(|found| kind(found.mode()) == is_old);
             if gives_way && still {
                 self.remove(change).map_err(at(&change.path))?;
             }
@@ -269,6 +270,10 @@ impl Writer<'_> {
     }
 
     fn remove(&self, change: &Change) -> io::Result<()> {
+        // A link may stand for a directory above already.
+        if host::look(self.tree.over, &change.path).is_err_and(|e| host::is_absence(&e)) {
+            return Ok(());
+        }
         let path = self.host(&change.path);
         match change.modes().0.is_some_and(is_dir) {
             true => gone(fs::remove_dir(path)),

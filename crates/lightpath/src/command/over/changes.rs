@@ -20,6 +20,7 @@ use lp_vfs::inode::{self, Attributes};
 use lp_vfs::{Task, below, boot, watch};
 
 use super::content::host_xattrs;
+use super::host;
 
 /// Bytes that are compared at a time.
 const STEP: usize = 1 << 16;
@@ -293,18 +294,15 @@ impl Tree<'_> {
 
     /// Why a change cannot be written: what is on the host is not what was seen there.
     pub(crate) fn conflict(&self, change: &Change) -> Option<String> {
-        let found = fs::symlink_metadata(self.over.join(&change.path));
+        let found = host::look(self.over, &change.path);
         match (&change.old, found) {
-            (None, Err(e)) if e.kind() == io::ErrorKind::NotFound => None,
-            // A directory above is not there yet, or not any more.
-            (None, Err(e)) if e.kind() == io::ErrorKind::NotADirectory => None,
+            // Perhaps a directory above is not there yet, or not any more.
+            (None, Err(e)) if host::is_absence(&e) => None,
             (None, Ok(found)) if found.is_dir() && change.modes().1.is_some_and(is_dir) => {
                 Some("was made on the host too".to_owned())
             }
             (None, Ok(_)) => Some("was made on the host too".to_owned()),
-            (Some(_), Err(e)) if e.kind() == io::ErrorKind::NotFound => {
-                Some("has been removed on the host".to_owned())
-            }
+            (Some(_), Err(e)) if host::is_absence(&e) => Some("has been removed on the host".to_owned()),
             (_, Err(e)) => Some(e.to_string()),
             (Some(old), Ok(found)) => {
                 let seen = &old.seen;

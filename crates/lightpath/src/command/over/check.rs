@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,7 @@ use rustix::fs::{AtFlags, CWD};
 
 use super::apply::Writer;
 use super::changes::{Change, Old, is_dir, kind};
+use super::host;
 use super::put::TEMPORARY;
 use crate::command::failure::{Failure, REGION, reason};
 use crate::command::session::Kept;
@@ -54,7 +55,7 @@ impl Writer<'_> {
             let why = why.or_else(|| {
                 let parent = change.path.parent().filter(|_| change.old.is_none())?;
                 let is_there = made.contains(parent)
-                    || fs::symlink_metadata(self.host(parent)).is_ok_and(|found| found.is_dir());
+                    || host::look(self.tree.over, parent).is_ok_and(|found| found.is_dir());
                 (!is_there).then(|| "has no directory on the host any more".to_owned())
             });
             lines.extend(why.map(|why| format!("{} {why}", change.path.display())));
@@ -69,6 +70,7 @@ impl Writer<'_> {
     /// What the host has in a directory that is to be removed, and the session does not remove.
     fn unseen(&self, change: &Change) -> impl Iterator<Item = PathBuf> + use<'_> {
         let goes = change.modes().0.is_some_and(is_dir) && !change.modes().1.is_some_and(is_dir);
+        let goes = goes && host::look(self.tree.over, &change.path).is_ok();
         let listed = goes.then(|| fs::read_dir(self.host(&change.path)).ok()).flatten();
         let path = change.path.clone();
         let inside = listed.into_iter().flatten().flatten().map(move |entry| path.join(entry.file_name()));
@@ -84,10 +86,9 @@ impl Writer<'_> {
             return false;
         }
         let path = self.host(&change.path);
-        let (found, new) = match (fs::symlink_metadata(&path), &change.new) {
+        let (found, new) = match (host::look(self.tree.over, &change.path), &change.new) {
             (Err(e), new) => {
-                let is_gone = matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
-                return is_gone && (new.is_none() || change.what.kind);
+                return host::is_absence(&e) && (new.is_none() || change.what.kind);
             }
             (Ok(_), None) => return false,
             (Ok(found), Some(new)) => (found, new),

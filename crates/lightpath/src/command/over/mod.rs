@@ -8,6 +8,7 @@ mod check;
 mod content;
 pub(crate) mod diff;
 pub(crate) mod export;
+mod host;
 mod limit;
 pub(crate) mod lower;
 mod patch;

@@ -19,6 +19,7 @@ use lp_vfs::below::{self, renew};
 use lp_vfs::boot;
 
 use super::changes::{New, Old, Tree, error, is_dir, kind};
+use super::host;
 use super::settle::record_of;
 
 /// Something that is renewed.
@@ -215,9 +216,9 @@ impl Tree<'_> {
 
     /// What the host has at a path.
     fn look(&self, path: &Path) -> io::Result<Option<Record>> {
-        match fs::symlink_metadata(self.over.join(path)) {
+        match host::look(self.over, path) {
             Ok(found) => Ok(Some(record_of(&found))),
-            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+            Err(e) if host::is_absence(&e) => Ok(None),
             Err(e) => Err(e),
         }
     }

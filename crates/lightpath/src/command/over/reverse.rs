@@ -15,6 +15,7 @@ use super::apply::Writer;
 use super::archive::{Archive, END, Member};
 use super::changes::kind;
 use super::content::{Xattrs, host_xattrs};
+use super::host;
 use crate::command::failure::{Failure, REGION, USAGE, reason};
 use crate::command::session::Kept;
 
@@ -31,11 +32,9 @@ pub(super) struct Undo {
 }
 
 /// What something on the host is known by, in [`AFTER`].
-pub(super) fn trait_of(path: &Path) -> io::Result<String> {
-    let found = match fs::symlink_metadata(path) {
-        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Ok("-".to_owned());
-        }
+pub(super) fn trait_of(over: &Path, path: &Path) -> io::Result<String> {
+    let found = match host::look(over, path) {
+        Err(e) if host::is_absence(&e) => return Ok("-".to_owned()),
         found => found?,
     };
     // What a directory holds has paths of its own.
@@ -112,7 +111,7 @@ impl Undo {
             text.extend(writer.tree.over.as_os_str().as_bytes());
             text.push(0);
             for change in &writer.changes.all {
-                text.extend(trait_of(&writer.host(&change.path))?.bytes());
+                text.extend(trait_of(writer.tree.over, &change.path)?.bytes());
                 text.push(b' ');
                 text.extend(change.path.as_os_str().as_bytes());
                 text.push(0);

@@ -16,6 +16,7 @@ use lp_vfs::below::{self, renew};
 use lp_vfs::boot;
 
 use super::changes::{Change, Tree, error};
+use super::host;
 
 /// What a record says of something on the host.
 pub(super) fn record_of(found: &Metadata) -> Record {
@@ -64,7 +65,7 @@ impl Tree<'_> {
 
     fn relink(&self, change: &Change) -> io::Result<()> {
         let mut others = Vec::new();
-        let now = fs::symlink_metadata(self.over.join(&change.path)).ok().map(|found| record_of(&found));
+        let now = host::look(self.over, &change.path).ok().map(|found| record_of(&found));
         for file in change.old.map(|old| old.seen).into_iter().chain(now) {
             renew::links(self.task, &file, |at, seen| others.push((at, *seen))).map_err(error)?;
         }
@@ -99,7 +100,7 @@ impl Tree<'_> {
     }
 
     fn settle_one(&self, change: &Change, lists: &mut Lists) -> io::Result<()> {
-        let now = match (&change.new, fs::symlink_metadata(self.over.join(&change.path))) {
+        let now = match (&change.new, host::look(self.over, &change.path)) {
             (Some(new), found) => Some((new, record_of(&found?))),
             (None, _) => None,
         };

@@ -17,6 +17,7 @@ use tar::{Entry, EntryType};
 
 use super::archive::{looks_of, type_of};
 use super::changes::kind;
+use super::host;
 use super::put::{Looks, TEMPORARY, gone};
 use super::reverse::{AFTER, MAGIC, trait_of};
 use crate::command::cli;
@@ -116,14 +117,14 @@ impl Kept {
     fn conflicts(&self, file: &File) -> io::Result<Vec<PathBuf>> {
         let mut others = BTreeSet::new();
         for (path, left) in &self.after {
-            let at = self.host(path);
-            let now = trait_of(&at)?;
+            let now = trait_of(&self.over, path)?;
             let is_before = now == "-" && !self.before.contains_key(path);
             if now != *left && !is_before {
                 others.insert(path.clone());
-            } else if !self.before.contains_key(path) && now != "-" && fs::symlink_metadata(&at)?.is_dir() {
+            } else if !self.before.contains_key(path) && now != "-" && host::look(&self.over, path)?.is_dir()
+            {
                 // It is to be removed.
-                for entry in fs::read_dir(&at)? {
+                for entry in fs::read_dir(self.host(path))? {
                     let inside = path.join(entry?.file_name());
                     if !self.after.contains_key(&inside) {
                         others.insert(inside);
@@ -145,7 +146,7 @@ impl Kept {
     /// Whether what a member holds is in its place.
     fn is_restored<R: Read>(&self, path: &Path, entry: &mut Entry<'_, R>) -> io::Result<bool> {
         let at = self.host(path);
-        let Ok(found) = fs::symlink_metadata(&at) else { return Ok(false) };
+        let Ok(found) = host::look(&self.over, path) else { return Ok(false) };
         let wanted = entry.header().entry_type();
         let same = kind(found.mode()) == type_of(wanted);
         Ok(same
@@ -197,7 +198,7 @@ impl Kept {
         }
         let at = self.host(path);
         gone(fs::remove_file(at.with_file_name(TEMPORARY)))?;
-        let Ok(found) = fs::symlink_metadata(&at) else { return Ok(()) };
+        let Ok(found) = host::look(&self.over, path) else { return Ok(()) };
         match self.before.get(path) {
             Some(before) if *before == kind(found.mode()) => Ok(()),
             _ if found.is_dir() => gone(fs::remove_dir(at)),
