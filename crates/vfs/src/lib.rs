@@ -79,7 +79,7 @@ pub mod inode {
 
 pub mod mounts {
     pub use crate::caller::mount_prefix::MountPrefix as Prefix;
-    pub use crate::names::mounts::{has, listed, path, shown_id};
+    pub use crate::names::mounts::{has, listed, path, shown_id, unique_id};
 }
 
 pub mod read {

@@ -222,6 +222,11 @@ fn claim_free(task: &Task<'_>, root: u32) -> bool {
     is_free
 }
 
+/// Pages that a file system may use if nothing was asked for: half of what there is.
+pub(crate) fn default_pages(task: &Task<'_>) -> u64 {
+    task.region.header().data_pages.load(Ordering::Relaxed) / 2 // Relaxed: immutable.
+}
+
 /// Makes an empty file system.
 ///
 /// # Errors
@@ -234,7 +239,7 @@ pub(crate) fn create<'t, 'r>(task: &'t Task<'r>, options: &Options) -> Result<Ne
     for word in [&record.flags, &record.mode, &record.uid, &record.gid] {
         word.store(0, Ordering::Relaxed);
     }
-    record.pages.store(task.region.header().data_pages.load(Ordering::Relaxed) / 2, Ordering::Relaxed);
+    record.pages.store(default_pages(task), Ordering::Relaxed);
     record.inodes.store(0, Ordering::Relaxed);
     options.store(record);
     // Whoever takes the first page or inode counts.

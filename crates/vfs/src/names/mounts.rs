@@ -327,10 +327,10 @@ pub fn shown_id(mount: MountId) -> u32 {
 }
 
 /// Ids of 64 bits start above this, where the host's do not reach.
-const UNIQUE: u64 = 1 << 40;
+pub(crate) const UNIQUE: u64 = 1 << 40;
 
 /// A mount's id of 64 bits, which no other mount of the region ever has.
-pub(crate) fn unique_id(task: &Task<'_>, mount: MountId) -> u64 {
+pub fn unique_id(task: &Task<'_>, mount: MountId) -> u64 {
     // Relaxed: immutable while in use.
     UNIQUE + u64::from(task.region.mount(mount).serial.load(Ordering::Relaxed))
 }

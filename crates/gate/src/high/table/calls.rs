@@ -6,8 +6,9 @@
 
 use crate::high::calls::{
     access, allocate, cachestat, chdir, chmod, close, credentials, dup, exec, fcntl, filter, fsync, getdents,
-    handle, inotify, ioctl, kcmp, link, lseek, madvise, mkdir, mlock, mmap, mount, open, poll, read, refused,
-    rename, sendfile, shmop, sigprocmask, socket, stat, statfs, truncate, utimensat, watch, write, xattr,
+    handle, inotify, ioctl, kcmp, link, listmount, lseek, madvise, mkdir, mlock, mmap, mount, open, poll,
+    read, refused, rename, sendfile, shmop, sigprocmask, socket, stat, statfs, statmount, truncate,
+    utimensat, watch, write, xattr,
 };
 use crate::high::table::apart;
 use crate::low::arrive::sigaction;
@@ -454,8 +455,8 @@ calls! {
     __NR_futex_wake: Neither;
     __NR_futex_wait: Neither;
     __NR_futex_requeue: Neither;
-    __NR_statmount: Neither;
-    __NR_listmount: Neither;
+    __NR_statmount: Handled(statmount::statmount, apart::at_once);
+    __NR_listmount: Handled(listmount::listmount, apart::at_once);
     __NR_lsm_get_self_attr: Neither;
     __NR_lsm_set_self_attr: Neither;
     __NR_lsm_list_modules: Neither;
