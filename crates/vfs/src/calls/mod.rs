@@ -31,6 +31,7 @@ pub mod mount_setattr;
 pub mod mount_show;
 pub mod move_mount;
 pub mod open;
+pub mod open_tree;
 pub(crate) mod read;
 pub mod readlink;
 pub(crate) mod remount;

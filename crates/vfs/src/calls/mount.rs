@@ -175,19 +175,35 @@ fn bind(task: &Task<'_>, source: UserPtr, at: &Found, recursive: bool) -> Result
     mount_tree::change(task, |tree| {
         let at = uppermost(task, at);
         let mut peers = Peers::of(task);
-        let is_bindable = |id: MountId| peers.get(id) != Groups::UNBINDABLE;
-        if !tree.holds(at.mount) || !tree.holds(from.mount) || !is_bindable(from.mount) {
+        if !tree.holds(at.mount) {
             return Err(Errno::EINVAL);
         }
+        let list = copy(task, tree, &mut peers, (&from, recursive))?;
         let is_dir = |found: &Found| dir::is(task.region.inode(found.inode.id));
-        let is_copied = |id| recursive && is_bindable(id) && is_below(task, tree, &from, id);
-        let originals = tree.branch(from.mount, is_copied);
-        let list = tree.copy_all(&mut peers, &originals, from.inode)?;
         if is_dir(&from) != is_dir(&at) {
             return Err(Errno::ENOTDIR);
         }
         tree.graft(&mut peers, &list, point(task, &at))
     })
+}
+
+/// A copy of what is mounted at `from`, and of what is mounted below (the kernel's __do_loopback).
+///
+/// # Errors
+/// `EINVAL` if it must not be copied; `ENOSPC`.
+pub(crate) fn copy<'r>(
+    task: &Task<'r>,
+    tree: &Tree<'_, 'r>,
+    peers: &mut Peers,
+    (from, recursive): (&Found, bool),
+) -> Result<List> {
+    let is_bindable = |id: MountId| peers.get(id) != Groups::UNBINDABLE;
+    if !tree.may_copy(from.mount) || !is_bindable(from.mount) {
+        return Err(Errno::EINVAL);
+    }
+    let is_copied = |id| recursive && is_bindable(id) && is_below(task, tree, from, id);
+    let originals = tree.branch(from.mount, is_copied);
+    tree.copy_all(peers, &originals, from.inode)
 }
 
 /// Whether a mount stands in or below `from`, if it stands in that one's mount.
@@ -269,7 +285,7 @@ fn change_type(task: &Task<'_>, at: &Found, flags: u32) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     mount_tree::change(task, |tree| {
-        if !tree.holds(at.mount) {
+        if !tree.may_copy(at.mount) {
             return Err(Errno::EINVAL);
         }
         let mut peers = Peers::of(task);

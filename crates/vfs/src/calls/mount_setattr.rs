@@ -123,7 +123,7 @@ fn apply(
     changes: (u32, u32),
 ) -> Result<()> {
     let tree = Tree::look(task);
-    if !is_mount(task, at) || !tree.holds(at.mount) {
+    if !is_mount(task, at) || !tree.holds(at.mount) && !tree.is_adrift(at.mount) {
         return Err(Errno::EINVAL);
     }
     set(task, &tree.branch(at.mount, |_| recursive), changes)?;

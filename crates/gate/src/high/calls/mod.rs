@@ -33,6 +33,7 @@ pub(crate) mod mlock;
 pub(crate) mod mmap;
 pub(crate) mod mount;
 pub(crate) mod open;
+pub(crate) mod open_tree;
 pub(crate) mod openat2;
 pub(crate) mod poll;
 pub(crate) mod quick;

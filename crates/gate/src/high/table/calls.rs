@@ -6,9 +6,9 @@
 
 use crate::high::calls::{
     access, allocate, cachestat, chdir, chmod, close, credentials, dup, exec, fcntl, filter, fsync, getdents,
-    handle, inotify, ioctl, kcmp, link, listmount, lseek, madvise, mkdir, mlock, mmap, mount, open, poll,
-    read, refused, rename, sendfile, shmop, sigprocmask, socket, stat, statfs, statmount, truncate,
-    utimensat, watch, write, xattr,
+    handle, inotify, ioctl, kcmp, link, listmount, lseek, madvise, mkdir, mlock, mmap, mount, open,
+    open_tree, poll, read, refused, rename, sendfile, shmop, sigprocmask, socket, stat, statfs, statmount,
+    truncate, utimensat, watch, write, xattr,
 };
 use crate::high::table::apart;
 use crate::low::arrive::sigaction;
@@ -426,7 +426,7 @@ calls! {
     __NR_io_uring_setup: Handled(refused::absent, refused::absent);
     __NR_io_uring_enter: Handled(refused::absent, refused::absent);
     __NR_io_uring_register: Handled(refused::absent, refused::absent);
-    __NR_open_tree: Handled(open::open_tree, apart::open_tree);
+    __NR_open_tree: Handled(open_tree::open_tree, apart::open_tree);
     __NR_move_mount: Handled(mount::move_mount, apart::at_once);
     __NR_fsopen: Handled(allocate::makes_descriptor);
     __NR_fsconfig: Handled(refused::fsconfig, apart::at_once);
