@@ -16,6 +16,7 @@ pub(crate) mod create;
 pub mod dup;
 pub mod fallocate;
 pub mod fcntl;
+pub mod fsmount;
 pub mod fsync;
 pub mod getcwd;
 pub mod getdents;

@@ -148,24 +148,37 @@ fn new(
         if !dir::is(task.region.inode(at.inode.id)) {
             return Err(Errno::ENOTDIR);
         }
-        let new = match made.take() {
-            Some(new) => new,
-            None => superblock::create(task, &options)?,
-        };
-        let superblock = made.insert(new).number();
-        let read_only = options.read_only.unwrap_or(flags & MS_RDONLY != 0);
-        superblock::set_read_only(task, superblock, read_only);
-        let id = mounts::superblock_root(task, superblock);
-        let generation = task.region.inode(id).generation.load(Ordering::Acquire);
-        let root = InodeRef { id, generation };
         let mut list = List::default();
-        list.push(tree.make(&Making { root, superblock, flags: own_flags(flags), source })?);
+        list.push(make_fs(task, tree, &mut made, (&options, flags, source))?);
         tree.graft(&mut Peers::of(task), &list, point(task, &at))
     })?;
     if let Some(new) = made {
         new.keep();
     }
     Ok(())
+}
+
+/// A mount of a file system that is made for it, or that `made` has from an earlier try.
+///
+/// # Errors
+/// `ENOSPC`.
+pub(crate) fn make_fs<'t, 'r>(
+    task: &'t Task<'r>,
+    tree: &Tree<'_, 'r>,
+    made: &mut Option<superblock::New<'t, 'r>>,
+    (options, flags, source): (&Options, u32, &[u8]),
+) -> Result<MountId> {
+    let new = match made.take() {
+        Some(new) => new,
+        None => superblock::create(task, options)?,
+    };
+    let superblock = made.insert(new).number();
+    let read_only = options.read_only.unwrap_or(flags & MS_RDONLY != 0);
+    superblock::set_read_only(task, superblock, read_only);
+    let id = mounts::superblock_root(task, superblock);
+    let generation = task.region.inode(id).generation.load(Ordering::Acquire);
+    let root = InodeRef { id, generation };
+    tree.make(&Making { root, superblock, flags: own_flags(flags), source })
 }
 
 /// The kernel's do_loopback.

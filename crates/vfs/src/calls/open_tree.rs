@@ -46,27 +46,28 @@ pub fn copy(task: &Task<'_>, at: (Fd, UserPtr), flags: u32) -> Result<Place<File
 /// The kernel's open_detached_copy.
 fn copy_found(task: &Task<'_>, from: &Found, recursive: bool) -> Result<FileId> {
     mount_end::collect(task);
-    let mut opened = None;
-    let discard = |opened: Option<FileId>| opened.into_iter().for_each(|file| open_file::discard(task, file));
+    let mut opened: Option<FileId> = None;
     let made = mount_tree::change(task, |tree| {
-        discard(opened.take());
+        opened.take().into_iter().for_each(|file| open_file::discard(task, file));
         let mut peers = Peers::of(task);
         let list = mount::copy(task, tree, &mut peers, (from, recursive))?;
         // Before the copy exists: it is used from the start.
         opened = Some(open_top(task, list.at(0), from.inode)?);
         Ok(tree.set_adrift(&peers, &list))
     });
-    match (made, opened) {
-        (Ok(()), Some(file)) => Ok(file),
-        (made, opened) => {
-            discard(opened);
-            Err(made.err().unwrap_or(Errno::ESTALE))
-        }
+    held(task, made, opened)
+}
+
+/// The open file that holds a tree that was to be made, unless that failed.
+pub(super) fn held(task: &Task<'_>, made: Result<()>, opened: Option<FileId>) -> Result<FileId> {
+    if made.is_err() {
+        opened.into_iter().for_each(|file| open_file::discard(task, file));
     }
+    made.and_then(|()| opened.ok_or(Errno::ESTALE))
 }
 
 /// Opens the root of a mount that is being made.
-fn open_top(task: &Task<'_>, mount: MountId, inode: InodeRef) -> Result<FileId> {
+pub(super) fn open_top(task: &Task<'_>, mount: MountId, inode: InodeRef) -> Result<FileId> {
     let pin = pin::hold(task, pin::slot::OPEN, inode).map_err(|_| Errno::ENOENT)?;
     let found = Found { inode, dirent: DirentId::NONE, parent: inode.id, mount };
     match open::found(task, pin, &found, O_PATH)? {

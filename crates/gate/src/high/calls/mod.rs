@@ -17,6 +17,7 @@ pub(crate) mod dup;
 pub(crate) mod exec;
 pub(crate) mod fcntl;
 pub(crate) mod filter;
+pub(crate) mod fsopen;
 pub(crate) mod fsync;
 pub(crate) mod getdents;
 pub(crate) mod handle;

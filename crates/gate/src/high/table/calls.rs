@@ -5,8 +5,8 @@
 //! site images reads. `tests/call_table.rs` compares the two.
 
 use crate::high::calls::{
-    access, allocate, cachestat, chdir, chmod, close, credentials, dup, exec, fcntl, filter, fsync, getdents,
-    handle, inotify, ioctl, kcmp, link, listmount, lseek, madvise, mkdir, mlock, mmap, mount, open,
+    access, allocate, cachestat, chdir, chmod, close, credentials, dup, exec, fcntl, filter, fsopen, fsync,
+    getdents, handle, inotify, ioctl, kcmp, link, listmount, lseek, madvise, mkdir, mlock, mmap, mount, open,
     open_tree, poll, read, refused, rename, sendfile, shmop, sigprocmask, socket, stat, statfs, statmount,
     truncate, utimensat, watch, write, xattr,
 };
@@ -428,9 +428,9 @@ calls! {
     __NR_io_uring_register: Handled(refused::absent, refused::absent);
     __NR_open_tree: Handled(open_tree::open_tree, apart::open_tree);
     __NR_move_mount: Handled(mount::move_mount, apart::at_once);
-    __NR_fsopen: Handled(allocate::makes_descriptor);
-    __NR_fsconfig: Handled(refused::fsconfig, apart::at_once);
-    __NR_fsmount: Handled(refused::not_of_kind);
+    __NR_fsopen: Handled(fsopen::fsopen, apart::at_once);
+    __NR_fsconfig: Handled(fsopen::fsconfig, apart::at_once);
+    __NR_fsmount: Handled(fsopen::fsmount);
     __NR_fspick: Handled(refused::fspick, apart::at_once);
     __NR_pidfd_open: Handled(allocate::makes_descriptor);
     __NR_clone3: Handled(process::clone3, process::clone3);
