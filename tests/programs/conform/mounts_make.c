@@ -1,4 +1,4 @@
-/* fsopen(2), fsconfig(2), fsmount(2): file systems made step by step. */
+/* fsopen(2), fsconfig(2), fsmount(2), fspick(2): file systems made and changed step by step. */
 #include "conform.h"
 #include <sched.h>
 #include <sys/mount.h>
@@ -6,7 +6,7 @@
 #include <sys/statvfs.h>
 
 enum { FLAG, STRING, BINARY, PATH, PATH_EMPTY, FD, CREATE, RECONFIGURE };
-enum { FROM_FD = 4, CLOEXEC = 1 };
+enum { FROM_FD = 4, CLOEXEC = 1, NOFOLLOW = 2, EMPTY = 8 };
 
 /* Mounts made from here on are nobody else's. Whether the caller may mount at all. */
 static int apart(void)
@@ -119,8 +119,27 @@ GROUP(mounts, fsmount)
     T(put(mount_fd, "a/dir"));
     T(close(fs) | close(mount_fd));
     say_fs("a/dir");
+    say_table("dir");
     T(mkdir("a/dir/x", 0755));
     T(umount("a/dir"));
+    /* Only its mount, or only the file system. */
+    for (int whole = 0; whole < 2; whole++) {
+        fs = T(context("tmpfs", 0));
+        T(config(fs, FLAG, "ro", NULL));
+        if (!whole)
+            T(config(fs, FLAG, "rw", NULL));
+        T(config(fs, CREATE, NULL, NULL));
+        mount_fd = T(finish(fs, 0, !whole));
+        T(put(mount_fd, "a/dir"));
+        T(close(fs) | close(mount_fd));
+        say_table("dir");
+        T(mkdir("a/dir/x", 0755));
+        T(mount("a/dir", "b", NULL, MS_BIND, NULL));
+        T(mount(NULL, "b", NULL, MS_REMOUNT | MS_BIND, NULL));
+        T(mkdir("b/x", 0755));
+        T(umount("b"));
+        T(umount("a/dir"));
+    }
     /* It goes only once, and only to a directory. */
     fs = T(context("tmpfs", 0));
     T(config(fs, CREATE, NULL, NULL));
@@ -144,4 +163,72 @@ GROUP(mounts, fsmount)
         become_nobody();
         T(context("tmpfs", 0));
     }
+}
+
+static int pick(int at, const char *path, int flags)
+{
+    return syscall(SYS_fspick, at, path, flags);
+}
+
+GROUP(mounts, fspick)
+{
+    if (!apart())
+        return;
+    char text[64];
+    T(mount("name", "a", "tmpfs", MS_NOSUID, "size=64k"));
+    T(mount("a", "b", NULL, MS_BIND, NULL));
+    T(mkdir("a/dir", 0755));
+    int fs = T(pick(AT_FDCWD, "a", CLOEXEC));
+    say("close on exec: %d", fcntl(fs, F_GETFD));
+    T(read(fs, text, sizeof text));
+    T(config(fs, STRING, "size", "128k"));
+    T(config(fs, STRING, "none_such", "128k"));
+    T(config(fs, CREATE, NULL, NULL));
+    T(finish(fs, 0, 0));
+    say_fs("a");
+    T(config(fs, RECONFIGURE, NULL, NULL));
+    say_fs("a");
+    /* Read-only: the file system, in all its mounts. */
+    T(config(fs, FLAG, "ro", NULL));
+    int file = T(open("a/file", O_WRONLY | O_CREAT, 0600));
+    T(config(fs, RECONFIGURE, NULL, NULL));
+    T(close(file));
+    T(close(fs));
+    fs = T(pick(AT_FDCWD, "b", 0));
+    T(config(fs, FLAG, "ro", NULL));
+    T(config(fs, RECONFIGURE, NULL, NULL));
+    T(mkdir("a/x", 0755));
+    T(mkdir("b/x", 0755));
+    say_fs("a");
+    say_table("a");
+    T(close(fs));
+    fs = T(pick(AT_FDCWD, "a", 0));
+    T(config(fs, STRING, "size", "256k"));
+    T(config(fs, RECONFIGURE, NULL, NULL));
+    T(mkdir("a/x", 0755));
+    T(close(fs));
+    fs = T(pick(AT_FDCWD, "a", 0));
+    T(config(fs, FLAG, "rw", NULL));
+    T(config(fs, RECONFIGURE, NULL, NULL));
+    T(mkdir("a/x", 0755));
+    say_fs("b");
+    T(close(fs));
+    int dir = T(open("a", O_PATH));
+    fs = T(pick(dir, "", EMPTY));
+    T(config(fs, STRING, "nr_inodes", "50"));
+    T(config(fs, RECONFIGURE, NULL, NULL));
+    T(close(fs) | close(dir));
+    say_fs("a");
+    T(pick(AT_FDCWD, "a/dir", 0));
+    T(pick(AT_FDCWD, "a/file", 0));
+    T(pick(AT_FDCWD, "a/none", 0));
+    T(pick(AT_FDCWD, "a", 16));
+    T(pick(AT_FDCWD, "", 0));
+    CHILD {
+        become_nobody();
+        T(pick(AT_FDCWD, "a", 0));
+        T(pick(AT_FDCWD, "a/none", 16));
+    }
+    T(umount("b"));
+    T(umount("a"));
 }

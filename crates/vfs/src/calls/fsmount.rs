@@ -1,4 +1,4 @@
-//! A file system that fsmount(2) has made for the kernel, made again where it is to be mounted in one of ours.
+//! A file system of the kernel's that fsmount(2) has made, made again to be mounted in one of ours.
 //!
 //! Where it goes is known only once move_mount(2) names it. Until then the kernel's is a tmpfs without files;
 //! from then on it is a tree of its own, as of open_tree(2), that the open file holds.
@@ -28,6 +28,8 @@ pub struct Made {
     pub owner: (u32, u32),
     /// `MS_*` of the mount.
     pub flags: u32,
+    /// Whether it is read-only in all its mounts.
+    pub read_only: bool,
 }
 
 /// Makes a file system like the kernel's, and opens its root as with `O_PATH`. The door installs the file.
@@ -44,7 +46,7 @@ pub fn make(task: &Task<'_>, like: &Made, source: &[u8]) -> Result<FileId> {
         mode: given(like.mode, 0o1777),
         uid: given(like.owner.0, 0),
         gid: given(like.owner.1, 0),
-        read_only: None,
+        read_only: Some(like.read_only),
     };
     mount_end::collect(task);
     let mut made = None;

@@ -17,6 +17,7 @@ pub mod dup;
 pub mod fallocate;
 pub mod fcntl;
 pub mod fsmount;
+pub mod fspick;
 pub mod fsync;
 pub mod getcwd;
 pub mod getdents;

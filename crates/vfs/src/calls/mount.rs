@@ -272,23 +272,39 @@ fn remount_superblock(task: &Task<'_>, at: &Found, flags: u32, data: &[u8]) -> R
     }
     let root = task.region.inode(at.inode.id).root.load(Ordering::Relaxed);
     let read_only = options.read_only.unwrap_or(flags & MS_RDONLY != 0);
-    superblock::may_reconfigure(task, root, &options)?;
-    let what = RemountTarget::Superblock(root);
-    // Whoever was about to mount it once more looks again, and sees what new mounts start from.
-    mount_tree::change(task, |_| {
-        match read_only {
-            true => remount::shut(task, what, |was| was | mount_flags::SB_READ_ONLY)?,
-            false => remount::open(task, what),
-        }
-        superblock::set_read_only(task, root, read_only);
-        Ok(Draft::nothing())
-    })?;
-    superblock::reconfigure(task, root, &options);
+    reconfigure(task, root, &options, Some(read_only))?;
     if flags & MS_RDONLY != 0 {
         // Nobody writes to the file system, so nobody writes through this mount.
         task.region.mount(at.mount).flags.fetch_or(mount_flags::READ_ONLY, Ordering::AcqRel);
     }
     set_flags(task, at.mount, flags)
+}
+
+/// Changes a file system in all its mounts (the kernel's reconfigure_super).
+///
+/// # Errors
+/// `EINVAL` for limits below what it uses; `EBUSY` if it cannot become read-only.
+pub(crate) fn reconfigure(
+    task: &Task<'_>,
+    root: u32,
+    options: &Options,
+    read_only: Option<bool>,
+) -> Result<()> {
+    superblock::may_reconfigure(task, root, options)?;
+    if let Some(read_only) = read_only {
+        let what = RemountTarget::Superblock(root);
+        // Whoever was about to mount it once more looks again, and sees what new mounts start from.
+        mount_tree::change(task, |_| {
+            match read_only {
+                true => remount::shut(task, what, |was| was | mount_flags::SB_READ_ONLY)?,
+                false => remount::open(task, what),
+            }
+            superblock::set_read_only(task, root, read_only);
+            Ok(Draft::nothing())
+        })?;
+    }
+    superblock::reconfigure(task, root, options);
+    Ok(())
 }
 
 /// The kernel's do_change_type: how mounts and unmounts in a mount propagate.

@@ -25,7 +25,8 @@ const RECURSIVE: u32 = 0x8000;
 const KNOWN: u32 =
     OPEN_TREE_CLONE | O_CLOEXEC | AT_EMPTY_PATH | AT_NO_AUTOMOUNT | AT_SYMLINK_NOFOLLOW | RECURSIVE;
 
-/// Copies what is mounted where a path leads, and opens the copy as with `O_PATH`. The door installs the file.
+/// Copies what is mounted where a path leads, and opens the copy as with `O_PATH`. The door installs the
+/// file.
 ///
 /// # Errors
 /// Those of path_resolution(7) and open_tree(2).

@@ -242,8 +242,8 @@ pub(crate) fn is_in_a_tree(task: &Task<'_>, mount: MountId, state: State) -> boo
     state.kind() == mount_state::ATTACHED || top_adrift(task, mount).is_some()
 }
 
-/// The top of the tree of its own that a mount belongs to, to which no path leads (open_tree(2)); `None` if it
-/// belongs to a run's tree or to none. Such a top stands in itself.
+/// The top of the tree of its own that a mount belongs to, to which no path leads (open_tree(2)); `None` if
+/// it belongs to a run's tree or to none. Such a top stands in itself.
 pub(crate) fn top_adrift(task: &Task<'_>, mount: MountId) -> Option<MountId> {
     let mut at = mount;
     for _ in 0..MOUNTS {

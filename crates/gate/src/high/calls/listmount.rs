@@ -1,5 +1,5 @@
-//! listmount(2): the ids of 64 bits of the mounts in the tree, the run's among the host's. Those of the host's
-//! are smaller than all of the run's.
+//! listmount(2): the ids of 64 bits of the mounts in the tree, the run's among the host's. Those of the
+//! host's are smaller than all of the run's.
 
 use lp_abi::linux::{__NR_listmount, LISTMOUNT_REVERSE, STATMOUNT_MNT_NS_ID};
 use lp_abi::{Result, UserPtr, UserSlice};
@@ -79,7 +79,7 @@ impl List {
         let own = self.each(holds).take(ids.len()).count();
         let hosts = host(ids.skip(own));
         let Ok(count) = usize::try_from(hosts) else { return hosts };
-        // One that was unmounted meanwhile would leave a gap, one that was mounted would overwrite the host's.
+        // One that was unmounted meanwhile would leave a gap.
         match self.put(ids.first(own), holds) {
             Ok(done) if done == own => ret(Ok(own + count)),
             Ok(_) => self.among_hosts(ids, flags),

@@ -65,8 +65,8 @@ handlers! {
     }
 }
 
-/// Makes a file system of the kernel's, if fsmount(2) has made `fd` of a tmpfs and it is to go to a place in a
-/// mount, one of ours, whose descriptor `fd` becomes.
+/// Makes a file system of the kernel's, if fsmount(2) has made `fd` of a tmpfs and it is to go to a place in
+/// a mount, one of ours, whose descriptor `fd` becomes.
 ///
 /// # Errors
 /// Those of the target's path; `EINVAL` if that is no directory; those of making a file system.

@@ -89,15 +89,6 @@ handlers! {
         at_path(task, At { dirfd, path }, flags, Errno::EPERM, host)
     }
 
-    /// fspick(2).
-    fn fspick(task, dirfd: Fd, path: UserPtr, flags: u32) {
-        placeholder::flush(task);
-        let host = |at: At| kernel!(__NR_fspick, at.dirfd, at.path, flags);
-        // FSPICK_EMPTY_PATH has a value of its own.
-        let empty = if flags & 8 != 0 { AT_EMPTY_PATH } else { 0 };
-        at_path(task, At { dirfd, path }, empty, Errno::EINVAL, host)
-    }
-
     /// pivot_root(2).
     fn pivot_root(task, new: UserPtr, old: UserPtr) {
         let ours = concerns(task, At::cwd(new)) || concerns(task, At::cwd(old));

@@ -1,4 +1,5 @@
-//! statmount(2): what is known of a mount, by its id of 64 bits. An id that is none of the run's is the kernel's.
+//! statmount(2): what is known of a mount, by its id of 64 bits. An id that is none of the run's is the
+//! kernel's.
 
 use lp_abi::linux::*;
 use lp_abi::text::Writer;

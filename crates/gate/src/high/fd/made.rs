@@ -22,6 +22,8 @@ use crate::high::fd::placeholder::close_number;
 const KNOWN: usize = 16;
 /// Bit of a key that is a context's number.
 const CONTEXT: u64 = 1 << 63;
+/// The source of what was given none.
+const NO_SOURCE: &[u8] = b"none";
 /// Key of an entry that is being written.
 const WRITING: u64 = u64::MAX;
 
@@ -30,15 +32,30 @@ const SYSINFO: usize = 14;
 const TOTAL: usize = 4;
 const UNIT: usize = 13;
 
-/// A context or a mount, and its source.
+/// What statfs(2) does not tell of a file system.
+#[derive(Clone, Copy)]
+pub(crate) struct Known {
+    /// Its source; zeros behind it.
+    pub source: [u8; SOURCE],
+    /// Whether it is read-only itself, and not only its mount.
+    pub read_only: bool,
+}
+
+/// A context or a mount, and what is known of it.
 struct Entry {
     /// 0 for none. Atomic: threads make file systems side by side.
     key: AtomicU64,
     source: [AtomicU8; SOURCE],
+    read_only: AtomicU32,
 }
 
-static ENTRIES: [Entry; KNOWN] =
-    [const { Entry { key: AtomicU64::new(0), source: [const { AtomicU8::new(0) }; SOURCE] } }; KNOWN];
+static ENTRIES: [Entry; KNOWN] = [const {
+    Entry {
+        key: AtomicU64::new(0),
+        source: [const { AtomicU8::new(0) }; SOURCE],
+        read_only: AtomicU32::new(0),
+    }
+}; KNOWN];
 /// The entry that is used next if none is free.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -46,8 +63,8 @@ fn find(key: u64) -> Option<&'static Entry> {
     ENTRIES.iter().find(|entry| entry.key.load(Ordering::Acquire) == key) // PAIRS: the store in `set`.
 }
 
-/// Says what the source of `key` is.
-fn set(key: u64, source: &[u8]) {
+/// Says what is known of `key`.
+fn set(key: u64, known: &Known) {
     let oldest = NEXT.fetch_add(1, Ordering::Relaxed) as usize % KNOWN; // Relaxed: any will do.
     let Some(entry) = find(key).or_else(|| find(0)).or(ENTRIES.get(oldest)) else { return };
     let was = entry.key.load(Ordering::Relaxed);
@@ -56,16 +73,19 @@ fn set(key: u64, source: &[u8]) {
     {
         return;
     }
-    let bytes = source.iter().take(SOURCE - 1).chain(core::iter::repeat(&0));
-    for (to, from) in entry.source.iter().zip(bytes) {
-        to.store(*from, Ordering::Relaxed); // Relaxed: published by the store below.
+    // Relaxed, both: published by the store below.
+    for (to, from) in entry.source.iter().zip(known.source) {
+        to.store(from, Ordering::Relaxed);
     }
+    entry.read_only.store(known.read_only.into(), Ordering::Relaxed);
     entry.key.store(key, Ordering::Release); // PAIRS: the load in `find`.
 }
 
-fn source_of(key: u64) -> Option<[u8; SOURCE]> {
+fn get(key: u64) -> Option<Known> {
     let entry = find(key)?;
-    Some(core::array::from_fn(|at| entry.source[at].load(Ordering::Relaxed))) // Relaxed: after `find`.
+    // Relaxed, both: after `find`.
+    let source = core::array::from_fn(|at| entry.source[at].load(Ordering::Relaxed));
+    Some(Known { source, read_only: entry.read_only.load(Ordering::Relaxed) != 0 })
 }
 
 fn forget(key: u64) {
@@ -80,7 +100,9 @@ fn context_key(fd: Fd) -> u64 {
 
 /// fsopen(2) has made a context.
 pub(crate) fn begun(fd: Fd, is_tmpfs: bool) {
-    if is_tmpfs { set(context_key(fd), b"none") } else { forget(context_key(fd)) }
+    let mut known = Known { source: [0; SOURCE], read_only: false };
+    known.source[..NO_SOURCE.len()].copy_from_slice(NO_SOURCE);
+    if is_tmpfs { set(context_key(fd), &known) } else { forget(context_key(fd)) }
 }
 
 /// Whether a descriptor is a context of a tmpfs.
@@ -88,15 +110,18 @@ pub(crate) fn is_context(fd: Fd) -> bool {
     find(context_key(fd)).is_some()
 }
 
-/// The context has been given a source.
-pub(crate) fn named(fd: Fd, source: &[u8]) {
-    set(context_key(fd), source);
+/// The kernel has taken an option of a context, which may change what is known of it.
+pub(crate) fn changed(fd: Fd, change: impl FnOnce(&mut Known)) {
+    if let Some(mut known) = get(context_key(fd)) {
+        change(&mut known);
+        set(context_key(fd), &known);
+    }
 }
 
 /// fsmount(2) has made the mount `fd` of a context.
 pub(crate) fn finished(context: Fd, fd: Fd) {
-    if let (Some(source), Some(id)) = (source_of(context_key(context)), id_of(fd)) {
-        set(id, &source);
+    if let (Some(known), Some(id)) = (get(context_key(context)), id_of(fd)) {
+        set(id, &known);
     }
 }
 
@@ -117,7 +142,7 @@ pub(crate) fn is_one(fd: Fd) -> bool {
 
 /// What such a mount is, and its source, if nothing has been put into it.
 pub(crate) fn of(fd: Fd) -> Option<(Made, [u8; SOURCE])> {
-    let source = source_of(id_of(fd)?)?;
+    let known = get(id_of(fd)?)?;
     if !is_empty(fd) {
         return None;
     }
@@ -139,8 +164,9 @@ pub(crate) fn of(fd: Fd) -> Option<(Made, [u8; SOURCE])> {
         mode: root.st_mode & 0o7777,
         owner: (root.st_uid, root.st_gid),
         flags: flags(fs.f_flags as u32),
+        read_only: known.read_only,
     };
-    Some((made, source))
+    Some((made, known.source))
 }
 
 /// `MS_*` of a mount whose statfs(2) has these flags.

@@ -1,5 +1,5 @@
-//! Mounts by their ids of 64 bits: the request of statmount(2) and listmount(2), and what the kernel says of the
-//! host's mounts.
+//! Mounts by their ids of 64 bits: the request of statmount(2) and listmount(2), and what the kernel says of
+//! the host's mounts.
 
 use lp_abi::linux::{
     __NR_statmount, __NR_statx, MNT_ID_REQ_SIZE_VER0, STATMOUNT_MNT_BASIC, STATX_MNT_ID, STATX_MNT_ID_UNIQUE,

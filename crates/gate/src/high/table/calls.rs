@@ -431,7 +431,7 @@ calls! {
     __NR_fsopen: Handled(fsopen::fsopen, apart::at_once);
     __NR_fsconfig: Handled(fsopen::fsconfig, apart::at_once);
     __NR_fsmount: Handled(fsopen::fsmount);
-    __NR_fspick: Handled(refused::fspick, apart::at_once);
+    __NR_fspick: Handled(fsopen::fspick, apart::at_once);
     __NR_pidfd_open: Handled(allocate::makes_descriptor);
     __NR_clone3: Handled(process::clone3, process::clone3);
     __NR_close_range: Handled(close::close_range, apart::close_range);
