@@ -123,6 +123,8 @@ const GATED: &[u32] = &[
     __NR_open_tree,
     __NR_open_tree_attr,
     __NR_mount_setattr,
+    __NR_statmount,
+    __NR_listmount,
     __NR_quotactl,
     __NR_swapon,
     __NR_swapoff,

@@ -339,6 +339,7 @@ pub(crate) static CALLS: &[Call] = &[
     call("mount", &["@/d"], |door, dir| door.mount(None, &dir.d, libc::MS_NOSUID)),
     call("bind", &["@/d"], |door, dir| door.mount(Some(&dir.e), &dir.d, libc::MS_BIND)),
     biased("bind-tree", &["@/d"], |door, dir| door.mount(Some(&dir.m), &dir.d, TREE), mount_below),
+    biased("open-tree", &["@/d"], |door, dir| door.mount_copy(&dir.m, &dir.d), mount_below),
     ending("umount", &["@/m"], |door, dir| door.umount(&dir.m, 0)),
     biased("detach", &["@/m"], |door, dir| door.umount(&dir.m, libc::MNT_DETACH), mount_below),
     biased("move", &["@/m", "@/d"], |door, dir| door.mount(Some(&dir.m), &dir.d, libc::MS_MOVE), mount_both),

@@ -110,6 +110,8 @@ pub(crate) trait Door {
     fn statfs(&self) -> i64;
     /// mount(2); a tmpfs if `source` is none.
     fn mount(&self, source: Option<&CStr>, path: &CStr, flags: u64) -> i64;
+    /// open_tree(2) with `OPEN_TREE_CLONE` and `AT_RECURSIVE`, move_mount(2) of the copy, close(2).
+    fn mount_copy(&self, of: &CStr, path: &CStr) -> i64;
     /// umount2(2).
     fn umount(&self, path: &CStr, flags: i32) -> i64;
     /// Records a mapping of a file and removes it.

@@ -3,6 +3,8 @@
 use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering;
 
+use lp_abi::linux::{AT_RECURSIVE, MOVE_MOUNT_F_EMPTY_PATH, OPEN_TREE_CLONE};
+
 use crate::actor;
 use crate::control::Slot;
 use crate::door::{CHANGED, Door, Facts, KEEP, KEPT, RangeLock};
@@ -176,6 +178,22 @@ impl Door for Kernel {
         let (kind, data) = (c"tmpfs".as_ptr(), std::ptr::null());
         // SAFETY: above.
         answer(i64::from(unsafe { libc::mount(source, path.as_ptr(), kind, flags, data) }))
+    }
+
+    fn mount_copy(&self, of: &CStr, path: &CStr) -> i64 {
+        let (here, copy) = (libc::AT_FDCWD, OPEN_TREE_CLONE | AT_RECURSIVE);
+        // SAFETY: above, here and below.
+        let fd = answer(unsafe { libc::syscall(libc::SYS_open_tree, here, of.as_ptr(), copy) });
+        if fd < 0 {
+            return fd;
+        }
+        let (empty, from_fd) = (c"".as_ptr(), MOVE_MOUNT_F_EMPTY_PATH);
+        // SAFETY: above.
+        let moved = unsafe { libc::syscall(libc::SYS_move_mount, fd, empty, here, path.as_ptr(), from_fd) };
+        let moved = answer(moved);
+        // SAFETY: above.
+        unsafe { libc::close(fd as i32) };
+        moved
     }
 
     fn umount(&self, path: &CStr, flags: i32) -> i64 {

@@ -3,7 +3,9 @@
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
 
-use lp_abi::linux::{AT_REMOVEDIR, AT_SYMLINK_NOFOLLOW, S_IFIFO};
+use lp_abi::linux::{
+    AT_RECURSIVE, AT_REMOVEDIR, AT_SYMLINK_NOFOLLOW, MOVE_MOUNT_F_EMPTY_PATH, OPEN_TREE_CLONE, S_IFIFO,
+};
 use lp_abi::{Errno, Fd, Result as Answer, UserPtr, lent};
 use lp_region::life::SlotState;
 use lp_region::sync::Ordering;
@@ -14,8 +16,8 @@ use lp_vfs::open::Opened;
 use lp_vfs::xattr::XattrValue;
 use lp_vfs::{
     Place, Task, boot, chdir, chmod, chown, clock, close, dup, fallocate, flock, fork, getdents, link,
-    mapping, mkdir, mknod, mount, open, read, readlink, reap, reclaim, record_lock, rename, stat, statfs,
-    symlink, table, truncate, umount, unlink, utimens, write, xattr,
+    mapping, mkdir, mknod, mount, move_mount, open, open_tree, read, readlink, reap, reclaim, record_lock,
+    rename, stat, statfs, symlink, table, truncate, umount, unlink, utimens, write, xattr,
 };
 
 use crate::actor;
@@ -24,6 +26,8 @@ use crate::door::{CHANGED, Door, Facts, KEEP, KEPT, LOST, RangeLock};
 use crate::kernel::waited;
 use crate::step;
 
+/// Descriptor of a copy of mounts.
+const COPY: i32 = 30;
 /// Mount point of the file system.
 const MOUNT: &CStr = c"/light";
 
@@ -338,6 +342,23 @@ impl Door for Light {
             data: UserPtr::NULL,
         };
         place(mount::mount(self.task(), Fd::CWD, lent::path(path), &call))
+    }
+
+    fn mount_copy(&self, of: &CStr, path: &CStr) -> i64 {
+        let (task, fd) = (self.task(), Fd::new(COPY));
+        let flags = OPEN_TREE_CLONE | AT_RECURSIVE;
+        let file = match placed(open_tree::copy(task, (Fd::CWD, lent::path(of)), flags)) {
+            Ok(file) => file,
+            Err(error) => return error,
+        };
+        let installed = done(table::install(task, fd, file, 0));
+        if installed < 0 {
+            return installed;
+        }
+        let (from, to) = ((fd, lent::path(c"")), (Fd::CWD, lent::path(path)));
+        let moved = two(move_mount::move_mount(task, from, to, MOVE_MOUNT_F_EMPTY_PATH));
+        self.close(COPY);
+        moved
     }
 
     fn umount(&self, path: &CStr, flags: i32) -> i64 {

@@ -43,9 +43,11 @@ const LOOKED_UP: &[(&str, &str)] = &[
     ("mount", "rename-dir"),
     ("bind", "rename-dir"),
     ("bind-tree", "rename-dir"),
+    ("open-tree", "rename-dir"),
     ("mount", "exchange"),
     ("bind", "exchange"),
     ("bind-tree", "exchange"),
+    ("open-tree", "exchange"),
     ("detach", "move"),
     ("umount", "move"),
 ];

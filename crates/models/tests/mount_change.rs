@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lp_models::ids::{LaneId, MountId};
-use lp_models::mount_change::{Mounts, Plan, SETS, Turn, make, settle, stands};
+use lp_models::mount_change::{Becomes, Mounts, Plan, SETS, Turn, make, settle, stands};
 use lp_models::mount_state::{ATTACHED, DETACHED, PLACE, State};
 use lp_models::sync::{AtomicU32, AtomicU64, Ordering, Weaken, check_up_to, weakened};
 
@@ -79,7 +79,7 @@ impl Tree {
     /// Has a mount leave in this turn.
     fn leave(&self, lane: u32, turn: Turn, mount: MountId) -> bool {
         let mut plan = Plan::default();
-        plan.change(mount).leaves = true;
+        plan.change(mount).becomes = Becomes::Leaves;
         make(self, LaneId(lane), turn, &plan)
     }
 }
@@ -157,6 +157,40 @@ fn a_look_at_a_move() {
     assert_eq!(tree.seen(FIRST).at(), SECOND);
 }
 
+/// A tree that no path leads to becomes part of the run's: who looks sees all of it or nothing.
+fn a_look_at_a_rise() {
+    let tree = Tree::new();
+    let mut plan = Plan::default();
+    for mount in [FIRST, SECOND] {
+        tree.fill(mount);
+        plan.change(mount).becomes = Becomes::Drifts;
+    }
+    let turn = settle(&*tree);
+    assert!(make(&*tree, LaneId(1), turn, &plan));
+    assert_eq!([FIRST, SECOND].map(|mount| tree.kind(mount)), [DETACHED; 2]);
+    let other = Arc::clone(&tree);
+    let thread = loom::thread::spawn(move || {
+        let mut plan = Plan::default();
+        plan.change(FIRST).becomes = Becomes::Rises;
+        plan.change(FIRST).place = MountId(3);
+        plan.change(SECOND).becomes = Becomes::Rises;
+        let turn = settle(&*other);
+        assert!(make(&*other, LaneId(2), turn, &plan));
+    });
+    let turn = settle(&*tree);
+    let first = tree.seen(FIRST);
+    if first.kind() == ATTACHED {
+        assert_eq!(tree.kind(SECOND), ATTACHED, "a path leads to half of a tree");
+        assert_eq!(first.at(), MountId(3), "a mount without a place");
+    }
+    let second = tree.kind(SECOND);
+    if stands(&*tree, turn) {
+        assert_eq!(first.kind(), second, "half a change");
+    }
+    thread.join().expect("no panic");
+    assert_eq!([FIRST, SECOND].map(|mount| tree.kind(mount)), [ATTACHED; 2]);
+}
+
 /// Two mounts change their groups: who looks sees both changes or neither.
 fn a_look_at_groups() {
     let tree = Tree::new();
@@ -179,7 +213,8 @@ fn a_look_at_groups() {
 
 #[test]
 fn every_change_is_one_event() {
-    for model in [two_changes, a_look_at_a_change, a_late_helper, a_look_at_a_move, a_look_at_groups] {
+    let looks = [a_look_at_a_change, a_look_at_a_move, a_look_at_a_rise, a_look_at_groups];
+    for model in [two_changes, a_late_helper].into_iter().chain(looks) {
         check_up_to(2, model);
     }
 }

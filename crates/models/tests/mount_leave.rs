@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lp_models::ids::{LaneId, MountId};
-use lp_models::mount_change::{Mounts, Plan, SETS, make, settle};
+use lp_models::mount_change::{Becomes, Mounts, Plan, SETS, make, settle};
 use lp_models::mount_leave::{announce, is_gone};
 use lp_models::mount_state::{ATTACHED, State};
 use lp_models::sync::{AtomicU32, AtomicU64, Ordering, Weaken, check_up_to, heavy_barrier, weakened};
@@ -61,7 +61,7 @@ impl Tree {
             return false;
         }
         let mut plan = Plan::default();
-        plan.change(MOUNT).leaves = true;
+        plan.change(MOUNT).becomes = Becomes::Leaves;
         make(self, LaneId(lane), turn, &plan)
     }
 

@@ -153,6 +153,8 @@ pub mod superblock_flags {
     pub const UID: u32 = 8;
     /// A group was asked for.
     pub const GID: u32 = 16;
+    /// As many inodes as there are were asked for.
+    pub const UNLIMITED: u32 = 32;
 }
 
 impl crate::records::OpenFile {

@@ -69,20 +69,40 @@ pub struct Change {
     pub place: MountId,
     /// Its new peer groups, as a word of 16 bits.
     pub groups: Option<u16>,
+    /// What becomes of its state.
+    pub becomes: Becomes,
+}
+
+/// What becomes of a mount's state.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum Becomes {
+    /// It stays.
+    #[default]
+    Same,
     /// It leaves the tree.
-    pub leaves: bool,
+    Leaves,
+    /// A free record, filled in by the lane, becomes part of a tree that no path leads to.
+    Drifts,
+    /// A mount of such a tree becomes part of the run's.
+    Rises,
 }
 
 impl Change {
     fn to_word(self) -> u64 {
         let groups = self.groups.map_or(0, |groups| u64::from(groups) | 1 << 16);
-        groups | u64::from(self.leaves) << 17 | u64::from(self.place.0) << 32
+        groups | (self.becomes as u64) << 17 | u64::from(self.place.0) << 32
     }
 
     fn from_word(word: u64) -> Self {
         let place = MountId((word >> 32) as u32 & (MOUNTS as u32 - 1));
         let groups = (word & 1 << 16 != 0).then_some(word as u16);
-        Change { place, groups, leaves: word & 1 << 17 != 0 }
+        let becomes = match word >> 17 & 3 {
+            0 => Becomes::Same,
+            1 => Becomes::Leaves,
+            2 => Becomes::Drifts,
+            _ => Becomes::Rises,
+        };
+        Change { place, groups, becomes }
     }
 }
 
@@ -124,7 +144,12 @@ impl Plan {
 
     /// The mounts that leave.
     pub fn leaving(&self) -> impl Iterator<Item = MountId> + '_ {
-        self.changes().filter(|(_, change)| change.leaves).map(|(mount, _)| mount)
+        self.becoming(Becomes::Leaves).map(|(mount, _)| mount)
+    }
+
+    /// The mounts whose state becomes this, and what else changes of them.
+    fn becoming(&self, becomes: Becomes) -> impl Iterator<Item = (MountId, Change)> + '_ {
+        self.changes().filter(move |(_, change)| change.becomes == becomes)
     }
 
     fn store(&self, to: &[AtomicU64]) {
@@ -243,12 +268,26 @@ fn carry_out(mounts: &impl Mounts, plan: &Plan, turn: u64) {
     if plan.joining.has(plan.top) {
         step(mounts, plan.top, turn, join);
     }
+    let drift =
+        |is: State| (is.kind() == mount_state::FREE).then(|| is.next(mount_state::DETACHED, MountId::NONE));
+    for (mount, _) in plan.becoming(Becomes::Drifts) {
+        step(mounts, mount, turn, drift);
+    }
+    let rise =
+        |is: State| (is.kind() == mount_state::DETACHED).then(|| is.next(mount_state::ATTACHED, is.at()));
+    // Those below the one that gets a place, before a path leads to that.
+    for (mount, _) in plan.becoming(Becomes::Rises).filter(|(_, change)| change.place.is_none()) {
+        step(mounts, mount, turn, rise);
+    }
     for (mount, place) in plan.moves() {
         let hold =
             |is: State| (is.kind() == mount_state::FREE).then(|| is.next(mount_state::PLACE, MountId::NONE));
         step(mounts, place, turn, hold);
         let go = |is: State| (is.at() != place).then(|| is.next(is.kind(), place));
         step(mounts, mount, turn, go);
+    }
+    for (mount, _) in plan.becoming(Becomes::Rises).filter(|(_, change)| change.place.is_some()) {
+        step(mounts, mount, turn, rise);
     }
     for (mount, change) in plan.changes() {
         if let Some(groups) = change.groups {

@@ -52,9 +52,10 @@ mod watches;
 pub use caller::task::{Outside, Place, Task, Time};
 pub use caller::{clock, task};
 pub use calls::{
-    access, cachestat, chdir, chmod, chown, close, copy, dup, fallocate, fcntl, fsync, getcwd, getdents,
-    handle, ioctl, link, lseek, mkdir, mknod, mount, mount_setattr, mount_show, move_mount, open, readlink,
-    rename, stat, statfs, symlink, target, truncate, umount, unlink, utimens, write,
+    access, cachestat, chdir, chmod, chown, close, copy, dup, fallocate, fcntl, fsmount, fspick, fsync,
+    getcwd, getdents, handle, ioctl, link, lseek, mkdir, mknod, mount, mount_setattr, mount_show, move_mount,
+    open, open_tree, readlink, rename, stat, statfs, symlink, target, truncate, umount, unlink, utimens,
+    write,
 };
 pub use content::{bulk, chunk, map, owner, page, version};
 pub use descriptors::{busy, flight, opened};
@@ -81,7 +82,7 @@ pub mod inode {
 
 pub mod mounts {
     pub use crate::caller::mount_prefix::MountPrefix as Prefix;
-    pub use crate::names::mounts::{has, listed, path, shown_id};
+    pub use crate::names::mounts::{has, listed, path, shown_id, unique_id};
 }
 
 pub mod read {

@@ -148,24 +148,37 @@ fn new(
         if !dir::is(task.region.inode(at.inode.id)) {
             return Err(Errno::ENOTDIR);
         }
-        let new = match made.take() {
-            Some(new) => new,
-            None => superblock::create(task, &options)?,
-        };
-        let superblock = made.insert(new).number();
-        let read_only = options.read_only.unwrap_or(flags & MS_RDONLY != 0);
-        superblock::set_read_only(task, superblock, read_only);
-        let id = mounts::superblock_root(task, superblock);
-        let generation = task.region.inode(id).generation.load(Ordering::Acquire);
-        let root = InodeRef { id, generation };
         let mut list = List::default();
-        list.push(tree.make(&Making { root, superblock, flags: own_flags(flags), source })?);
+        list.push(make_fs(task, tree, &mut made, (&options, flags, source))?);
         tree.graft(&mut Peers::of(task), &list, point(task, &at))
     })?;
     if let Some(new) = made {
         new.keep();
     }
     Ok(())
+}
+
+/// A mount of a file system that is made for it, or that `made` has from an earlier try.
+///
+/// # Errors
+/// `ENOSPC`.
+pub(crate) fn make_fs<'t, 'r>(
+    task: &'t Task<'r>,
+    tree: &Tree<'_, 'r>,
+    made: &mut Option<superblock::New<'t, 'r>>,
+    (options, flags, source): (&Options, u32, &[u8]),
+) -> Result<MountId> {
+    let new = match made.take() {
+        Some(new) => new,
+        None => superblock::create(task, options)?,
+    };
+    let superblock = made.insert(new).number();
+    let read_only = options.read_only.unwrap_or(flags & MS_RDONLY != 0);
+    superblock::set_read_only(task, superblock, read_only);
+    let id = mounts::superblock_root(task, superblock);
+    let generation = task.region.inode(id).generation.load(Ordering::Acquire);
+    let root = InodeRef { id, generation };
+    tree.make(&Making { root, superblock, flags: own_flags(flags), source })
 }
 
 /// The kernel's do_loopback.
@@ -175,19 +188,35 @@ fn bind(task: &Task<'_>, source: UserPtr, at: &Found, recursive: bool) -> Result
     mount_tree::change(task, |tree| {
         let at = uppermost(task, at);
         let mut peers = Peers::of(task);
-        let is_bindable = |id: MountId| peers.get(id) != Groups::UNBINDABLE;
-        if !tree.holds(at.mount) || !tree.holds(from.mount) || !is_bindable(from.mount) {
+        if !tree.holds(at.mount) {
             return Err(Errno::EINVAL);
         }
+        let list = copy(task, tree, &mut peers, (&from, recursive))?;
         let is_dir = |found: &Found| dir::is(task.region.inode(found.inode.id));
-        let is_copied = |id| recursive && is_bindable(id) && is_below(task, tree, &from, id);
-        let originals = tree.branch(from.mount, is_copied);
-        let list = tree.copy_all(&mut peers, &originals, from.inode)?;
         if is_dir(&from) != is_dir(&at) {
             return Err(Errno::ENOTDIR);
         }
         tree.graft(&mut peers, &list, point(task, &at))
     })
+}
+
+/// A copy of what is mounted at `from`, and of what is mounted below (the kernel's __do_loopback).
+///
+/// # Errors
+/// `EINVAL` if it must not be copied; `ENOSPC`.
+pub(crate) fn copy<'r>(
+    task: &Task<'r>,
+    tree: &Tree<'_, 'r>,
+    peers: &mut Peers,
+    (from, recursive): (&Found, bool),
+) -> Result<List> {
+    let is_bindable = |id: MountId| peers.get(id) != Groups::UNBINDABLE;
+    if !tree.may_copy(from.mount) || !is_bindable(from.mount) {
+        return Err(Errno::EINVAL);
+    }
+    let is_copied = |id| recursive && is_bindable(id) && is_below(task, tree, from, id);
+    let originals = tree.branch(from.mount, is_copied);
+    tree.copy_all(peers, &originals, from.inode)
 }
 
 /// Whether a mount stands in or below `from`, if it stands in that one's mount.
@@ -243,23 +272,39 @@ fn remount_superblock(task: &Task<'_>, at: &Found, flags: u32, data: &[u8]) -> R
     }
     let root = task.region.inode(at.inode.id).root.load(Ordering::Relaxed);
     let read_only = options.read_only.unwrap_or(flags & MS_RDONLY != 0);
-    superblock::may_reconfigure(task, root, &options)?;
-    let what = RemountTarget::Superblock(root);
-    // Whoever was about to mount it once more looks again, and sees what new mounts start from.
-    mount_tree::change(task, |_| {
-        match read_only {
-            true => remount::shut(task, what, |was| was | mount_flags::SB_READ_ONLY)?,
-            false => remount::open(task, what),
-        }
-        superblock::set_read_only(task, root, read_only);
-        Ok(Draft::nothing())
-    })?;
-    superblock::reconfigure(task, root, &options);
+    reconfigure(task, root, &options, Some(read_only))?;
     if flags & MS_RDONLY != 0 {
         // Nobody writes to the file system, so nobody writes through this mount.
         task.region.mount(at.mount).flags.fetch_or(mount_flags::READ_ONLY, Ordering::AcqRel);
     }
     set_flags(task, at.mount, flags)
+}
+
+/// Changes a file system in all its mounts (the kernel's reconfigure_super).
+///
+/// # Errors
+/// `EINVAL` for limits below what it uses; `EBUSY` if it cannot become read-only.
+pub(crate) fn reconfigure(
+    task: &Task<'_>,
+    root: u32,
+    options: &Options,
+    read_only: Option<bool>,
+) -> Result<()> {
+    superblock::may_reconfigure(task, root, options)?;
+    if let Some(read_only) = read_only {
+        let what = RemountTarget::Superblock(root);
+        // Whoever was about to mount it once more looks again, and sees what new mounts start from.
+        mount_tree::change(task, |_| {
+            match read_only {
+                true => remount::shut(task, what, |was| was | mount_flags::SB_READ_ONLY)?,
+                false => remount::open(task, what),
+            }
+            superblock::set_read_only(task, root, read_only);
+            Ok(Draft::nothing())
+        })?;
+    }
+    superblock::reconfigure(task, root, options);
+    Ok(())
 }
 
 /// The kernel's do_change_type: how mounts and unmounts in a mount propagate.
@@ -269,7 +314,7 @@ fn change_type(task: &Task<'_>, at: &Found, flags: u32) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     mount_tree::change(task, |tree| {
-        if !tree.holds(at.mount) {
+        if !tree.may_copy(at.mount) {
             return Err(Errno::EINVAL);
         }
         let mut peers = Peers::of(task);

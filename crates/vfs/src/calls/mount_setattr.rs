@@ -9,6 +9,7 @@ use lp_region::ucopy;
 
 use crate::caller::task::{Place, Task};
 use crate::calls::mount_at::{in_one_shape, is_mount, may_mount, propagation};
+use crate::calls::mount_show::ATTRIBUTES;
 use crate::calls::remount::{self, RemountTarget};
 use crate::calls::target;
 use crate::inodes::strict;
@@ -25,16 +26,6 @@ const NO_AUTOMOUNT: u32 = 0x800;
 const ATIME: u64 = 0x70;
 const ATIME_NOATIME: u64 = 0x10;
 const ATIME_STRICT: u64 = 0x20;
-/// `MOUNT_ATTR_*` with a bit of their own, and those of the mount.
-const NAMES: [(u64, u32); 6] = [
-    (1, mount_flags::READ_ONLY),
-    (2, mount_flags::NOSUID),
-    (4, mount_flags::NODEV),
-    (8, mount_flags::NOEXEC),
-    (0x80, mount_flags::NODIRATIME),
-    (0x20_0000, mount_flags::NOSYMFOLLOW),
-];
-
 /// `struct mount_attr`.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -95,15 +86,17 @@ fn read(task: &Task<'_>, from: UserSlice) -> Result<Option<Attributes>> {
 impl Attributes {
     /// Flags of the mount to clear and to set (the kernel's build_mount_kattr).
     fn flags(&self) -> Result<(u32, u32)> {
-        let known = NAMES.iter().fold(ATIME, |all, (bit, _)| all | bit);
+        let known = ATTRIBUTES.iter().fold(ATIME, |all, (bit, _)| all | u64::from(*bit));
         if (self.set | self.clear) & !known != 0 {
             return Err(Errno::EINVAL);
         }
         if self.propagation != 0 && propagation(self.propagation as u32).is_none() {
             return Err(Errno::EINVAL);
         }
-        let own =
-            |bits: u64| NAMES.iter().filter(|(bit, _)| bits & bit != 0).fold(0, |all, (_, own)| all | own);
+        let own = |bits: u64| {
+            let given = ATTRIBUTES.iter().filter(|(bit, _)| bits & u64::from(*bit) != 0);
+            given.fold(0, |all, (_, own)| all | own)
+        };
         let (mut clear, mut set) = (own(self.clear), own(self.set));
         match (self.clear & ATIME, self.set & ATIME) {
             (0, 0) => {}
@@ -130,7 +123,7 @@ fn apply(
     changes: (u32, u32),
 ) -> Result<()> {
     let tree = Tree::look(task);
-    if !is_mount(task, at) || !tree.holds(at.mount) {
+    if !is_mount(task, at) || !tree.holds(at.mount) && !tree.is_adrift(at.mount) {
         return Err(Errno::EINVAL);
     }
     set(task, &tree.branch(at.mount, |_| recursive), changes)?;

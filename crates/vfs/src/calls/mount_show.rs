@@ -1,6 +1,13 @@
 //! What /proc and other calls show of mounts.
 
+use lp_abi::linux::{
+    MOUNT_ATTR_NOATIME, MOUNT_ATTR_NODEV, MOUNT_ATTR_NODIRATIME, MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID,
+    MOUNT_ATTR_NOSYMFOLLOW, MOUNT_ATTR_RDONLY, MOUNT_ATTR_RELATIME, MOUNT_ATTR_STRICTATIME, MS_PRIVATE,
+    MS_SHARED, MS_SLAVE, MS_UNBINDABLE,
+};
 use lp_abi::{PAGE_SIZE, Result};
+
+use lp_region::layout::MOUNTS;
 use lp_region::mount::{Groups, SOURCE, mount_flags, superblock_flags};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{MountId, Spot};
@@ -69,9 +76,12 @@ impl Shown {
         let shown = |group: u8| if is_unbindable || group == 0 { 0 } else { mounts::shown_group(group) };
         let made = superblock::record(task, root);
         let given = made.map_or(0, |made| made.flags.load(Relaxed));
+        // As there, a size that is the default is not shown.
         let pages = match made {
-            Some(made) => made.pages.load(Relaxed),
-            None => task.region.header().data_pages.load(Relaxed),
+            Some(made) => {
+                Some(made.pages.load(Relaxed)).filter(|pages| *pages != superblock::default_pages(task))
+            }
+            None => Some(task.region.header().data_pages.load(Relaxed)),
         };
         let inodes = made.map_or(0, |made| made.inodes.load(Relaxed));
         let option = |flag: u32, word: fn(&lp_region::mount::Superblock) -> u32| {
@@ -86,7 +96,7 @@ impl Shown {
             is_unbindable,
             peers: shown(groups.peers),
             master: shown(groups.master),
-            kilobytes: (pages != 0).then_some(pages * (PAGE_SIZE as u64 / 1024)),
+            kilobytes: pages.filter(|pages| *pages != 0).map(|pages| pages * (PAGE_SIZE as u64 / 1024)),
             inodes: (inodes != 0).then_some(inodes),
             mode: option(superblock_flags::MODE, |made| made.mode.load(Relaxed)),
             uid: option(superblock_flags::UID, |made| made.uid.load(Relaxed)),
@@ -102,17 +112,83 @@ impl Shown {
         &self.source[..end]
     }
 
+    /// Its flags, as `MOUNT_ATTR_*`.
+    pub fn attributes(&self) -> u32 {
+        let has = |flag: u32| self.flags & flag != 0;
+        let own = ATTRIBUTES.iter().filter(|(_, own)| has(*own)).fold(0, |all, (bit, _)| all | bit);
+        own | match (has(mount_flags::NOATIME), has(mount_flags::RELATIME)) {
+            (true, _) => MOUNT_ATTR_NOATIME,
+            (false, true) => MOUNT_ATTR_RELATIME,
+            (false, false) => MOUNT_ATTR_STRICTATIME,
+        }
+    }
+
+    /// How mounts in it propagate, as `MS_SHARED`, `MS_SLAVE`, `MS_UNBINDABLE`, `MS_PRIVATE`.
+    pub fn propagation(&self) -> u32 {
+        let shared = if self.peers != 0 { MS_SHARED } else { 0 };
+        let slave = if self.master != 0 { MS_SLAVE } else { 0 };
+        match shared | slave {
+            0 if self.is_unbindable => MS_UNBINDABLE,
+            0 => MS_PRIVATE,
+            both => both,
+        }
+    }
+
     /// Its options except `ro` and `rw`.
     pub fn own_options(&self) -> impl Iterator<Item = &'static [u8]> {
         OPTIONS.into_iter().filter(|(flag, _)| self.flags & flag != 0).map(|(_, name)| name)
     }
 }
 
+/// `MOUNT_ATTR_*` with a bit of their own, and those of the mount.
+pub(crate) const ATTRIBUTES: [(u32, u32); 6] = [
+    (MOUNT_ATTR_RDONLY, mount_flags::READ_ONLY),
+    (MOUNT_ATTR_NOSUID, mount_flags::NOSUID),
+    (MOUNT_ATTR_NODEV, mount_flags::NODEV),
+    (MOUNT_ATTR_NOEXEC, mount_flags::NOEXEC),
+    (MOUNT_ATTR_NODIRATIME, mount_flags::NODIRATIME),
+    (MOUNT_ATTR_NOSYMFOLLOW, mount_flags::NOSYMFOLLOW),
+];
+
 /// The first mount of a run that was created after number `after`.
 pub fn next(task: &Task<'_>, run: u32, after: u32) -> Option<MountId> {
     // Relaxed: immutable while in use.
     let serial = |id: &MountId| task.region.mount(*id).serial.load(Relaxed);
     mounts::of_run(task, run).filter(|id| serial(id) > after).min_by_key(serial)
+}
+
+/// The last mount of a run that was created before number `before`.
+pub fn previous(task: &Task<'_>, run: u32, before: u32) -> Option<MountId> {
+    // Relaxed: immutable while in use.
+    let serial = |id: &MountId| task.region.mount(*id).serial.load(Relaxed);
+    mounts::of_run(task, run).filter(|id| serial(id) < before).max_by_key(serial)
+}
+
+/// The mount of the caller's run with this id of 64 bits.
+pub fn by_unique_id(task: &Task<'_>, id: u64) -> Option<MountId> {
+    let run = task.process.run.load(Relaxed); // Relaxed: immutable.
+    mounts::of_run(task, run).find(|mount| mounts::unique_id(task, *mount) == id)
+}
+
+/// The number at which a mount with this id of 64 bits was created, if ids of the host's are those below all.
+pub fn serial_of(id: u64) -> u32 {
+    u32::try_from(id.saturating_sub(mounts::UNIQUE)).unwrap_or(u32::MAX)
+}
+
+/// Whether a mount stands in another, or in one that stands there.
+pub fn is_below(task: &Task<'_>, mount: MountId, other: MountId) -> bool {
+    above(task, mount).skip(1).any(|id| id == other)
+}
+
+/// The mount of the command line that a mount stands in, or itself.
+pub fn base_of(task: &Task<'_>, mount: MountId) -> MountId {
+    above(task, mount).last().unwrap_or(mount)
+}
+
+/// A mount, the one that it stands in, and so on. Mounts that move meanwhile do not make it endless.
+fn above(task: &Task<'_>, mount: MountId) -> impl Iterator<Item = MountId> {
+    let parent = |id: &MountId| Some(mount_prune::shown_parent(task, *id)).filter(|id| id.is_some());
+    core::iter::successors(Some(mount), parent).take(MOUNTS)
 }
 
 /// The path of a mount, in `scratch.outside`.

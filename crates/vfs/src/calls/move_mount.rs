@@ -71,10 +71,11 @@ pub(crate) fn to(task: &Task<'_>, from: &Found, at: &Found) -> Result<()> {
     mount_end::collect(task);
     mount_tree::change(task, |tree| {
         let at = uppermost(task, at);
-        let is_whole = tree.holds(from.mount) && is_mount(task, from);
+        let is_adrift = tree.is_adrift(from.mount);
+        let is_whole = (tree.holds(from.mount) || is_adrift) && is_mount(task, from);
         let parent = tree.standing(from.mount).parent;
         let mut peers = Peers::of(task);
-        if !tree.holds(at.mount) || !is_whole || peers.is_shared(parent) {
+        if !tree.holds(at.mount) || !is_whole || !is_adrift && peers.is_shared(parent) {
             return Err(Errno::EINVAL);
         }
         if dir::is(task.region.inode(from.inode.id)) != dir::is(task.region.inode(at.inode.id)) {

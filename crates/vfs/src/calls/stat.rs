@@ -46,12 +46,12 @@ pub fn fstat(task: &Task, fd: Fd, to: UserPtr<stat>) -> Result<()> {
 pub fn fstat_quick(task: &Task, entry: u64, to: UserPtr<stat>) -> bool {
     let Some(file) = task.own_any(entry) else { return false };
     let id = InodeRef::from_word(file.inode.load(Relaxed)).id; // Relaxed: immutable while open.
-    put_quick(task, id, task.region.inode(id), to)
+    put_quick(task, task.region.inode(id), to)
 }
 
 /// Fast path of [`put_stat`]. Returns false to fall back to it.
 #[inline(always)]
-fn put_quick(task: &Task, id: InodeId, inode: &Inode, to: UserPtr<stat>) -> bool {
+fn put_quick(task: &Task, inode: &Inode, to: UserPtr<stat>) -> bool {
     let before = inode.seq.read();
     let device = task.device(inode.root.load(Relaxed)); // Relaxed: immutable.
     // SAFETY: the copy routine handles bad pointers.
@@ -103,7 +103,7 @@ fn fstatat_slow(
 fn stat_found(task: &Task, found: &Found, to: UserPtr<stat>) -> Result<bool> {
     let inode = task.region.inode(found.inode.id);
     // PAIRS: as in `of_found`.
-    let is_done = put_quick(task, found.inode.id, inode, to)
+    let is_done = put_quick(task, inode, to)
         && inode.generation.load(Acquire) == found.inode.generation;
     if is_done { Ok(true) } else { stat_found_slow(task, found.inode, to) }
 }

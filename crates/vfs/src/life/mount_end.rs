@@ -2,6 +2,7 @@
 
 use lp_region::layout::{self as at, COMMAND_ROOTS, SUPERBLOCKS};
 use lp_region::mount::{mount_state, superblock_flags};
+use lp_region::mount_change::Set;
 use lp_region::records::OpenFile;
 use lp_region::sync::{Ordering, heavy_barrier};
 use lp_region::{LaneId, MappingId, MountId, RunId, Spot, marks};
@@ -12,7 +13,7 @@ use crate::descriptors::table::FdTable;
 use crate::lane::pin;
 use crate::life::mount_tree::Tree;
 use crate::life::{reclaim, superblock};
-use crate::names::mounts::all;
+use crate::names::mounts::{all, top_adrift};
 
 /// Gives back the mounts that are out of the tree and that nobody is in any more, and file systems without
 /// mounts. The caller holds no lock.
@@ -90,19 +91,40 @@ impl Tree<'_, '_> {
 
     fn collect_mounts(&self) {
         let task = self.task;
-        for id in all(task) {
-            let (record, state) = (self.record(id), self.record(id).state());
-            if state.kind() != mount_state::DETACHED || self.is_base(id) || self.is_used(id) {
-                continue;
+        let is_detached = |id: &MountId| self.record(*id).state().kind() == mount_state::DETACHED;
+        // Who uses a part of a tree that no path leads to keeps all of it.
+        let mut kept = Set::default();
+        for id in all(task).filter(is_detached) {
+            if let Some(top) = top_adrift(task, id).filter(|top| !kept.has(*top))
+                && self.is_used(id)
+            {
+                kept.add(top);
             }
-            let root = record.root();
-            if !record.pass(state, mount_state::FREE, MountId::NONE) {
-                continue;
+        }
+        // Those below come before the top, by which they are known as a tree.
+        for is_top in [false, true] {
+            for id in all(task).filter(is_detached) {
+                let top = top_adrift(task, id);
+                if (top == Some(id)) == is_top && !top.is_some_and(|top| kept.has(top)) {
+                    self.collect_mount(id);
+                }
             }
-            // Relaxed: whoever unlinks it from now on looks for users itself.
-            if task.region.inode(root.id).nlink.load(Ordering::Relaxed) == 0 {
-                reclaim::let_go_slow(task, root);
-            }
+        }
+    }
+
+    /// Gives back a mount that is out of the tree, unless somebody is in it.
+    fn collect_mount(&self, id: MountId) {
+        let (record, state) = (self.record(id), self.record(id).state());
+        if state.kind() != mount_state::DETACHED || self.is_base(id) || self.is_used(id) {
+            return;
+        }
+        let root = record.root();
+        if !record.pass(state, mount_state::FREE, MountId::NONE) {
+            return;
+        }
+        // Relaxed: whoever unlinks it from now on looks for users itself.
+        if self.task.region.inode(root.id).nlink.load(Ordering::Relaxed) == 0 {
+            reclaim::let_go_slow(self.task, root);
         }
     }
 

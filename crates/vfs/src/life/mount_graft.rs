@@ -6,7 +6,7 @@ use lp_region::layout::MOUNTS;
 use lp_region::mount::Groups;
 use lp_region::mount_change::Set;
 use lp_region::sync::Ordering;
-use lp_region::{InodeId, InodeRef, MountId};
+use lp_region::{DirentId, InodeId, InodeRef, MountId};
 
 use crate::life::mount_list::List;
 use crate::life::mount_peers::{Peers, Propagation};
@@ -50,12 +50,12 @@ impl<'r> Tree<'_, 'r> {
         seen.add(top);
         // Relaxed: immutable while in use.
         let serial = |id: &MountId| self.record(*id).serial.load(Ordering::Relaxed);
-        let is_next =
-            |seen: &Set, id: &MountId| !seen.has(*id) && seen.has(self.standing(*id).parent) && wanted(*id);
-        let run = self.run();
-        while let Some(next) =
-            mounts::of_run(self.task, run).filter(|id| is_next(&seen, id)).min_by_key(serial)
-        {
+        let kind = self.record(top).state().kind();
+        let is_next = |seen: &Set, id: &MountId| {
+            let is_in_tree = self.record(*id).state().kind() == kind && self.is_own(*id);
+            is_in_tree && !seen.has(*id) && seen.has(self.standing(*id).parent) && wanted(*id)
+        };
+        while let Some(next) = mounts::all(self.task).filter(|id| is_next(&seen, id)).min_by_key(serial) {
             list.push(next);
             seen.add(next);
         }
@@ -102,8 +102,15 @@ impl<'r> Tree<'_, 'r> {
         Ok(draft)
     }
 
+    /// Proposes that a list of mounts that was made becomes a tree that no path leads to: its top stands in
+    /// itself.
+    pub(crate) fn set_adrift(&self, peers: &Peers, list: &List) -> Draft<'r> {
+        self.place(list.at(0), list.at(0), InodeRef::NONE, DirentId::NONE);
+        Draft::of_drifting(self.task, peers, list)
+    }
+
     /// Proposes to move a mount, with those of `list` below it, on top of what is at `point`, and to link
-    /// copies in wherever that propagates to.
+    /// copies in wherever that propagates to. They may be a tree that no path leads to.
     ///
     /// # Errors
     /// As [`Tree::graft`].
@@ -111,6 +118,7 @@ impl<'r> Tree<'_, 'r> {
         let mut draft = self.on(point)?;
         self.propagate(peers, list, point, &mut draft)?;
         self.put(&mut draft, list.at(0), point)?;
+        draft.raise(self.task, list);
         draft.regroup(self.task, peers);
         Ok(draft)
     }

@@ -5,12 +5,12 @@
 use lp_abi::{Errno, Result};
 use lp_region::MountId;
 use lp_region::layout::MOUNTS;
-use lp_region::mount::{Groups, mount_state};
+use lp_region::mount::Groups;
 use lp_region::mount_change::{Plan, Set};
 
 use crate::caller::task::Task;
 use crate::life::mount_list::List;
-use crate::names::mounts::all;
+use crate::names::mounts::{all, is_in_a_tree, top_adrift};
 
 /// How mounts and unmounts in a mount propagate: a type of mount(2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,17 +30,23 @@ pub(crate) struct Peers {
     now: [Groups; MOUNTS],
     /// The mounts that were in trees.
     known: Set,
+    /// Those of them to which no path leads. They keep their groups, and receive nothing.
+    adrift: Set,
 }
 
 impl Peers {
     /// As they are.
     pub(crate) fn of(task: &Task<'_>) -> Peers {
-        let mut peers = Peers { now: [Groups::default(); MOUNTS], known: Set::default() };
+        let none = Set::default();
+        let mut peers = Peers { now: [Groups::default(); MOUNTS], known: none, adrift: none };
         for id in all(task) {
             let record = task.region.mount(id);
-            if record.state().kind() == mount_state::ATTACHED {
+            if is_in_a_tree(task, id, record.state()) {
                 peers.known.add(id);
                 peers.set(id, record.groups());
+            }
+            if top_adrift(task, id).is_some() {
+                peers.adrift.add(id);
             }
         }
         peers
@@ -138,14 +144,15 @@ impl Peers {
         let mut done = 0;
         while let Some(group) = next {
             for id in self.known.iter().filter(|id| self.is_shared(*id) && self.get(*id).peers == group) {
-                if !seen.has(id) {
+                if !seen.has(id) && !self.adrift.has(id) {
                     seen.add(id);
                     found.push(id);
                 }
             }
             for id in self.known.iter() {
                 let groups = self.get(id);
-                if groups != Groups::UNBINDABLE && groups.master == group && !seen.has(id) {
+                let receives = groups != Groups::UNBINDABLE && groups.master == group;
+                if receives && !seen.has(id) && !self.adrift.has(id) {
                     seen.add(id);
                     found.push(id);
                 }
@@ -175,10 +182,13 @@ impl Peers {
                 plan.change(id).groups = Some(self.get(id).to_word());
             }
         }
-        for id in plan.joining.iter() {
-            let word = u64::from(self.get(id).to_word());
-            // Relaxed: published by the change.
-            task.region.mount(id).groups.store(word, lp_region::sync::Ordering::Relaxed);
-        }
+        plan.joining.iter().for_each(|id| self.begin(task, id));
+    }
+
+    /// Says in a record that was claimed which groups the mount begins with.
+    pub(crate) fn begin(&self, task: &Task<'_>, id: MountId) {
+        let word = u64::from(self.get(id).to_word());
+        // Relaxed: published by the change.
+        task.region.mount(id).groups.store(word, lp_region::sync::Ordering::Relaxed);
     }
 }

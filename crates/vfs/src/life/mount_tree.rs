@@ -8,7 +8,7 @@
 use lp_abi::{Errno, Result};
 use lp_region::layout::MOUNTS;
 use lp_region::mount::{Groups, Mount, SOURCE, Standing, mount_flags, mount_state};
-use lp_region::mount_change::{self, Plan, Set, Turn};
+use lp_region::mount_change::{self, Becomes, Plan, Set, Turn};
 use lp_region::records::COVERED;
 use lp_region::sync::{AtomicU32, Ordering};
 use lp_region::{DirentId, InodeRef, LaneId, MountId, Spot, order};
@@ -81,8 +81,24 @@ impl Draft<'_> {
     /// Mounts leave the tree.
     pub fn of_leaving(leaving: Set) -> Self {
         let mut draft = Draft::default();
-        leaving.iter().for_each(|id| draft.plan.change(id).leaves = true);
+        leaving.iter().for_each(|id| draft.plan.change(id).becomes = Becomes::Leaves);
         draft
+    }
+
+    /// A list of mounts that were made becomes a tree that no path leads to.
+    pub(crate) fn of_drifting(task: &Task<'_>, peers: &Peers, list: &List) -> Self {
+        let mut draft = Draft::default();
+        for id in list.iter() {
+            draft.plan.change(id).becomes = Becomes::Drifts;
+            peers.begin(task, id);
+        }
+        draft
+    }
+
+    /// Those of a list that no path leads to become part of the run's tree.
+    pub(super) fn raise(&mut self, task: &Task<'_>, list: &List) {
+        let is_adrift = |id: &MountId| mounts::top_adrift(task, *id).is_some();
+        list.iter().filter(is_adrift).for_each(|id| self.plan.change(id).becomes = Becomes::Rises);
     }
 
     /// A mount of the command line joins: nothing of the region's is above it.
@@ -152,13 +168,24 @@ impl<'t, 'r> Tree<'t, 'r> {
     }
 
     /// Whether a record is of the caller's run.
-    fn is_own(&self, id: MountId) -> bool {
+    pub(super) fn is_own(&self, id: MountId) -> bool {
         self.record(id).run.load(Ordering::Relaxed) == self.run() // Relaxed: immutable while in use.
     }
 
     /// Whether a mount is in the tree of the caller's run (the kernel's check_mnt).
     pub fn holds(&self, id: MountId) -> bool {
         self.record(id).state().kind() == mount_state::ATTACHED && self.is_own(id)
+    }
+
+    /// Whether a mount is the top of a tree of the caller's run that no path leads to (the kernel's
+    /// anon_ns_root).
+    pub(crate) fn is_adrift(&self, id: MountId) -> bool {
+        mounts::top_adrift(self.task, id) == Some(id) && self.is_own(id)
+    }
+
+    /// Whether a mount may be copied: it is in a tree of the caller's run (the kernel's may_copy_tree).
+    pub(crate) fn may_copy(&self, id: MountId) -> bool {
+        mounts::is_in_a_tree(self.task, id, self.record(id).state()) && self.is_own(id)
     }
 
     /// The mounts whose mount point is in `parent`.
@@ -369,7 +396,7 @@ impl<'t, 'r> Tree<'t, 'r> {
         let here = |id: MountId| {
             let state = self.record(id).state();
             let at = region.standing(id, state);
-            (state.kind() == mount_state::ATTACHED && at.point == point).then_some(at.dirent)
+            (at.point == point && mounts::is_in_a_tree(self.task, id, state)).then_some(at.dirent)
         };
         let entry = region.dirent(dirent);
         let is_entry = dirent.is_some() && dirent::lives(entry) && dirent::target(entry) == point;

@@ -72,6 +72,10 @@ impl Options {
         }
         if let Some(inodes) = self.inodes {
             record.inodes.store(inodes, Ordering::Relaxed);
+            match inodes {
+                0 => record.flags.fetch_or(superblock_flags::UNLIMITED, Ordering::Relaxed),
+                _ => record.flags.fetch_and(!superblock_flags::UNLIMITED, Ordering::Relaxed),
+            };
         }
         let given = |value: Option<u32>, word: &lp_region::sync::AtomicU32, flag: u32| {
             if let Some(value) = value {
@@ -222,6 +226,11 @@ fn claim_free(task: &Task<'_>, root: u32) -> bool {
     is_free
 }
 
+/// Pages that a file system may use if nothing was asked for: half of what there is.
+pub(crate) fn default_pages(task: &Task<'_>) -> u64 {
+    task.region.header().data_pages.load(Ordering::Relaxed) / 2 // Relaxed: immutable.
+}
+
 /// Makes an empty file system.
 ///
 /// # Errors
@@ -234,7 +243,7 @@ pub(crate) fn create<'t, 'r>(task: &'t Task<'r>, options: &Options) -> Result<Ne
     for word in [&record.flags, &record.mode, &record.uid, &record.gid] {
         word.store(0, Ordering::Relaxed);
     }
-    record.pages.store(task.region.header().data_pages.load(Ordering::Relaxed) / 2, Ordering::Relaxed);
+    record.pages.store(default_pages(task), Ordering::Relaxed);
     record.inodes.store(0, Ordering::Relaxed);
     options.store(record);
     // Whoever takes the first page or inode counts.
@@ -255,18 +264,19 @@ pub(crate) fn create<'t, 'r>(task: &'t Task<'r>, options: &Options) -> Result<Ne
 /// Checks new limits of a file system (the kernel's shmem_reconfigure).
 ///
 /// # Errors
-/// `EINVAL` if it uses more, or has no limit yet.
+/// `EINVAL` if it uses more, or was to have no limit.
 pub(crate) fn may_reconfigure(task: &Task<'_>, root: u32, options: &Options) -> Result<()> {
     let Some(record) = record(task, root) else { return Ok(()) };
     if options.pages.is_none() && options.inodes.is_none() {
         return Ok(());
     }
     let used = allowance::used(task.region, root);
-    let limits = [(&record.pages, options.pages, used.0), (&record.inodes, options.inodes, used.1)];
-    let is_bad = limits.into_iter().any(|(now, to, used)| {
-        // Relaxed: a limit of a moment.
-        to.is_some_and(|to| to != 0 && (now.load(Ordering::Relaxed) == 0 || used > to))
-    });
+    // Relaxed, both: of a moment.
+    let has_pages = record.pages.load(Ordering::Relaxed) != 0;
+    let has_inodes = record.flags.load(Ordering::Relaxed) & superblock_flags::UNLIMITED == 0;
+    let limits = [(has_pages, options.pages, used.0), (has_inodes, options.inodes, used.1)];
+    let is_bad =
+        limits.into_iter().any(|(has_one, to, used)| to.is_some_and(|to| to != 0 && (!has_one || used > to)));
     if is_bad { Err(Errno::EINVAL) } else { Ok(()) }
 }
 

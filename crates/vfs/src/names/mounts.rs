@@ -8,6 +8,7 @@
 use core::slice;
 
 use lp_abi::text::within;
+use lp_region::layout::MOUNTS;
 use lp_region::mount::{State, mount_state};
 use lp_region::mount_change;
 use lp_region::records::{COVERED, inode_flags};
@@ -221,20 +222,42 @@ pub(crate) fn cover(task: &Task<'_>, spot: Spot, dirent: DirentId, walk: usize) 
 fn over(task: &Task<'_>, spot: Spot, dirent: DirentId) -> Option<(Spot, State)> {
     let here = all(task).filter_map(|mount| {
         let (record, state) = (task.region.mount(mount), task.region.mount(mount).state());
-        let is_on = is_on(task, mount, state, spot.inode, dirent)
-            && task.region.standing(mount, state).parent == spot.mount;
+        let is_on = is_at(task, (mount, state), spot.inode, dirent)
+            && task.region.standing(mount, state).parent == spot.mount
+            && is_in_a_tree(task, mount, state);
         // Relaxed: immutable while in use.
         is_on.then(|| (record.serial.load(Ordering::Relaxed), Spot { inode: record.root(), mount }, state))
     });
     here.min_by_key(|(serial, ..)| *serial).map(|(_, root, state)| (root, state))
 }
 
-/// Whether a mount in this state covers an inode, reached by `dirent` if it is no directory.
-fn is_on(task: &Task<'_>, mount: MountId, state: State, inode: InodeRef, dirent: DirentId) -> bool {
+/// Whether a mount in this state has its place on an inode, reached by `dirent` if it is no directory.
+fn is_at(task: &Task<'_>, (mount, state): (MountId, State), inode: InodeRef, dirent: DirentId) -> bool {
     let at = task.region.standing(mount, state);
-    state.kind() == mount_state::ATTACHED
-        && at.point == inode
-        && (at.dirent == dirent || dir::is(task.region.inode(inode.id)))
+    at.point == inode && (at.dirent == dirent || dir::is(task.region.inode(inode.id)))
+}
+
+/// Whether a mount in this state is part of a run's tree, or of one of its own.
+pub(crate) fn is_in_a_tree(task: &Task<'_>, mount: MountId, state: State) -> bool {
+    state.kind() == mount_state::ATTACHED || top_adrift(task, mount).is_some()
+}
+
+/// The top of the tree of its own that a mount belongs to, to which no path leads (open_tree(2)); `None` if
+/// it belongs to a run's tree or to none. Such a top stands in itself.
+pub(crate) fn top_adrift(task: &Task<'_>, mount: MountId) -> Option<MountId> {
+    let mut at = mount;
+    for _ in 0..MOUNTS {
+        let state = task.region.mount(at).state();
+        let parent = task.region.standing(at, state).parent;
+        if state.kind() != mount_state::DETACHED || parent.is_none() {
+            return None;
+        }
+        if parent == at {
+            return Some(at);
+        }
+        at = parent;
+    }
+    None
 }
 
 /// Whether something is mounted, in a live run, on an inode, reached by `dirent` if it is not a directory.
@@ -249,7 +272,9 @@ fn is_point_slow(task: &Task<'_>, inode: InodeRef, dirent: DirentId) -> bool {
     all(task).any(|id| {
         let (record, state) = (task.region.mount(id), task.region.mount(id).state());
         let run = RunId(record.run.load(Ordering::Relaxed));
-        is_on(task, id, state, inode, dirent) && (run == own || task.region.run_is_held(run))
+        state.kind() == mount_state::ATTACHED
+            && is_at(task, (id, state), inode, dirent)
+            && (run == own || task.region.run_is_held(run))
     })
 }
 
@@ -258,7 +283,7 @@ fn is_point_slow(task: &Task<'_>, inode: InodeRef, dirent: DirentId) -> bool {
 pub(crate) enum AboveRoot {
     /// The host directory that contains the mount.
     Host,
-    /// Nothing: it was removed from the tree.
+    /// Nothing: it was removed from the tree, or is the top of one that no path leads to.
     Nothing,
     /// What it covers, and the entry that names that.
     Point(Spot, DirentId),
@@ -274,7 +299,9 @@ pub(crate) fn above(task: &Task<'_>, mount: MountId, walk: usize) -> AboveRoot {
         let at = task.region.standing(mount, state);
         seen = match state.kind() {
             mount_state::ATTACHED if at.parent.is_none() => AboveRoot::Host,
-            mount_state::ATTACHED => AboveRoot::Point(Spot { inode: at.point, mount: at.parent }, at.dirent),
+            _ if at.parent != mount && is_in_a_tree(task, mount, state) => {
+                AboveRoot::Point(Spot { inode: at.point, mount: at.parent }, at.dirent)
+            }
             _ => AboveRoot::Nothing,
         };
         let is_kept = at.parent.is_none() || walked::keep(task, walk, at.parent, mount, state);
@@ -327,10 +354,10 @@ pub fn shown_id(mount: MountId) -> u32 {
 }
 
 /// Ids of 64 bits start above this, where the host's do not reach.
-const UNIQUE: u64 = 1 << 40;
+pub(crate) const UNIQUE: u64 = 1 << 40;
 
 /// A mount's id of 64 bits, which no other mount of the region ever has.
-pub(crate) fn unique_id(task: &Task<'_>, mount: MountId) -> u64 {
+pub fn unique_id(task: &Task<'_>, mount: MountId) -> u64 {
     // Relaxed: immutable while in use.
     UNIQUE + u64::from(task.region.mount(mount).serial.load(Ordering::Relaxed))
 }

@@ -120,7 +120,7 @@ fn replace(task: &'static Task<'static>, old: Fd, new: Fd, flags: Option<u32>) -
 }
 
 /// Puts a file of ours on `new`, in place of what is there.
-fn replace_by_ours(task: &'static Task<'static>, old: Fd, new: Fd, cloexec: u64) -> Result<Fd> {
+pub(super) fn replace_by_ours(task: &'static Task<'static>, old: Fd, new: Fd, cloexec: u64) -> Result<Fd> {
     let file = dup::dup(task, old)?;
     let replaced = placeholder::replace(task, new, entry::OPEN | cloexec | u64::from(file.0));
     dup::arrived(task);

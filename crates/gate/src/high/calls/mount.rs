@@ -1,16 +1,22 @@
 //! mount(2), umount2(2), move_mount(2), mount_setattr(2).
 
 use lp_abi::linux::*;
-use lp_abi::{Errno, Fd, UserPtr, UserSlice};
+use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
 use lp_vfs::mount::{self, MountArguments};
-use lp_vfs::{mount_setattr, move_mount, umount};
+use lp_vfs::table::{self, entry};
+use lp_vfs::task::{Place, Task};
+use lp_vfs::walk::{self, Follow};
+use lp_vfs::{dir, fsmount, mount_setattr, move_mount, umount};
 
 use crate::high::calls::chmod::last_of;
+use crate::high::calls::dup::replace_by_ours;
+use crate::high::calls::open::install;
 use crate::high::calls::refused::{concerns, mentions_mount};
 use crate::high::calls::stat::is_empty;
-use crate::high::frame::at::{At, Last};
+use crate::high::fd::{device, made, placeholder};
+use crate::high::frame::at::{At, Last, Route, Which};
 use crate::high::frame::handler::{handlers, kernel};
-use crate::high::route::path::{one, two};
+use crate::high::route::path::{is_base_ours, one, route, two};
 
 handlers! {
     /// mount(2). Nothing of ours can be mounted on the host.
@@ -37,6 +43,12 @@ handlers! {
     /// move_mount(2).
     fn move_mount(task, from_fd: Fd, from: UserPtr, to_fd: Fd, to: UserPtr, flags: u32) {
         let pair = [At { dirfd: from_fd, path: from }, At { dirfd: to_fd, path: to }];
+        if flags & MOVE_MOUNT_F_EMPTY_PATH != 0
+            && is_empty(from)
+            && let Err(errno) = adopt(task, from_fd, pair[1], flags)
+        {
+            return errno.to_ret();
+        }
         let ours = |from: At, to: At| {
             move_mount::move_mount(task, (from.dirfd, from.path), (to.dirfd, to.path), flags)
         };
@@ -50,5 +62,52 @@ handlers! {
         let (start, length) = (attributes.start(), attributes.len());
         let host = |at: At| kernel!(__NR_mount_setattr, at.dirfd, at.path, flags, start, length);
         one(task, At { dirfd, path }, last_of(flags), ours, host)
+    }
+}
+
+/// Makes a file system of the kernel's, if fsmount(2) has made `fd` of a tmpfs and it is to go to a place in
+/// a mount, one of ours, whose descriptor `fd` becomes.
+///
+/// # Errors
+/// Those of the target's path; `EINVAL` if that is no directory; those of making a file system.
+fn adopt(task: &'static Task<'static>, fd: Fd, to: At, flags: u32) -> Result<()> {
+    let is_made = !is_base_ours(task, fd) && made::is_one(fd);
+    if !is_made || !is_directory_of_ours(task, to, flags)? {
+        return Ok(());
+    }
+    let Some((like, source)) = made::of(fd) else { return Ok(()) };
+    let length = source.iter().position(|byte| *byte == 0).unwrap_or(source.len());
+    let number = placeholder::allocate(task, 0)?;
+    let file = match fsmount::make(task, &like, &source[..length]) {
+        Ok(file) => file,
+        Err(errno) => {
+            placeholder::release(task, number);
+            return Err(errno);
+        }
+    };
+    Errno::from_ret(install(task, number, file, 0))?;
+    // SAFETY: takes no pointers.
+    let own = unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_GETFD) }.unwrap_or(0);
+    let cloexec = if own as u32 & FD_CLOEXEC != 0 { entry::CLOEXEC } else { 0 };
+    device::forget(task, fd);
+    let replaced = replace_by_ours(task, number, fd, cloexec);
+    table::take_out(task, number, |place| placeholder::vacate(task, number, place))?;
+    replaced.map(|_| ())
+}
+
+/// Whether the target of move_mount(2) is a directory of ours.
+fn is_directory_of_ours(task: &Task, to: At, flags: u32) -> Result<bool> {
+    if flags & MOVE_MOUNT_T_EMPTY_PATH != 0 && is_empty(to.path) {
+        return Ok(is_base_ours(task, to.dirfd));
+    }
+    let (last, follow) = match flags & MOVE_MOUNT_T_SYMLINKS {
+        0 => (Last::Link, Follow::No),
+        _ => (Last::Follow, Follow::Link),
+    };
+    let Route::Ours(at) = route(task, Which::Second, to, last) else { return Ok(false) };
+    match walk::inode(task, at.dirfd, at.path, follow)? {
+        Place::Outside(_) => Ok(false),
+        Place::Inside(found) if dir::is(task.region.inode(found.inode.id)) => Ok(true),
+        Place::Inside(_) => Err(Errno::EINVAL),
     }
 }

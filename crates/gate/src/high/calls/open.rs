@@ -1,8 +1,7 @@
 //! open(2), openat(2), openat2(2), creat(2).
 
 use lp_abi::linux::{
-    __NR_open_tree, __NR_openat, __NR_openat2, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, O_CLOEXEC, O_CREAT,
-    O_NOFOLLOW, O_PATH, O_TMPFILE, O_TRUNC, O_WRONLY, open_how,
+    __NR_openat, __NR_openat2, O_CLOEXEC, O_CREAT, O_NOFOLLOW, O_PATH, O_TMPFILE, O_TRUNC, O_WRONLY, open_how,
 };
 use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
 use lp_region::sync::Ordering;
@@ -14,13 +13,11 @@ use lp_vfs::task::{Outside, Place, Task};
 use lp_vfs::watch::{self, Touched};
 
 use crate::high::calls::openat2;
-use crate::high::calls::refused::at_path;
-use crate::high::calls::stat::is_empty;
 use crate::high::fd::{device, directory, parent, placeholder};
 use crate::high::frame::at::{At, Last, Route, Which};
-use crate::high::frame::handler::{handlers, interruptible, kernel, ret};
+use crate::high::frame::handler::{handlers, interruptible, ret};
 use crate::high::route::hostlink;
-use crate::high::route::path::{is_plainly_ours, leave, may_be_link, may_be_ours, route, route_outside};
+use crate::high::route::path::{is_plainly_ours, leave, may_be_link, route, route_outside};
 use crate::high::run::mount_table;
 use crate::high::special::node;
 use crate::high::watch::shadow_fd;
@@ -51,30 +48,7 @@ handlers! {
             _ => open_routed(task, at, &How::extended(how)),
         }
     }
-
-    /// open_tree(2). Without OPEN_TREE_CLONE it opens a path as O_PATH does; a copy of ours cannot be made.
-    fn open_tree(task, dirfd: Fd, path: UserPtr, flags: u32) {
-        placeholder::flush(task);
-        let at = At { dirfd, path };
-        let is_plain = flags & !(TREE_FLAGS | O_CLOEXEC) == 0;
-        if !is_plain || !may_be_ours(task, at, Last::Follow) {
-            let host = |at: At| kernel!(__NR_open_tree, at.dirfd, at.path, flags);
-            let errno = if is_plain || flags & TREE_CLONE != 0 { Errno::EPERM } else { Errno::EINVAL };
-            return at_path(task, at, flags, errno, host);
-        }
-        let nofollow = if flags & AT_SYMLINK_NOFOLLOW != 0 { O_NOFOLLOW } else { 0 };
-        let how = How::plain(O_PATH | nofollow | flags & O_CLOEXEC, 0);
-        if flags & AT_EMPTY_PATH != 0 && is_empty(path) {
-            return reopen(task, dirfd, &how);
-        }
-        open_routed(task, at, &how)
-    }
 }
-
-/// `OPEN_TREE_CLONE`.
-const TREE_CLONE: u32 = 1;
-/// Flags of open_tree(2) with which it only opens a path; `AT_NO_AUTOMOUNT` has no effect.
-const TREE_FLAGS: u32 = AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | 0x800;
 
 /// Arguments of an open.
 pub(super) struct How {
@@ -131,8 +105,9 @@ fn open_at(task: &'static Task<'static>, at: At, how: How) -> isize {
     open_routed(task, at, &how)
 }
 
+/// An open of any path.
 #[inline(never)]
-fn open_routed(task: &'static Task<'static>, at: At, how: &How) -> isize {
+pub(super) fn open_routed(task: &'static Task<'static>, at: At, how: &How) -> isize {
     match route(task, Which::First, at, how.last()) {
         Route::Ours(inside) => {
             open_ours(task, how, || how.open(task, inside), |outside| open_outside(task, at, outside, how))
@@ -170,7 +145,12 @@ pub(super) fn open_ours(
 }
 
 #[inline(always)]
-fn install(task: &'static Task<'static>, number: Fd, opened: lp_region::FileId, flags: u32) -> isize {
+pub(super) fn install(
+    task: &'static Task<'static>,
+    number: Fd,
+    opened: lp_region::FileId,
+    flags: u32,
+) -> isize {
     let cloexec = if flags & O_CLOEXEC != 0 { entry::CLOEXEC } else { 0 };
     match table::install(task, number, opened, cloexec) {
         Ok(()) => number.raw() as isize,
@@ -277,7 +257,7 @@ fn note(task: &Task, fd: Fd, at: At, flags: u32) {
 
 /// Reopens the file of descriptor `fd`, which has no path, through /proc/self/fd.
 #[cold]
-fn reopen(task: &'static Task<'static>, fd: Fd, how: &How) -> isize {
+pub(super) fn reopen(task: &'static Task<'static>, fd: Fd, how: &How) -> isize {
     if how.flags & (O_TMPFILE & !lp_abi::linux::O_DIRECTORY) != 0 && how.flags & O_PATH == 0 {
         return Errno::ENOTDIR.to_ret();
     }

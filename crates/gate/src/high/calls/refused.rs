@@ -23,10 +23,6 @@ use crate::low::dispatch::NOT_OURS;
 const BPF_WITH_PATH: [u32; 2] = [6, 7];
 /// `LANDLOCK_RULE_PATH_BENEATH` of linux/landlock.h.
 const LANDLOCK_PATH_BENEATH: u32 = 1;
-/// `fsconfig_command` values of linux/mount.h whose value is a string or a path.
-const FSCONFIG_TEXT: [u32; 3] = [1, 3, 4];
-/// `FSCONFIG_SET_FD`.
-const FSCONFIG_FD: u32 = 5;
 /// Prefixes of the links in `/proc/self/fd` for the region, for placeholders and for io_uring instances.
 const UNTOUCHABLE: [&[u8]; 2] = [b"/memfd:lightpath", b"anon_inode:[io_uring]"];
 
@@ -57,7 +53,7 @@ macro_rules! refuse_files {
 refuse_files! {
     /// listen(2), shutdown(2), setsockopt(2), getsockopt(2).
     not_socket: ENOTSOCK;
-    /// timerfd_settime(2), timerfd_gettime(2), inotify_rm_watch(2), setns(2), fsmount(2).
+    /// timerfd_settime(2), timerfd_gettime(2), inotify_rm_watch(2), setns(2).
     not_of_kind: EINVAL;
     /// quotactl_fd(2).
     no_quota: ENOSYS;
@@ -93,30 +89,10 @@ handlers! {
         at_path(task, At { dirfd, path }, flags, Errno::EPERM, host)
     }
 
-    /// fspick(2).
-    fn fspick(task, dirfd: Fd, path: UserPtr, flags: u32) {
-        placeholder::flush(task);
-        let host = |at: At| kernel!(__NR_fspick, at.dirfd, at.path, flags);
-        // FSPICK_EMPTY_PATH has a value of its own.
-        let empty = if flags & 8 != 0 { AT_EMPTY_PATH } else { 0 };
-        at_path(task, At { dirfd, path }, empty, Errno::EINVAL, host)
-    }
-
     /// pivot_root(2).
     fn pivot_root(task, new: UserPtr, old: UserPtr) {
         let ours = concerns(task, At::cwd(new)) || concerns(task, At::cwd(old));
         if ours { Errno::EINVAL.to_ret() } else { NOT_OURS }
-    }
-
-    /// fsconfig(2): a value may be a path, or contain paths.
-    fn fsconfig(task, fd: Fd, command: u32, key: usize, value: UserPtr, extra: Fd) {
-        let names_ours = FSCONFIG_TEXT.contains(&command)
-            && (concerns(task, At { dirfd: extra, path: value }) || mentions_mount(value));
-        let is_ours = command == FSCONFIG_FD && descriptor::is_listed(task, extra);
-        if names_ours || is_ours {
-            return Errno::EINVAL.to_ret();
-        }
-        on_file(task, fd, Errno::EINVAL).unwrap_or(NOT_OURS)
     }
 
     /// quotactl(2).

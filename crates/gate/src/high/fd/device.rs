@@ -24,6 +24,7 @@ use lp_vfs::table::{self, FdTable, entry};
 use lp_vfs::task::Task;
 
 use crate::high::fd::descriptor;
+use crate::high::frame::handler::is_in_user_space;
 use crate::high::run::words::DISTRUSTED;
 
 /// Bits of a mark that describe the device.
@@ -31,8 +32,6 @@ const DEVICE: u64 = entry::ZEROS | entry::EMPTY | entry::DISCARDS;
 /// `st_rdev` of /dev/null and /dev/zero: devices 1:3 and 1:5 on every Linux.
 const NULL: u64 = 0x103;
 const ZERO: u64 = 0x105;
-/// End of program addresses with four-level page tables.
-const USER_END: usize = 0x7fff_ffff_f000;
 
 fn distrusted(process: &Process) -> &AtomicU32 {
     &process.gate_words[DISTRUSTED]
@@ -156,7 +155,7 @@ pub(crate) fn read(task: &Task, fd: Fd, buf: UserSlice) -> isize {
     if word & entry::ZEROS != 0 && (1..LEAST).contains(&buf.len()) && zero().is_ok() {
         return buf.len() as isize;
     }
-    if word & entry::EMPTY != 0 && is_users(buf) {
+    if word & entry::EMPTY != 0 && is_in_user_space(buf) {
         return 0;
     }
     descriptor::other(task, fd)
@@ -164,7 +163,7 @@ pub(crate) fn read(task: &Task, fd: Fd, buf: UserSlice) -> isize {
 
 /// write(2) to `fd`, which is not a file of ours.
 pub(crate) fn write(task: &Task, fd: Fd, buf: UserSlice) -> isize {
-    if of(task, fd) & entry::DISCARDS != 0 && is_users(buf) {
+    if of(task, fd) & entry::DISCARDS != 0 && is_in_user_space(buf) {
         return buf.len().min(MAX_RW_COUNT) as isize;
     }
     descriptor::other(task, fd)
@@ -178,11 +177,6 @@ pub(crate) fn pread(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> isize {
 /// pwrite(2).
 pub(crate) fn pwrite(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> isize {
     if is_good(offset, buf.len()) { write(task, fd, buf) } else { descriptor::other(task, fd) }
-}
-
-/// The kernel's access_ok, for the smaller of the possible address spaces.
-fn is_users(buf: UserSlice) -> bool {
-    buf.start().addr().checked_add(buf.len()).is_some_and(|end| end <= USER_END)
 }
 
 /// The kernel's rw_verify_area: whether the end fits an `off_t`.

@@ -1,13 +1,16 @@
 //! Descriptors: whether a number is ours ([`descriptor`]), placeholders and their lock ([`placeholder`]), the
 //! gate's own descriptors ([`own_descriptor`]), devices answered here ([`device`]), /proc/self/fd
-//! ([`directory`]), host directories that list mounts ([`parent`]), and descriptors in messages ([`rights`]).
-//! [`marked_fds`]: the descriptors open on such directories.
+//! ([`directory`]), host directories that list mounts ([`parent`]), file systems that the program has made
+//! and not mounted yet ([`made`]), contexts that change one of ours ([`picked`]), and descriptors in messages
+//! ([`rights`]). [`marked_fds`]: the descriptors open on such directories.
 
 pub(crate) mod descriptor;
 pub(crate) mod device;
 pub(crate) mod directory;
+pub(crate) mod made;
 mod marked_fds;
 pub(crate) mod own_descriptor;
 pub(crate) mod parent;
+pub(crate) mod picked;
 pub(crate) mod placeholder;
 pub(crate) mod rights;

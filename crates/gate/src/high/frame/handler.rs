@@ -82,6 +82,17 @@ pub(crate) fn given_slice<T>(start: usize, len: usize) -> UserSlice<T> {
     unsafe { UserSlice::new(start as *const T, len) }
 }
 
+/// End of program addresses with four-level page tables.
+const USER_END: usize = 0x7fff_ffff_f000;
+
+/// The kernel's access_ok, for the smaller of the possible address spaces.
+#[inline]
+pub(crate) fn is_in_user_space<T>(slice: UserSlice<T>) -> bool {
+    let end =
+        slice.len().checked_mul(size_of::<T>()).and_then(|bytes| slice.start().addr().checked_add(bytes));
+    end.is_some_and(|end| end <= USER_END)
+}
+
 /// Defines handlers: `fn name(task, fd: Fd, buf: *mut u8) { ... }`. Each body evaluates to `rax`.
 macro_rules! handlers {
     ($($(#[$doc:meta])* fn $name:ident($task:ident $(, $arg:ident: $type:ty)* $(,)?) $body:block)*) => {$(

@@ -208,7 +208,8 @@ fn push_own_options(shown: &Shown, line: &mut Writer<'_>) {
     }
 }
 
-fn push_tmpfs_options(shown: &Shown, line: &mut Writer<'_>) {
+/// `,size=...,mode=...`: the options of a file system that it was given, or that it has.
+pub(crate) fn push_tmpfs_options(shown: &Shown, line: &mut Writer<'_>) {
     let numbers = [(&b",size="[..], shown.kilobytes, &b"k"[..]), (b",nr_inodes=", shown.inodes, b"")];
     for (name, value, unit) in numbers {
         if let Some(value) = value {

@@ -5,9 +5,10 @@
 //! site images reads. `tests/call_table.rs` compares the two.
 
 use crate::high::calls::{
-    access, allocate, cachestat, chdir, chmod, close, credentials, dup, exec, fcntl, filter, fsync, getdents,
-    handle, inotify, ioctl, kcmp, link, lseek, madvise, mkdir, mlock, mmap, mount, open, poll, read, refused,
-    rename, sendfile, shmop, sigprocmask, socket, stat, statfs, truncate, utimensat, watch, write, xattr,
+    access, allocate, cachestat, chdir, chmod, close, credentials, dup, exec, fcntl, filter, fsopen, fsync,
+    getdents, handle, inotify, ioctl, kcmp, link, listmount, lseek, madvise, mkdir, mlock, mmap, mount, open,
+    open_tree, poll, read, refused, rename, sendfile, shmop, sigprocmask, socket, stat, statfs, statmount,
+    truncate, utimensat, watch, write, xattr,
 };
 use crate::high::table::apart;
 use crate::low::arrive::sigaction;
@@ -425,12 +426,12 @@ calls! {
     __NR_io_uring_setup: Handled(refused::absent, refused::absent);
     __NR_io_uring_enter: Handled(refused::absent, refused::absent);
     __NR_io_uring_register: Handled(refused::absent, refused::absent);
-    __NR_open_tree: Handled(open::open_tree, apart::open_tree);
+    __NR_open_tree: Handled(open_tree::open_tree, apart::open_tree);
     __NR_move_mount: Handled(mount::move_mount, apart::at_once);
-    __NR_fsopen: Handled(allocate::makes_descriptor);
-    __NR_fsconfig: Handled(refused::fsconfig, apart::at_once);
-    __NR_fsmount: Handled(refused::not_of_kind);
-    __NR_fspick: Handled(refused::fspick, apart::at_once);
+    __NR_fsopen: Handled(fsopen::fsopen, apart::at_once);
+    __NR_fsconfig: Handled(fsopen::fsconfig, apart::at_once);
+    __NR_fsmount: Handled(fsopen::fsmount);
+    __NR_fspick: Handled(fsopen::fspick, apart::at_once);
     __NR_pidfd_open: Handled(allocate::makes_descriptor);
     __NR_clone3: Handled(process::clone3, process::clone3);
     __NR_close_range: Handled(close::close_range, apart::close_range);
@@ -454,8 +455,8 @@ calls! {
     __NR_futex_wake: Neither;
     __NR_futex_wait: Neither;
     __NR_futex_requeue: Neither;
-    __NR_statmount: Neither;
-    __NR_listmount: Neither;
+    __NR_statmount: Handled(statmount::statmount, apart::at_once);
+    __NR_listmount: Handled(listmount::listmount, apart::at_once);
     __NR_lsm_get_self_attr: Neither;
     __NR_lsm_set_self_attr: Neither;
     __NR_lsm_list_modules: Neither;

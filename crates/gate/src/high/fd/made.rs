@@ -1,0 +1,193 @@
+//! File systems that the program has made by fsopen(2) and fsmount(2) and that are the kernel's as yet: which
+//! descriptors are contexts of a tmpfs, and which of the kernel's mounts came of them.
+//!
+//! A context is known by its number from fsopen(2) on, a mount by its id of 64 bits, which is used once. What
+//! is not known after an exec, or because there are too many, stays the kernel's.
+
+use core::mem::zeroed;
+
+use lp_abi::linux::{
+    __NR_fstat, __NR_fstatfs, __NR_getdents64, __NR_openat, __NR_statx, __NR_sysinfo, AT_EMPTY_PATH,
+    MS_NOATIME, MS_NODEV, MS_NODIRATIME, MS_NOEXEC, MS_NOSUID, MS_NOSYMFOLLOW, MS_RDONLY, MS_RELATIME,
+    MS_STRICTATIME, O_CLOEXEC, O_DIRECTORY, STATX_MNT_ID_UNIQUE, stat, statfs, statx,
+};
+use lp_abi::{Fd, PAGE_SIZE};
+use lp_region::mount::SOURCE;
+use lp_region::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use lp_vfs::fsmount::Made;
+
+use crate::high::fd::placeholder::close_number;
+
+/// Contexts and mounts that are known at a time.
+const KNOWN: usize = 16;
+/// Bit of a key that is a context's number.
+const CONTEXT: u64 = 1 << 63;
+/// The source of what was given none.
+const NO_SOURCE: &[u8] = b"none";
+/// Key of an entry that is being written.
+const WRITING: u64 = u64::MAX;
+
+/// Words of `struct sysinfo`, and those with `totalram` and `mem_unit`.
+const SYSINFO: usize = 14;
+const TOTAL: usize = 4;
+const UNIT: usize = 13;
+
+/// What statfs(2) does not tell of a file system.
+#[derive(Clone, Copy)]
+pub(crate) struct Known {
+    /// Its source; zeros behind it.
+    pub source: [u8; SOURCE],
+    /// Whether it is read-only itself, and not only its mount.
+    pub read_only: bool,
+}
+
+/// A context or a mount, and what is known of it.
+struct Entry {
+    /// 0 for none. Atomic: threads make file systems side by side.
+    key: AtomicU64,
+    source: [AtomicU8; SOURCE],
+    read_only: AtomicU32,
+}
+
+static ENTRIES: [Entry; KNOWN] = [const {
+    Entry {
+        key: AtomicU64::new(0),
+        source: [const { AtomicU8::new(0) }; SOURCE],
+        read_only: AtomicU32::new(0),
+    }
+}; KNOWN];
+/// The entry that is used next if none is free.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+fn find(key: u64) -> Option<&'static Entry> {
+    ENTRIES.iter().find(|entry| entry.key.load(Ordering::Acquire) == key) // PAIRS: the store in `set`.
+}
+
+/// Says what is known of `key`.
+fn set(key: u64, known: &Known) {
+    let oldest = NEXT.fetch_add(1, Ordering::Relaxed) as usize % KNOWN; // Relaxed: any will do.
+    let Some(entry) = find(key).or_else(|| find(0)).or(ENTRIES.get(oldest)) else { return };
+    let was = entry.key.load(Ordering::Relaxed);
+    if was == WRITING
+        || entry.key.compare_exchange(was, WRITING, Ordering::AcqRel, Ordering::Relaxed).is_err()
+    {
+        return;
+    }
+    // Relaxed, both: published by the store below.
+    for (to, from) in entry.source.iter().zip(known.source) {
+        to.store(from, Ordering::Relaxed);
+    }
+    entry.read_only.store(known.read_only.into(), Ordering::Relaxed);
+    entry.key.store(key, Ordering::Release); // PAIRS: the load in `find`.
+}
+
+fn get(key: u64) -> Option<Known> {
+    let entry = find(key)?;
+    // Relaxed, both: after `find`.
+    let source = core::array::from_fn(|at| entry.source[at].load(Ordering::Relaxed));
+    Some(Known { source, read_only: entry.read_only.load(Ordering::Relaxed) != 0 })
+}
+
+fn forget(key: u64) {
+    if let Some(entry) = find(key) {
+        let _ = entry.key.compare_exchange(key, 0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+}
+
+fn context_key(fd: Fd) -> u64 {
+    CONTEXT | fd.raw() as u64
+}
+
+/// fsopen(2) has made a context.
+pub(crate) fn begun(fd: Fd, is_tmpfs: bool) {
+    let mut known = Known { source: [0; SOURCE], read_only: false };
+    known.source[..NO_SOURCE.len()].copy_from_slice(NO_SOURCE);
+    if is_tmpfs { set(context_key(fd), &known) } else { forget(context_key(fd)) }
+}
+
+/// Whether a descriptor is a context of a tmpfs.
+pub(crate) fn is_context(fd: Fd) -> bool {
+    find(context_key(fd)).is_some()
+}
+
+/// The kernel has taken an option of a context, which may change what is known of it.
+pub(crate) fn changed(fd: Fd, change: impl FnOnce(&mut Known)) {
+    if let Some(mut known) = get(context_key(fd)) {
+        change(&mut known);
+        set(context_key(fd), &known);
+    }
+}
+
+/// fsmount(2) has made the mount `fd` of a context.
+pub(crate) fn finished(context: Fd, fd: Fd) {
+    if let (Some(known), Some(id)) = (get(context_key(context)), id_of(fd)) {
+        set(id, &known);
+    }
+}
+
+/// The id of the kernel's mount that a descriptor is the root of; `None` before Linux 6.8.
+fn id_of(fd: Fd) -> Option<u64> {
+    // SAFETY: numbers, for which zero is a value.
+    let mut is = unsafe { zeroed::<statx>() };
+    let (mask, empty) = (STATX_MNT_ID_UNIQUE, c"".as_ptr());
+    // SAFETY: the path is NUL-terminated, and the kernel writes within `is`.
+    unsafe { lp_abi::syscall!(__NR_statx, fd, empty, AT_EMPTY_PATH, mask, &raw mut is) }.ok()?;
+    (is.stx_mask & mask != 0).then_some(is.stx_mnt_id)
+}
+
+/// Whether a descriptor is a mount that fsmount(2) has made of a tmpfs.
+pub(crate) fn is_one(fd: Fd) -> bool {
+    id_of(fd).is_some_and(|id| find(id).is_some())
+}
+
+/// What such a mount is, and its source, if nothing has been put into it.
+pub(crate) fn of(fd: Fd) -> Option<(Made, [u8; SOURCE])> {
+    let known = get(id_of(fd)?)?;
+    if !is_empty(fd) {
+        return None;
+    }
+    // SAFETY: numbers, for which zero is a value.
+    let (mut root, mut fs) = unsafe { (zeroed::<stat>(), zeroed::<statfs>()) };
+    let mut system = [0u64; SYSINFO];
+    // SAFETY: the kernel writes within them.
+    unsafe {
+        lp_abi::syscall!(__NR_fstat, fd, &raw mut root).ok()?;
+        lp_abi::syscall!(__NR_fstatfs, fd, &raw mut fs).ok()?;
+        lp_abi::syscall!(__NR_sysinfo, system.as_mut_ptr()).ok()?;
+    }
+    // The kernel's default of both: half of the memory's pages.
+    let default = system[TOTAL] * (system[UNIT] & 0xffff_ffff) / PAGE_SIZE as u64 / 2;
+    let limit = |value: i64| Some(value as u64).filter(|value| *value != default);
+    let made = Made {
+        pages: limit(fs.f_blocks),
+        inodes: limit(fs.f_files),
+        mode: root.st_mode & 0o7777,
+        owner: (root.st_uid, root.st_gid),
+        flags: flags(fs.f_flags as u32),
+        read_only: known.read_only,
+    };
+    Some((made, known.source))
+}
+
+/// `MS_*` of a mount whose statfs(2) has these flags.
+fn flags(shown: u32) -> u32 {
+    const SAME: u32 = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
+    /// `ST_NOATIME`, `ST_NODIRATIME`, `ST_RELATIME`, `ST_NOSYMFOLLOW`.
+    const OTHERS: [(u32, u32); 4] =
+        [(0x400, MS_NOATIME), (0x800, MS_NODIRATIME), (0x1000, MS_RELATIME), (0x2000, MS_NOSYMFOLLOW)];
+    let others = OTHERS.iter().filter(|(bit, _)| shown & bit != 0).fold(0, |all, (_, flag)| all | flag);
+    let strict = if others & (MS_NOATIME | MS_RELATIME) == 0 { MS_STRICTATIME } else { 0 };
+    shown & SAME | others | strict
+}
+
+/// Whether a directory of the kernel's has no names.
+fn is_empty(fd: Fd) -> bool {
+    let mut room = [0u64; 16];
+    // SAFETY: the path is NUL-terminated.
+    let opened = unsafe { lp_abi::syscall!(__NR_openat, fd, c".".as_ptr(), O_DIRECTORY | O_CLOEXEC, 0) };
+    let Ok(dir) = opened.map(|number| Fd::new(number as i32)) else { return false };
+    // SAFETY: the kernel writes within `room`, in which `.` and `..` have 24 bytes each.
+    let length = unsafe { lp_abi::syscall!(__NR_getdents64, dir, room.as_mut_ptr(), size_of_val(&room)) };
+    close_number(dir);
+    length == Ok(48)
+}
