@@ -257,6 +257,18 @@ fn a_setuid_program_is_refused_before_it_starts() {
 }
 
 #[test]
+fn a_root_directory_without_the_gate_starts_no_program() {
+    let cache = tempfile::tempdir().unwrap();
+    let hide = "mount -t tmpfs none \"$XDG_CACHE_HOME\" && exec sh -c 'echo started'";
+    let mut command = lightpath();
+    command.args(["run", "--", "unshare", "-Urm", "sh", "-c", hide]).env("XDG_CACHE_HOME", cache.path());
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(126), ""));
+    let why = "this root directory lacks Lightpath's files: bind its cache directory into the sandbox, too";
+    assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
+}
+
+#[test]
 fn an_environment_that_is_too_large_is_one_line() {
     // The kernel takes a quarter of the stack limit: 256 KiB here.
     let filled = |last: usize| {
