@@ -17,9 +17,9 @@ use crate::layout::LANES;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, futex_wait, futex_wake};
 
 /// Words of a ring.
-pub const WORDS: usize = 1 << 13;
+pub const WORDS: usize = 1 << 15;
 /// Words of an entry before what its arguments point to.
-pub const HEAD: usize = 11;
+pub const HEAD: usize = 10;
 /// Bytes of data that are kept of an argument, one more than are shown.
 pub const DATA: usize = 33;
 /// Calls that can be asked for.
@@ -36,7 +36,8 @@ pub struct TraceHeader {
     pub reading: AtomicU32,
     /// Grows as writers wait: the tracer sleeps on it. Atomic.
     pub bell: AtomicU32,
-    /// Nonzero to keep what arguments point to, 0 to keep when calls began. Immutable while the run lives.
+    /// Nonzero to keep what arguments point to, 0 to keep sums only ([`CallSum`]). Immutable while the run
+    /// lives.
     pub keeps: AtomicU32,
     /// A bit for each call that is asked for. Immutable while the run lives.
     pub wanted: [AtomicU64; CALLS / 64],
@@ -57,6 +58,48 @@ pub struct Ring {
     /// Nonzero while the writer sleeps. Atomic.
     pub sleeps: AtomicU32,
     spare_too: [AtomicU64; 6],
+}
+
+/// What `trace -c` keeps of one call in a lane, in place of the ring. Only the lane's owner writes it.
+#[repr(C)]
+pub struct CallSum {
+    /// Calls that were answered. Lane.
+    pub calls: AtomicU64,
+    /// Those that failed. Lane.
+    pub errors: AtomicU64,
+    /// Ticks of the processor's counter that they took, extrapolated from those that were timed. Lane.
+    pub ticks: AtomicU64,
+}
+
+impl CallSum {
+    /// Calls of a kind that are all timed.
+    const FIRST: u64 = 64;
+    /// Of the calls that follow, one in so many is timed. A prime, because programs repeat themselves in
+    /// powers of two.
+    const STRIDE: u64 = 7;
+
+    /// The calls that the timing of the next one stands for; 0 if that is not timed.
+    #[inline]
+    pub fn weight(&self) -> u64 {
+        match self.calls.load(Ordering::Relaxed) {
+            calls if calls < Self::FIRST => 1,
+            calls => u64::from(calls.is_multiple_of(Self::STRIDE)) * Self::STRIDE,
+        }
+    }
+
+    /// Adds a call that has taken `ticks`, or was not timed.
+    #[inline]
+    pub fn add(&self, has_failed: bool, ticks: Option<u64>) {
+        // Relaxed, all: counters that only this lane writes.
+        let more = |counter: &AtomicU64, by: u64| {
+            counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+        };
+        if let Some(ticks) = ticks {
+            more(&self.ticks, ticks.wrapping_mul(self.weight()));
+        }
+        more(&self.errors, u64::from(has_failed));
+        more(&self.calls, 1);
+    }
 }
 
 const FRONT: usize = 4096;
@@ -144,6 +187,24 @@ impl Rings {
     /// The word at a position of a lane's ring.
     pub fn word(&self, lane: usize, position: u64) -> &AtomicU64 {
         self.record(DATA_AT + (lane % LANES * WORDS + position as usize % WORDS) * 8)
+    }
+
+    /// The words between two positions of a lane's ring; `None` if they are more than it holds.
+    pub fn words(&self, lane: usize, from: u64, to: u64) -> Option<impl Iterator<Item = &AtomicU64>> {
+        let count = usize::try_from(to.wrapping_sub(from)).ok().filter(|count| *count <= WORDS)?;
+        let first = from as usize % WORDS;
+        let ahead = count.min(WORDS - first);
+        let slice = |first: usize, count: usize| {
+            // SAFETY: `first` and `count` are within the ring, and the mapping lasts.
+            unsafe { core::slice::from_raw_parts(self.word(lane, first as u64), count) }
+        };
+        Some(slice(first, ahead).iter().chain(slice(0, count - ahead)))
+    }
+
+    /// What is kept of call `nr` in a lane. It lies where the lane's ring is otherwise.
+    #[inline]
+    pub fn sum(&self, lane: usize, nr: usize) -> &CallSum {
+        self.record(DATA_AT + lane % LANES * WORDS * 8 + nr % CALLS * size_of::<CallSum>())
     }
 
     /// Whether call `nr` is asked for, and somebody asks.
@@ -245,5 +306,6 @@ pub const fn words_for(bytes: usize) -> usize {
     1 + bytes.div_ceil(8)
 }
 
+const _: () = assert!(CALLS * size_of::<CallSum>() <= WORDS * 8);
 const _: () = assert!(size_of::<Ring>() == 128 && size_of::<TraceHeader>() <= FRONT);
 const _: () = assert!(HEAD + 2 * words_for(lp_abi::PATH_MAX) + words_for(144) <= WORDS);
