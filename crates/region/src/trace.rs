@@ -34,8 +34,10 @@ const LOCK: i64 = 1 << 60;
 pub struct TraceHeader {
     /// Nonzero while the tracer reads. Atomic.
     pub reading: AtomicU32,
-    /// Grows as writers wait: the tracer sleeps on it. Atomic.
+    /// Grows as rings fill and writers wait: the tracer sleeps on it. Atomic.
     pub bell: AtomicU32,
+    /// Nonzero while the tracer sleeps: a ring that is half full wakes it. Atomic.
+    pub naps: AtomicU32,
     /// Nonzero to keep what arguments point to, 0 to keep sums only ([`CallSum`]). Immutable while the run
     /// lives.
     pub keeps: AtomicU32,
@@ -221,18 +223,33 @@ impl Rings {
     #[inline]
     pub fn begin(&self, fd: Fd, lane: usize, words: usize) -> Option<EntryWriter<'_>> {
         let at = self.ring(lane).written.load(Ordering::Relaxed); // Relaxed: the lane's own.
-        (self.has_room(lane, at, words) || self.wait_slow(fd, lane, at, words)).then_some(EntryWriter {
-            rings: self,
-            lane,
-            at,
-        })
+        let after = self.used(lane, at).saturating_add(words as u64);
+        let has_room = after <= WORDS as u64 / 2 || self.make_room_slow(fd, lane, at, words);
+        has_room.then_some(EntryWriter { rings: self, lane, at })
     }
 
+    /// Words of a lane's ring, written up to `at`, that the tracer has not read.
     #[inline]
-    fn has_room(&self, lane: usize, at: u64, words: usize) -> bool {
+    fn used(&self, lane: usize, at: u64) -> u64 {
         // PAIRS: the release in `took`: the words have been read before they are overwritten.
-        let used = at.wrapping_sub(self.ring(lane).read.load(Ordering::Acquire));
-        used.saturating_add(words as u64) <= WORDS as u64
+        at.wrapping_sub(self.ring(lane).read.load(Ordering::Acquire))
+    }
+
+    fn has_room(&self, lane: usize, at: u64, words: usize) -> bool {
+        self.used(lane, at).saturating_add(words as u64) <= WORDS as u64
+    }
+
+    /// Wakes the tracer as the ring fills; waits for it when the ring is full.
+    #[cold]
+    fn make_room_slow(&self, fd: Fd, lane: usize, at: u64, words: usize) -> bool {
+        let front = self.front();
+        // Relaxed: a wake that is missed is made by the next entry, or costs a nap.
+        if front.naps.load(Ordering::Relaxed) != 0 && !lp_abi::sys::is_limited() {
+            front.naps.store(0, Ordering::Relaxed);
+            front.bell.fetch_add(1, Ordering::Relaxed); // Relaxed: the futex call orders it.
+            futex_wake(&front.bell, 1);
+        }
+        self.has_room(lane, at, words) || self.wait_slow(fd, lane, at, words)
     }
 
     #[cold]

@@ -109,7 +109,8 @@ fn result(call: &Call<'_>, line: &mut String) {
 
 fn argument(call: &Call<'_>, number: usize, kind: Parameter, line: &mut String) {
     let word = call.words[number];
-    let found = call.found.iter().flatten().find(|(argument, _)| *argument == number).map(|(_, bytes)| *bytes);
+    let found =
+        call.found.iter().flatten().find(|(argument, _)| *argument == number).map(|(_, bytes)| *bytes);
     // Writing to a String does not fail.
     let _ = match kind {
         Parameter::None => Ok(()),

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering as Std};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering as Std};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 
@@ -47,9 +47,10 @@ impl Reading {
         let is_over = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&is_over);
         let (to, from) = sync_channel(BATCHES);
+        let sent = spool.sent();
         Reading {
             spool: std::thread::spawn(move || spool.run(&to, &over)),
-            teller: std::thread::spawn(move || tell(&from, Box::new(sink))),
+            teller: std::thread::spawn(move || tell(&from, &sent, Box::new(sink))),
             is_over,
         }
     }
@@ -64,7 +65,7 @@ impl Reading {
     }
 }
 
-fn tell(from: &Receiver<Batch>, mut sink: Box<dyn Sink>) -> io::Result<Box<dyn Sink>> {
+fn tell(from: &Receiver<Batch>, sent: &AtomicUsize, mut sink: Box<dyn Sink>) -> io::Result<Box<dyn Sink>> {
     loop {
         let batch = match from.try_recv() {
             Err(TryRecvError::Empty) => {
@@ -74,6 +75,7 @@ fn tell(from: &Receiver<Batch>, mut sink: Box<dyn Sink>) -> io::Result<Box<dyn S
             received => received.ok(),
         };
         let Some(batch) = batch else { return Ok(sink) };
+        sent.fetch_sub(1, Std::Relaxed); // Relaxed: a number.
         let mut calls: Vec<Call<'_>> = batch.parts().flat_map(Entries).collect();
         calls.sort_by_key(|call| call.end);
         calls.iter().try_for_each(|call| sink.call(call))?;

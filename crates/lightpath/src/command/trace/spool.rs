@@ -1,7 +1,8 @@
 //! Taking entries out of the rings of a traced run while it runs: quickly, so that the run does not wait for
 //! what is then done with them.
 
-use std::sync::atomic::{AtomicBool, Ordering as Std};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering as Std};
 use std::sync::mpsc::SyncSender;
 
 use lp_region::Region;
@@ -10,9 +11,10 @@ use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_region::sync::futex_wait;
 use lp_region::trace::Rings;
 
-/// How long the tracer sleeps when nobody needs room, in nanoseconds.
+/// How long the tracer sleeps when nobody needs room, in nanoseconds. It does not look at rings all the time,
+/// because that takes their cache lines from the writers.
 const NAP: u64 = 5_000_000;
-/// Bytes of a batch after which the next one begins.
+/// Bytes of a batch that waits for others to be told.
 const BATCH: usize = 1 << 20;
 /// Batches that wait at most. When there are so many, the run waits.
 pub(super) const BATCHES: usize = 256;
@@ -37,11 +39,18 @@ impl Batch {
 pub(super) struct Spool {
     region: Region<'static>,
     rings: Rings,
+    /// Batches that were sent and not received.
+    sent: Arc<AtomicUsize>,
 }
 
 impl Spool {
     pub(super) fn new(region: Region<'static>, rings: Rings) -> Spool {
-        Spool { region, rings }
+        Spool { region, rings, sent: Arc::default() }
+    }
+
+    /// The number of batches that are on their way; who receives one takes it off.
+    pub(super) fn sent(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.sent)
     }
 
     /// Empties the rings until `is_over`, and returns how many calls were lost.
@@ -53,29 +62,31 @@ impl Spool {
     }
 
     fn collect(&self, to: &SyncSender<Batch>, is_over: &AtomicBool) {
-        let bell = &self.rings.front().bell;
+        let front = self.rings.front();
         let mut batch = Batch::default();
         loop {
             let over = is_over.load(Std::Acquire); // PAIRS: the release in `Reading::finish`.
-            let rung = bell.load(Relaxed); // Relaxed: a ring that is missed costs a nap.
-            let more = self.take(&mut batch);
-            let is_due = over || !more || batch.bytes.len() >= BATCH;
-            if is_due && !batch.ends.is_empty() && to.send(std::mem::take(&mut batch)).is_err() {
-                return; // The output failed.
+            let rung = front.bell.load(Relaxed); // Relaxed: a ring that is missed costs a nap.
+            self.take(&mut batch);
+            // Relaxed: the channel orders what it carries.
+            let is_due = over || batch.bytes.len() >= BATCH || self.sent.load(Std::Relaxed) == 0;
+            if is_due && !batch.ends.is_empty() {
+                self.sent.fetch_add(1, Std::Relaxed);
+                if to.send(std::mem::take(&mut batch)).is_err() {
+                    return; // The output failed.
+                }
             }
             if over {
                 return;
             }
-            if !more {
-                let _ = futex_wait(bell, rung, NAP);
-            }
+            front.naps.store(1, Relaxed); // Relaxed: a writer looks again at its next entry.
+            let _ = futex_wait(&front.bell, rung, NAP);
         }
     }
 
-    /// Appends what is in the rings now. Returns whether there was anything.
-    fn take(&self, batch: &mut Batch) -> bool {
+    /// Appends what is in the rings now.
+    fn take(&self, batch: &mut Batch) {
         let used = (self.region.header().lane_limit.load(Acquire) as usize).min(LANES);
-        let before = batch.ends.len();
         for lane in 1..used {
             let ring = self.rings.ring(lane);
             let written = ring.written.load(Acquire); // PAIRS: the release in `EntryWriter::end`.
@@ -90,6 +101,5 @@ impl Spool {
             }
             self.rings.took(lane, written);
         }
-        batch.ends.len() != before
     }
 }
