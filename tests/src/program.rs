@@ -54,6 +54,8 @@ fn package(name: &str) -> &str {
         "xz" => "xz-utils",
         "script" => "bsdutils",
         "bwrap" => "bubblewrap",
+        library if library.ends_with("/libjemalloc.so.2") => "libjemalloc2",
+        library if library.ends_with("/libtcmalloc_minimal.so.4") => "libtcmalloc-minimal4",
         "man" => "man-db",
         "groff" => "groff-base",
         "unshare" | "setpriv" => "util-linux",

@@ -84,6 +84,13 @@ fn dispatch(task: &'static Task<'static>, at: At, exec: &Exec) -> isize {
 /// Executes a host file. If the kernel does not find it, a link or a script may lead into a mount.
 fn host(task: &'static Task<'static>, at: At, last: Last, exec: &Exec) -> isize {
     task.process.exe.store(0, Ordering::Relaxed); // Relaxed: the process's own word.
+    if exec.arguments.is_none()
+        && let Some(traced) = linker::traced(task, at, exec)
+    {
+        let done = file(task, traced.path, &traced.found, &Exec { argv: traced.argv, ..*exec }, SCRIPTS);
+        pin::clear(task, pin::slot::FIRST);
+        return done;
+    }
     let copied = linker::with_copy(task, at, exec);
     let argv = copied.as_ref().map_or(exec.argv, |copied| copied.argv);
     // SAFETY: the record is the thread's own; the vector is the gate's or the program's, as are the other

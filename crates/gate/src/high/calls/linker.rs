@@ -1,21 +1,26 @@
 //! The dynamic linker executed to look at a program, as ldd(1) does: `--verify`, `--list`, or
-//! LD_TRACE_LOADED_OBJECTS in the environment. It opens that program before the gate starts, so it is given a
-//! copy of one in a mount.
+//! LD_TRACE_LOADED_OBJECTS in the environment. It opens that program before the gate starts.
+//!
+//! With that variable, a program in a mount that has an interpreter is executed itself: the linker then does
+//! the same, and finds libraries in mounts. Otherwise it is given a copy.
 
 use lp_abi::linux::{__NR_fcntl, F_SETFD};
 use lp_abi::text::decimal;
 use lp_abi::{Errno, Fd, Result};
 use lp_region::ucopy;
 use lp_vfs::task::{Place, Task};
-use lp_vfs::walk::{self, Follow};
+use lp_vfs::walk::{self, Follow, Found};
 use lp_vfs::{permission, pin};
 
 use crate::high::calls::exec_arguments::{Arguments, Exec};
 use crate::high::fd::placeholder::close_number;
 use crate::high::frame::at::{At, Last, Route, Which};
+use crate::high::frame::content::read_at;
 use crate::high::frame::handler::given;
 use crate::high::route::path::route;
 use crate::high::run::image;
+use crate::low::exec::check;
+use crate::low::object::elf::Loader;
 
 /// Options of ld.so(8) with which it does not run the program.
 const LOOKING: [&[u8]; 2] = [b"--verify", b"--list"];
@@ -34,6 +39,40 @@ const TRACE: &[u8] = b"LD_TRACE_LOADED_OBJECTS=";
 const HEAD: usize = 32;
 /// Maximum number of strings that are looked at.
 const STRINGS: usize = 1 << 16;
+
+/// A program in a mount, pinned, that is to be executed in the linker's place.
+pub(crate) struct Traced {
+    pub(crate) path: At,
+    pub(crate) found: Found,
+    pub(crate) argv: usize,
+}
+
+/// The program that the host file `path` is to look at, if it is the linker and the program can be executed
+/// itself.
+pub(crate) fn traced(task: &'static Task<'static>, path: At, exec: &Exec) -> Option<Traced> {
+    if is_linker(path) { traced_slow(task, exec) } else { None }
+}
+
+#[cold]
+fn traced_slow(task: &'static Task<'static>, exec: &Exec) -> Option<Traced> {
+    let Some((1, program)) = program(exec) else { return None };
+    let path = At::cwd(given(program));
+    let Route::Ours(inside) = route(task, Which::Second, path, Last::Follow) else { return None };
+    let found = readable(task, inside).ok()?;
+    let inode = task.region.inode(found.inode.id);
+    let mut head = [0u8; 1024];
+    let read = |to: &mut [u8], at: u64| read_at(task, inode, to, at).unwrap_or(0);
+    let length = read(&mut head, 0);
+    let has_interpreter = match check::elf(&head[..length], &read) {
+        Ok(Some(loader)) => loader != Loader::Static,
+        _ => false,
+    };
+    if !has_interpreter {
+        pin::clear(task, pin::slot::FIRST);
+        return None;
+    }
+    Some(Traced { path, found, argv: exec.argv + size_of::<usize>() })
+}
 
 /// What the linker is executed with instead.
 pub(crate) struct Copied {
@@ -107,12 +146,23 @@ fn program(exec: &Exec) -> Option<(usize, usize)> {
 
 /// A memfd with the program that a path into a mount names.
 fn copy(task: &'static Task<'static>, at: At) -> Result<Fd> {
+    let found = readable(task, at)?;
+    let fd = image::of_program(task, found.inode, c"program");
+    pin::clear(task, pin::slot::FIRST);
+    fd
+}
+
+/// What a path into a mount names, pinned, if it may be read.
+fn readable(task: &'static Task<'static>, at: At) -> Result<Found> {
     let Place::Inside(found) = walk::inode(task, at.dirfd, at.path, Follow::Link)? else {
         return Err(Errno::ENOENT);
     };
     pin::inode(task, pin::slot::FIRST, found.inode)?;
-    let fd = permission::check(task, task.region.inode(found.inode.id), permission::READ)
-        .and_then(|()| image::of_program(task, found.inode, c"program"));
-    pin::clear(task, pin::slot::FIRST);
-    fd
+    match permission::check(task, task.region.inode(found.inode.id), permission::READ) {
+        Ok(()) => Ok(found),
+        Err(errno) => {
+            pin::clear(task, pin::slot::FIRST);
+            Err(errno)
+        }
+    }
 }
