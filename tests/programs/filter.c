@@ -244,10 +244,11 @@ static void signals(void)
 }
 
 static sigjmp_buf top;
+static volatile int has_top;
 
 static void jump(int number)
 {
-    if (++handled <= 300)
+    if (has_top && ++handled <= 300)
         siglongjmp(top, 1);
 }
 
@@ -261,7 +262,7 @@ static void jumps(void)
     struct itimerval often = { { 0, 300 }, { 0, 300 } };
     setitimer(ITIMER_REAL, &often, NULL);
     ALLOW(SYS_write, SYS_pwrite64, SYS_pread64, SYS_rt_sigreturn, SYS_rt_sigprocmask, SYS_exit_group);
-    for (sigsetjmp(top, 1); handled < 300;)
+    for (sigsetjmp(top, 1), has_top = 1; handled < 300;)
         if (pwrite(shared, text, sizeof text, 0) != sizeof text || pread(shared, text, sizeof text, 0) != sizeof text)
             say("calls: %d\n", errno);
     say("jumped\n");
@@ -319,6 +320,45 @@ static void denied(void)
     say("%.4s\n", map);
 }
 
+static volatile int arrived, disordered;
+
+static void in_order(int number, siginfo_t *info, void *context)
+{
+    if (info->si_code != SI_QUEUE || info->si_value.sival_int != arrived)
+        disordered++;
+    arrived++;
+}
+
+/* A filter under which calls that the program does not make fail, as man's: everything goes on working. */
+static void failing(void)
+{
+    enum { SIGNALS = 500 };
+    static char big[4096];
+    static const int calls[] = { SYS_openat2, SYS_memfd_create, SYS_setfsuid, SYS_setfsgid, SYS_umask, SYS_rt_tgsigqueueinfo };
+    struct sigaction action = { .sa_sigaction = in_order, .sa_flags = SA_SIGINFO };
+    sigaction(SIGRTMIN, &action, NULL);
+    umask(027);
+    for (unsigned i = 0; i < sizeof calls / sizeof *calls; i++)
+        deny(calls[i], i % 2 ? EPERM : ENOSYS);
+    char command[700];
+    snprintf(command, sizeof command, "echo text > %s && cat %s && stat -c '%%a %%u' %s; exit 5", path, path, path);
+    T(WEXITSTATUS(system(command)));
+    int fd = T(open(path, O_RDWR));
+    T(dup(fd));
+    say("%.4s\n", (char *)mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0));
+    pid_t parent = getpid(), child = fork();
+    for (int i = 0; !child && i < SIGNALS; i++)
+        while (sigqueue(parent, SIGRTMIN, (union sigval) { i }))
+            ;
+    if (!child)
+        _exit(0);
+    while (arrived < SIGNALS)
+        if (pwrite(fd, big, sizeof big, 0) != sizeof big)
+            say("write: %d\n", errno);
+    say("%d %d\n", arrived, disordered);
+    T(waitpid(child, NULL, 0) == child);
+}
+
 /* A process without barriers appends to a file whose sole writer is another process. */
 static void together(void)
 {
@@ -351,7 +391,7 @@ static const struct { const char *name; void (*run)(void); } cases[] = {
     { "never", never }, { "never_host", never_host }, { "before", before }, { "after", after }, { "dups", dups },
     { "strict", strict }, { "strict_never", strict_never }, { "threads", threads }, { "signals", signals },
     { "jumps", jumps }, { "resets", resets },
-    { "forks", forks }, { "denied", denied }, { "together", together },
+    { "forks", forks }, { "denied", denied }, { "failing", failing }, { "together", together },
 };
 
 /* filter deny CALL ERRNO COMMAND...: runs a command under a filter from outside.

@@ -23,6 +23,11 @@ int main(void)
 X
 }
 
+# What ldd says of a library of ours.
+foo() {
+    sed -n "s:$T:T:; s:/\\./:/:; s/^[[:space:]]*\(libfoo.*\) (0x.*/\1/p; s/^[[:space:]]*\(libfoo.*not found\)/\1/p"
+}
+
 #:: library_path needs gcc
 main; mkdir lib other sub; library lib/libfoo.so first; library other/libfoo.so second; gcc main.c -Llib -lfoo -o app; ./app 2>&1; echo $?; LD_LIBRARY_PATH=lib ./app; LD_LIBRARY_PATH=$PWD/lib ./app; LD_LIBRARY_PATH=nosuch:other:lib ./app; LD_LIBRARY_PATH=/usr/lib:$T/lib/../other ./app; (cd lib; LD_LIBRARY_PATH=. ../app; LD_LIBRARY_PATH= ../app 2>&1; echo $?; LD_LIBRARY_PATH=: ../app; LD_LIBRARY_PATH=/nosuch: ../app); (cd sub; LD_LIBRARY_PATH=../lib ../app); LD_LIBRARY_PATH="lib;other" ./app; LD_LIBRARY_PATH='$ORIGIN/other' ./app; LD_LIBRARY_PATH='${ORIGIN}/lib' ./app; export LD_LIBRARY_PATH=$T/other; ./app; sh -c ./app; (cd /; "$T/app"; env -i "$T/app" 2>&1; env LD_LIBRARY_PATH=$T/lib "$T/app"); env | grep LD_; ln -s other link; LD_LIBRARY_PATH=link ./app; chmod 0 other/libfoo.so; rm lib/libfoo.so; echo junk >lib/libfoo.so; LD_LIBRARY_PATH=lib ./app 2>&1; echo $?
 
@@ -239,3 +244,23 @@ long NAME(const char *path)
 }
 X
 for i in $(seq 1 280); do echo "long f$i(const char *);"; done >m.c; { echo '#include <stdio.h>'; echo 'int main(void) { long good = 0;'; for i in $(seq 1 280); do echo "good += f$i(\"file\") == 0 && f$i(\"nosuch\") == -2;"; done; echo 'printf("%ld\n", good); return 0; }'; } >>m.c; gcc -c -fPIC -O1 l.c; seq 1 280 | xargs -I % ld -shared --defsym f%=NAME -o lib/lib%.so l.o; gcc m.c -o app -Llib $(seq -f -l%g 1 280) '-Wl,-rpath,$ORIGIN/lib' 2>&1; echo x >file; ./app; ./app
+
+#:: ldd needs ldd,gcc
+main; mkdir lib sub; library lib/libfoo.so text; gcc main.c -Llib -lfoo '-Wl,-rpath,$ORIGIN/lib' -o uniquely_named; gcc main.c -Llib -lfoo -o without; linker=/lib64/ld-linux-x86-64.so.2; ldd uniquely_named | foo; ldd "$T/uniquely_named" | foo; ldd ./without | foo; LD_LIBRARY_PATH=lib ldd ./without | foo; (cd sub; ldd ../uniquely_named | foo | sed 's:sub/../::'; ldd ../lib/libfoo.so | grep -c libc.so.6); ldd lib/libfoo.so | grep -c libc.so.6; $linker --verify ./uniquely_named; echo $?; $linker --verify main.c 2>&1; echo $?; LD_TRACE_LOADED_OBJECTS=1 $linker ./without | foo; LD_TRACE_LOADED_OBJECTS=1 $linker ./uniquely_named | foo; $linker --list /bin/true | grep -c libc.so; $linker --list lib/libfoo.so | grep -c libc.so; $linker --list ./nosuch 2>&1; echo $?; ldd nosuch; echo $?; ldd main.c; echo $?; ldd lib; echo $?; chmod -x without; ldd ./without 2>&1 | foo; chmod 0 without; ls
+
+#:: preloads needs eatmydata,/usr/lib/x86_64-linux-gnu/libjemalloc.so.2,/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4,python3 limit 120
+cat >w.py <<'X'
+import os, threading
+def work():
+    for i in range(300):
+        with open("t", "a") as f: f.write("x")
+        os.stat("t")
+threads = [threading.Thread(target=work) for _ in range(4)]
+[t.start() for t in threads]; [t.join() for t in threads]
+print(os.stat("t").st_size)
+os.remove("t")
+X
+j=libjemalloc.so.2 t=libtcmalloc_minimal.so.4 e=libeatmydata.so; for list in $j $t $e "$j $e" "$e $j" "$t:$e" "$e:$t"; do LD_PRELOAD=$list sh -c 'echo a >f; cat f; touch g; sync f; dd if=f of=h conv=fsync status=none; cmp f h; ls; python3 -S w.py; sh -c "cat h"; env | grep LD_PRELOAD'; done; eatmydata sh -c 'echo q >q; sync q; cat q'; cp "$(realpath /usr/lib/x86_64-linux-gnu/$j)" own.so; LD_PRELOAD=$T/own.so python3 -S w.py; LD_PRELOAD=./own.so cat f
+
+#:: faketime needs faketime
+echo old >f; touch -d 2019-01-01 f; faketime '2021-05-06 07:08:09' date '+%F %H'; faketime '2021-05-06' sh -c 'touch -d "$(date +%F)" x; stat -c %y x | cut -c1-10; test x -nt f && echo newer; find . -name x -newermt 2021-05-05 | wc -l; cat f; stat -c %y f | cut -c1-4'; NO_FAKE_STAT=1 faketime '2021-05-06' sh -c 'touch n; stat -c %Y n >n; test $(cat n) -gt 1700000000; echo $?'; stat -c %y x | cut -c1-10; faketime -f '+10y' sh -c 'test $(date +%Y) -gt 2030; echo $?; ls'

@@ -19,6 +19,10 @@ use crate::linux::{
     __NR_fstat, __NR_lseek, __NR_newfstatat, __NR_pread64, __NR_pwrite64, __NR_read, __NR_write,
 };
 
+/// Exit status of the builder when it cannot write the bundle and none of its objects needs an image: in a
+/// sandbox, or under a filter.
+pub const NONE_NEEDED: usize = 3;
+
 /// Address at which every process maps its [`GatePage`]: below 2 GiB so that a thunk reaches it by an
 /// absolute operand, and above the addresses that a program linked at the usual 0x400000 and its heap are
 /// likely to use.

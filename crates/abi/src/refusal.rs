@@ -18,6 +18,8 @@ pub enum Refusal {
     Unreadable,
     /// It has a `syscall` instruction that cannot be replaced.
     Unpatchable,
+    /// The process's root directory does not have the gate's files.
+    OutOfReach,
 }
 
 impl Refusal {
@@ -33,6 +35,9 @@ impl Refusal {
             }
             Refusal::Unreadable => "not readable: Lightpath must read a program to cover it",
             Refusal::Unpatchable => "has a system call that cannot be intercepted",
+            Refusal::OutOfReach => {
+                "this root directory lacks Lightpath's files: bind its cache directory into the sandbox, too"
+            }
         }
     }
 

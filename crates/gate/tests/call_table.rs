@@ -56,7 +56,7 @@ fn short_entries_are_the_images() {
 }
 
 #[test]
-fn unknown_and_asynchronous_calls_do_not_exist() {
+fn unknown_asynchronous_and_landlock_calls_do_not_exist() {
     let absent = [
         __NR_io_uring_setup,
         __NR_io_uring_enter,
@@ -67,6 +67,9 @@ fn unknown_and_asynchronous_calls_do_not_exist() {
         __NR_io_cancel,
         __NR_io_getevents,
         __NR_io_pgetevents,
+        __NR_landlock_create_ruleset,
+        __NR_landlock_add_rule,
+        __NR_landlock_restrict_self,
     ];
     let handler = |nr: u32| calls::CALLS.handler(nr).expect("a handler") as usize;
     let expected = handler(UNKNOWN);

@@ -257,6 +257,37 @@ fn a_setuid_program_is_refused_before_it_starts() {
 }
 
 #[test]
+fn a_root_directory_without_the_gate_starts_no_program() {
+    let cache = tempfile::tempdir().unwrap();
+    let hide = "mount -t tmpfs none \"$XDG_CACHE_HOME\" && exec sh -c 'echo started'";
+    let mut command = lightpath();
+    command.args(["run", "--", "unshare", "-Urm", "sh", "-c", hide]).env("XDG_CACHE_HOME", cache.path());
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(126), ""));
+    let why = "this root directory lacks Lightpath's files: bind its cache directory into the sandbox, too";
+    assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
+}
+
+/// Where the kernel writes dumps to the working directory, as by default.
+#[test]
+fn a_core_dump_lands_on_the_host() {
+    let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap();
+    if pattern.starts_with(['/', '|']) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let script = "ulimit -c unlimited || exit 0; cd $LIGHTPATH; sh -c 'kill -ABRT $$'; ls | wc -l";
+    let mut command = lightpath();
+    command.args(["run", "--", "sh", "-c", script]).current_dir(&dir);
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    if !text(&output.stdout).is_empty() {
+        assert_eq!(text(&output.stdout).trim(), "0");
+        assert_eq!(dir.path().read_dir().unwrap().count(), 1);
+    }
+}
+
+#[test]
 fn an_environment_that_is_too_large_is_one_line() {
     // The kernel takes a quarter of the stack limit: 256 KiB here.
     let filled = |last: usize| {

@@ -17,9 +17,9 @@ use crate::layout::LANES;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, futex_wait, futex_wake};
 
 /// Words of a ring.
-pub const WORDS: usize = 1 << 13;
+pub const WORDS: usize = 1 << 15;
 /// Words of an entry before what its arguments point to.
-pub const HEAD: usize = 11;
+pub const HEAD: usize = 10;
 /// Bytes of data that are kept of an argument, one more than are shown.
 pub const DATA: usize = 33;
 /// Calls that can be asked for.
@@ -34,9 +34,12 @@ const LOCK: i64 = 1 << 60;
 pub struct TraceHeader {
     /// Nonzero while the tracer reads. Atomic.
     pub reading: AtomicU32,
-    /// Grows as writers wait: the tracer sleeps on it. Atomic.
+    /// Grows as rings fill and writers wait: the tracer sleeps on it. Atomic.
     pub bell: AtomicU32,
-    /// Nonzero to keep what arguments point to, 0 to keep when calls began. Immutable while the run lives.
+    /// Nonzero while the tracer sleeps: a ring that is half full wakes it. Atomic.
+    pub naps: AtomicU32,
+    /// Nonzero to keep what arguments point to, 0 to keep sums only ([`CallSum`]). Immutable while the run
+    /// lives.
     pub keeps: AtomicU32,
     /// A bit for each call that is asked for. Immutable while the run lives.
     pub wanted: [AtomicU64; CALLS / 64],
@@ -57,6 +60,48 @@ pub struct Ring {
     /// Nonzero while the writer sleeps. Atomic.
     pub sleeps: AtomicU32,
     spare_too: [AtomicU64; 6],
+}
+
+/// What `trace -c` keeps of one call in a lane, in place of the ring. Only the lane's owner writes it.
+#[repr(C)]
+pub struct CallSum {
+    /// Calls that were answered. Lane.
+    pub calls: AtomicU64,
+    /// Those that failed. Lane.
+    pub errors: AtomicU64,
+    /// Ticks of the processor's counter that they took, extrapolated from those that were timed. Lane.
+    pub ticks: AtomicU64,
+}
+
+impl CallSum {
+    /// Calls of a kind that are all timed.
+    const FIRST: u64 = 64;
+    /// Of the calls that follow, one in so many is timed. A prime, because programs repeat themselves in
+    /// powers of two.
+    const STRIDE: u64 = 7;
+
+    /// The calls that the timing of the next one stands for; 0 if that is not timed.
+    #[inline]
+    pub fn weight(&self) -> u64 {
+        match self.calls.load(Ordering::Relaxed) {
+            calls if calls < Self::FIRST => 1,
+            calls => u64::from(calls.is_multiple_of(Self::STRIDE)) * Self::STRIDE,
+        }
+    }
+
+    /// Adds a call that has taken `ticks`, or was not timed.
+    #[inline]
+    pub fn add(&self, has_failed: bool, ticks: Option<u64>) {
+        // Relaxed, all: counters that only this lane writes.
+        let more = |counter: &AtomicU64, by: u64| {
+            counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+        };
+        if let Some(ticks) = ticks {
+            more(&self.ticks, ticks.wrapping_mul(self.weight()));
+        }
+        more(&self.errors, u64::from(has_failed));
+        more(&self.calls, 1);
+    }
 }
 
 const FRONT: usize = 4096;
@@ -146,6 +191,24 @@ impl Rings {
         self.record(DATA_AT + (lane % LANES * WORDS + position as usize % WORDS) * 8)
     }
 
+    /// The words between two positions of a lane's ring; `None` if they are more than it holds.
+    pub fn words(&self, lane: usize, from: u64, to: u64) -> Option<impl Iterator<Item = &AtomicU64>> {
+        let count = usize::try_from(to.wrapping_sub(from)).ok().filter(|count| *count <= WORDS)?;
+        let first = from as usize % WORDS;
+        let ahead = count.min(WORDS - first);
+        let slice = |first: usize, count: usize| {
+            // SAFETY: `first` and `count` are within the ring, and the mapping lasts.
+            unsafe { core::slice::from_raw_parts(self.word(lane, first as u64), count) }
+        };
+        Some(slice(first, ahead).iter().chain(slice(0, count - ahead)))
+    }
+
+    /// What is kept of call `nr` in a lane. It lies where the lane's ring is otherwise.
+    #[inline]
+    pub fn sum(&self, lane: usize, nr: usize) -> &CallSum {
+        self.record(DATA_AT + lane % LANES * WORDS * 8 + nr % CALLS * size_of::<CallSum>())
+    }
+
     /// Whether call `nr` is asked for, and somebody asks.
     #[inline]
     pub fn wants(&self, nr: usize) -> bool {
@@ -160,18 +223,33 @@ impl Rings {
     #[inline]
     pub fn begin(&self, fd: Fd, lane: usize, words: usize) -> Option<EntryWriter<'_>> {
         let at = self.ring(lane).written.load(Ordering::Relaxed); // Relaxed: the lane's own.
-        (self.has_room(lane, at, words) || self.wait_slow(fd, lane, at, words)).then_some(EntryWriter {
-            rings: self,
-            lane,
-            at,
-        })
+        let after = self.used(lane, at).saturating_add(words as u64);
+        let has_room = after <= WORDS as u64 / 2 || self.make_room_slow(fd, lane, at, words);
+        has_room.then_some(EntryWriter { rings: self, lane, at })
     }
 
+    /// Words of a lane's ring, written up to `at`, that the tracer has not read.
     #[inline]
-    fn has_room(&self, lane: usize, at: u64, words: usize) -> bool {
+    fn used(&self, lane: usize, at: u64) -> u64 {
         // PAIRS: the release in `took`: the words have been read before they are overwritten.
-        let used = at.wrapping_sub(self.ring(lane).read.load(Ordering::Acquire));
-        used.saturating_add(words as u64) <= WORDS as u64
+        at.wrapping_sub(self.ring(lane).read.load(Ordering::Acquire))
+    }
+
+    fn has_room(&self, lane: usize, at: u64, words: usize) -> bool {
+        self.used(lane, at).saturating_add(words as u64) <= WORDS as u64
+    }
+
+    /// Wakes the tracer as the ring fills; waits for it when the ring is full.
+    #[cold]
+    fn make_room_slow(&self, fd: Fd, lane: usize, at: u64, words: usize) -> bool {
+        let front = self.front();
+        // Relaxed: a wake that is missed is made by the next entry, or costs a nap.
+        if front.naps.load(Ordering::Relaxed) != 0 && !lp_abi::sys::is_limited() {
+            front.naps.store(0, Ordering::Relaxed);
+            front.bell.fetch_add(1, Ordering::Relaxed); // Relaxed: the futex call orders it.
+            futex_wake(&front.bell, 1);
+        }
+        self.has_room(lane, at, words) || self.wait_slow(fd, lane, at, words)
     }
 
     #[cold]
@@ -245,5 +323,6 @@ pub const fn words_for(bytes: usize) -> usize {
     1 + bytes.div_ceil(8)
 }
 
+const _: () = assert!(CALLS * size_of::<CallSum>() <= WORDS * 8);
 const _: () = assert!(size_of::<Ring>() == 128 && size_of::<TraceHeader>() <= FRONT);
 const _: () = assert!(HEAD + 2 * words_for(lp_abi::PATH_MAX) + words_for(144) <= WORDS);

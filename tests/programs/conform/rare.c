@@ -235,8 +235,6 @@ GROUP(rare, descriptors_of_another_kind)
         T(syscall(SYS_timerfd_settime, fd, 0, &timer, NULL));
         T(syscall(SYS_fsconfig, fd, 6, NULL, NULL, 0));
         T(syscall(SYS_fsmount, fd, 0, 0));
-        T(syscall(SYS_landlock_add_rule, fd, 1, NULL, 0));
-        T(syscall(SYS_landlock_restrict_self, fd, 0));
         T(syscall(SYS_pidfd_getfd, fd, 0, 0));
         /* A kernel without modules does not have the call. */
         if (syscall(SYS_finit_module, -1, "", 0) < 0 && errno != ENOSYS)

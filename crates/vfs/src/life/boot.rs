@@ -3,8 +3,8 @@
 use core::mem::MaybeUninit;
 
 use lp_abi::linux::{
-    __NR_capget, __NR_close, __NR_geteuid, __NR_getgid, __NR_getgroups, __NR_getresuid, __NR_open,
-    __NR_prlimit64, __NR_read, __NR_setfsgid, __NR_setfsuid, __NR_stat, __NR_umask,
+    __NR_capget, __NR_close, __NR_getegid, __NR_geteuid, __NR_getgid, __NR_getgroups, __NR_getresuid,
+    __NR_open, __NR_prlimit64, __NR_read, __NR_setfsgid, __NR_setfsuid, __NR_stat, __NR_umask,
     _LINUX_CAPABILITY_VERSION_3, CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_FSETID,
     CAP_LEASE, CAP_LINUX_IMMUTABLE, CAP_MKNOD, CAP_SYS_ADMIN, CAP_SYS_RESOURCE, O_CLOEXEC, O_RDONLY,
     RLIMIT_FSIZE, S_ISVTX, stat,
@@ -481,11 +481,15 @@ pub fn load_credentials(process: &Process) {
     // SAFETY: getgid(2) has no effect.
     let gid = unsafe { lp_abi::syscall!(__NR_getgid) }.unwrap_or(0);
     process.rgid.store(gid as u32, Ordering::Relaxed);
+    // Where a filter denies these calls, the ids are the effective ones: an exec, or a change of the effective
+    // id, makes them so.
     // SAFETY: an invalid id changes nothing; the call returns the current one (setfsuid(2)).
-    let fsuid = unsafe { lp_abi::syscall!(__NR_setfsuid, u32::MAX) }.unwrap_or(0);
+    let fsuid = unsafe { lp_abi::syscall!(__NR_setfsuid, u32::MAX) }.map_or(ids[1], |id| id as u32);
     // SAFETY: an invalid id changes nothing; the call returns the current one (setfsgid(2)).
-    let fsgid = unsafe { lp_abi::syscall!(__NR_setfsgid, u32::MAX) }.unwrap_or(0);
-    process.fsuid.store(fsuid as u32, Ordering::Relaxed);
+    let fsgid = unsafe { lp_abi::syscall!(__NR_setfsgid, u32::MAX) };
+    // SAFETY: getegid(2) has no effect.
+    let fsgid = fsgid.or_else(|_| unsafe { lp_abi::syscall!(__NR_getegid) }).unwrap_or(gid);
+    process.fsuid.store(fsuid, Ordering::Relaxed);
     process.fsgid.store(fsgid as u32, Ordering::Relaxed);
     // SAFETY: the kernel writes at most `groups.len()` words.
     let count = unsafe { lp_abi::syscall!(__NR_getgroups, process.groups.len(), process.groups.as_ptr()) };

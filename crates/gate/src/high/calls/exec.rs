@@ -19,10 +19,12 @@ use lp_vfs::walk::{self, Follow, Found};
 use lp_vfs::{busy, getcwd, mounts, permission, pin};
 
 use crate::high::calls::chmod::last_of;
+use crate::high::calls::exec_arguments::{Arguments, Exec, SCRIPTS};
+use crate::high::calls::linker;
 use crate::high::calls::stat::is_empty;
 use crate::high::fd::descriptor;
 use crate::high::fd::placeholder::close_number;
-use crate::high::frame::at::{At, EMPTY, Last, Route, Which, spare_buffer};
+use crate::high::frame::at::{At, EMPTY, Last, Route, Which};
 use crate::high::frame::content::read_at;
 use crate::high::frame::handler::{self, handlers, thread};
 use crate::high::route::hostlink;
@@ -34,10 +36,8 @@ use crate::low::exec::load::{LoaderHook, Static};
 use crate::low::exec::{check, run as low};
 use crate::low::object::elf::{Elf, Loader, read_file};
 use crate::low::thread::current;
-use lp_abi::text::{Writer, decimal};
+use lp_abi::text::Writer;
 
-/// Maximum depth of scripts as interpreters (the kernel's limit).
-const SCRIPTS: usize = 5;
 /// Bytes at the start of a file that determine its format.
 const HEAD: usize = 1024;
 
@@ -54,15 +54,6 @@ handlers! {
         }
         execute(task, At { dirfd, path }, &Exec { argv, envp, flags, arguments: None })
     }
-}
-
-/// The remaining arguments of an exec.
-struct Exec {
-    argv: usize,
-    envp: usize,
-    flags: u32,
-    /// The vector that `argv` points into, once a script has created one.
-    arguments: Option<Arguments>,
 }
 
 fn execute(task: &'static Task<'static>, at: At, exec: &Exec) -> isize {
@@ -93,10 +84,23 @@ fn dispatch(task: &'static Task<'static>, at: At, exec: &Exec) -> isize {
 /// Executes a host file. If the kernel does not find it, a link or a script may lead into a mount.
 fn host(task: &'static Task<'static>, at: At, last: Last, exec: &Exec) -> isize {
     task.process.exe.store(0, Ordering::Relaxed); // Relaxed: the process's own word.
-    // SAFETY: the record is the thread's own; the pointers are the program's.
+    if exec.arguments.is_none()
+        && let Some(traced) = linker::traced(task, at, exec)
+    {
+        let done = file(task, traced.path, &traced.found, &Exec { argv: traced.argv, ..*exec }, SCRIPTS);
+        pin::clear(task, pin::slot::FIRST);
+        return done;
+    }
+    let copied = linker::with_copy(task, at, exec);
+    let argv = copied.as_ref().map_or(exec.argv, |copied| copied.argv);
+    // SAFETY: the record is the thread's own; the vector is the gate's or the program's, as are the other
+    // pointers.
     let done = unsafe {
-        low::host(&*current::thread(), at.dirfd, at.path.as_ptr(), exec.argv, exec.envp, exec.flags as usize)
+        low::host(&*current::thread(), at.dirfd, at.path.as_ptr(), argv, exec.envp, exec.flags as usize)
     };
+    if let Some(copied) = copied {
+        close_number(copied.fd);
+    }
     let Some(done) = done else {
         return host_script(task, at, exec, SCRIPTS).unwrap_or(Errno::ENOEXEC.to_ret());
     };
@@ -322,112 +326,5 @@ fn host_interpreter(task: &'static Task<'static>, at: At, exec: &Exec, scripts: 
     match find(task, inside, Last::Follow, 0) {
         Ok(Place::Inside(found)) => file(task, at, &found, exec, scripts),
         _ => done,
-    }
-}
-
-/// Pointers that scripts may need before the program's own arguments: two each.
-const FRONT: usize = 2 * SCRIPTS + 1;
-/// Bytes for the strings of all scripts: a path, and two strings of an interpreter line each.
-const STRINGS: usize = lp_abi::PATH_MAX + SCRIPTS * 512 + 64;
-/// Maximum number of arguments; the kernel limits only their bytes.
-const ARGUMENTS: usize = 1 << 20;
-
-/// An argument vector that grows at its front, in the thread's memory for it.
-#[derive(Clone, Copy)]
-struct Arguments {
-    /// Address of argument 0.
-    first: *mut usize,
-    /// Where the next string goes; `end` is the end of the memory.
-    strings: *mut u8,
-    end: *mut u8,
-}
-
-impl Arguments {
-    /// The vector of an exec: the one that a script has created already, or a copy of the program's.
-    fn of(exec: &Exec) -> Result<Arguments> {
-        if let Some(vector) = exec.arguments {
-            return Ok(vector);
-        }
-        let argv = exec.argv as *const usize;
-        let get = |index: usize| {
-            if argv.is_null() {
-                return Ok(0);
-            }
-            // SAFETY: the copy routine handles bad pointers.
-            unsafe { ucopy::get(argv.wrapping_add(index)) }
-        };
-        let mut count = 0;
-        while get(count)? != 0 {
-            count += 1;
-            if count > ARGUMENTS {
-                return Err(Errno::E2BIG);
-            }
-        }
-        let pointers = (FRONT + count.max(1) + 1) * size_of::<usize>();
-        // SAFETY: the record is the thread's own.
-        let start = unsafe { (*current::thread()).arguments.at_least(pointers + STRINGS) }?;
-        // SAFETY: `pointers` and STRINGS bytes are within the memory.
-        unsafe {
-            let first = start.cast::<usize>().add(FRONT);
-            for index in 1..count {
-                first.add(index).write(get(index)?);
-            }
-            first.add(count.max(1)).write(0);
-            Ok(Arguments { first, strings: start.add(pointers), end: start.add(pointers + STRINGS) })
-        }
-    }
-
-    /// Replaces argument 0 by the script's path and inserts the interpreter and its argument before it. Also
-    /// returns the interpreter's path.
-    fn for_script(
-        mut self,
-        given: At,
-        interpreter: &[u8],
-        argument: &[u8],
-    ) -> Result<(Arguments, *const u8)> {
-        let path = self.script_path(given)?;
-        // SAFETY: FRONT leaves room for two pointers per script.
-        unsafe {
-            self.first.write(path as usize);
-            if !argument.is_empty() {
-                self.first = self.first.sub(1);
-                self.first.write(self.string(&[argument])? as usize);
-            }
-            let interpreter = self.string(&[interpreter])?;
-            self.first = self.first.sub(1);
-            self.first.write(interpreter as usize);
-            Ok((self, interpreter))
-        }
-    }
-
-    /// The path under which the interpreter opens the script.
-    fn script_path(&mut self, given: At) -> Result<*const u8> {
-        let text = spare_buffer();
-        // SAFETY: the copy routine handles bad pointers.
-        let length = unsafe { ucopy::string(text, given.path.as_ptr()) }?;
-        let text = &text[..length];
-        if given.dirfd == Fd::CWD || text.first() == Some(&b'/') {
-            return self.string(&[text]);
-        }
-        let mut room = [0; 20];
-        let number = decimal(given.dirfd.raw() as u64, &mut room);
-        let slash: &[u8] = if text.is_empty() { b"" } else { b"/" };
-        self.string(&[b"/dev/fd/", number, slash, text])
-    }
-
-    /// Stores a NUL-terminated string.
-    fn string(&mut self, parts: &[&[u8]]) -> Result<*const u8> {
-        let start = self.strings;
-        for part in parts.iter().chain(&[&b"\0"[..]]) {
-            // SAFETY: both pointers are within the memory, and what does not fit is refused.
-            unsafe {
-                if (self.end.offset_from(self.strings) as usize) < part.len() {
-                    return Err(Errno::E2BIG);
-                }
-                self.strings.copy_from_nonoverlapping(part.as_ptr(), part.len());
-                self.strings = self.strings.add(part.len());
-            }
-        }
-        Ok(start)
     }
 }

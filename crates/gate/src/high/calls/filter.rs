@@ -1,7 +1,7 @@
 //! Programs that limit themselves: prctl(2) with `PR_SET_SECCOMP`, and seccomp(2).
 //!
 //! A filter that allows every call that the gate makes on its own, such as a container's or a deny-list,
-//! changes nothing. Under any other the process becomes *limited*: the gate makes no system call but the
+//! changes nothing. Neither does one that denies calls in [`DISPENSABLE`] with an errno. Under any other the process becomes *limited*: the gate makes no system call but the
 //! program's own ([`crate::high::table::limited`]). What the gate would need later is prepared before the
 //! filter takes effect: descriptors for files of ours, records for threads, and in the region an end of
 //! biases ([`lp_vfs::limit`]).
@@ -34,6 +34,8 @@ const SET_STRICT: u32 = 0;
 const SET_FILTER: u32 = 1;
 const ALLOW: u32 = 0x7fff_0000;
 const ACTION: u32 = 0xffff_0000;
+/// `SECCOMP_RET_ERRNO` with the errnos of filters, `EPERM` and `ENOSYS`.
+const DENIALS: [u32; 2] = [0x5_0000 | 1, 0x5_0000 | 38];
 const ARCH: u32 = 0xc000_003e;
 /// Maximum number of instructions in a filter (`BPF_MAXINSNS`).
 const MOST: usize = 4096;
@@ -97,13 +99,16 @@ fn install(nr: u32, [a, b, c, d, e]: [usize; 5], program: Option<usize>) -> isiz
     done
 }
 
-/// Whether a filter, a `struct sock_fprog` of the program's, allows every call of the gate's own.
+/// Whether under a filter, a `struct sock_fprog` of the program's, every call of the gate's own is allowed or
+/// fails harmlessly.
 fn allows_all(program: usize) -> Result<bool> {
     // SAFETY: the copy routine handles bad pointers.
     let (length, at) =
         unsafe { (ucopy::get(program as *const u16)?, ucopy::get((program + 8) as *const usize)?) };
     for (nr, arguments) in OWN {
-        if run(length as usize, at, *nr, arguments)? & ACTION != ALLOW {
+        let action = run(length as usize, at, *nr, arguments)?;
+        let fails = DENIALS.contains(&action) && DISPENSABLE.contains(nr);
+        if action & ACTION != ALLOW && !fails {
             return Ok(false);
         }
     }
@@ -202,6 +207,18 @@ const fn with(nr: u32, second: u32) -> (u32, [u64; 4]) {
 }
 
 const CODE: u64 = (PROT_READ | PROT_EXEC) as u64;
+
+/// The calls whose failure the gate expects.
+///
+/// | call | without it |
+/// |---|---|
+/// | openat2 | a path on the host that leads nowhere is walked by name ([`crate::high::route::hostlink`]) |
+/// | memfd_create | executing a program in a mount, reading the list of mounts and mapping beyond the end fail |
+/// | setfsuid, setfsgid | the ids are the effective ones ([`lp_vfs::boot::load_credentials`]) |
+/// | umask | /proc tells it |
+/// | rt_tgsigqueueinfo | a deferred signal is sent by tgkill(2) ([`crate::low::live::deferred`]) |
+const DISPENSABLE: [u32; 6] =
+    [__NR_openat2, __NR_memfd_create, __NR_setfsuid, __NR_setfsgid, __NR_umask, __NR_rt_tgsigqueueinfo];
 
 /// The calls that the gate makes on its own, here and in the images that the process executes.
 const OWN: &[(u32, [u64; 4])] = &[

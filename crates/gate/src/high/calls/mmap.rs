@@ -271,10 +271,11 @@ fn cover(task: &Task, of: InodeRef, at: usize, offset: u64) {
     let record = task.region.inode(of.id);
     let read = |to: &mut [u8], at: u64| read_at(task, record, to, at).unwrap_or(0);
     let build = || {
-        let Ok(fd) = copy_to_memfd(task, of, c"lightpath-code") else { return };
+        let Ok(fd) = copy_to_memfd(task, of, c"lightpath-code") else { return false };
         let mut room = [0; names::ROOM];
-        build::build(core::iter::once(names::of_descriptor(fd, &mut room)));
+        let built = build::build(core::iter::once(names::of_descriptor(fd, &mut room)));
         placeholder::close_number(fd);
+        built.none_needed
     };
     let source = MappedFile { read: &read, name: names::NAMELESS, build: &build };
     // SAFETY: the mapping was just made, and nothing in it runs yet.

@@ -11,12 +11,45 @@ use lp_vfs::{dir, fsmount, mount_setattr, move_mount, umount};
 use crate::high::calls::chmod::last_of;
 use crate::high::calls::dup::replace_by_ours;
 use crate::high::calls::open::install;
-use crate::high::calls::refused::{concerns, mentions_mount};
+use crate::high::calls::refused::{at_path, concerns, mentions_mount};
 use crate::high::calls::stat::is_empty;
 use crate::high::fd::{device, made, placeholder};
 use crate::high::frame::at::{At, Last, Route, Which};
-use crate::high::frame::handler::{handlers, kernel};
+use crate::high::frame::handler::{failed_with, handlers, kernel};
 use crate::high::route::path::{is_base_ours, one, route, two};
+
+/// What mount(2) takes its source for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SourceUse {
+    /// It is ignored: a remount, or a change of propagation.
+    None,
+    /// A bind mount, or a move: what is mounted.
+    Path,
+    /// A new file system: a device if the type needs one, else a name to show.
+    Device,
+}
+
+/// As the kernel's path_mount distinguishes the operations.
+fn use_of_source(flags: u32) -> SourceUse {
+    let types = MS_SHARED | MS_PRIVATE | MS_SLAVE | MS_UNBINDABLE;
+    match flags {
+        _ if flags & MS_REMOUNT != 0 => SourceUse::None,
+        _ if flags & MS_BIND != 0 => SourceUse::Path,
+        _ if flags & types != 0 => SourceUse::None,
+        _ if flags & MS_MOVE != 0 => SourceUse::Path,
+        _ => SourceUse::Device,
+    }
+}
+
+/// Whether the kernel finds a block device by a path of ours: its working directory is another one than that of
+/// a process in a mount.
+fn is_device(source: UserPtr) -> bool {
+    let mut found = core::mem::MaybeUninit::<stat>::zeroed();
+    // SAFETY: the kernel reads the program's path and fills the record in; zeros are a valid record too.
+    let found =
+        unsafe { lp_abi::syscall!(__NR_stat, source, found.as_mut_ptr()).map(|_| found.assume_init()) };
+    found.is_ok_and(|found| found.st_mode & S_IFMT == S_IFBLK)
+}
 
 handlers! {
     /// mount(2). Nothing of ours can be mounted on the host.
@@ -24,11 +57,19 @@ handlers! {
         let call = MountArguments { source, kind, flags: flags as u32, data };
         let ours = |at: At| mount::mount(task, at.dirfd, at.path, &call);
         let host = |at: At| {
-            let from_ours = !source.is_null() && !is_empty(source) && concerns(task, At::cwd(source));
-            if from_ours || mentions_mount(data) {
-                return Errno::EPERM.to_ret();
+            let is_ours = || !source.is_null() && !is_empty(source) && concerns(task, At::cwd(source));
+            match use_of_source(flags as u32) {
+                _ if mentions_mount(data) => Errno::EPERM.to_ret(),
+                SourceUse::Path if is_ours() => Errno::EPERM.to_ret(),
+                SourceUse::Device if is_ours() && is_device(source) => Errno::ENOTBLK.to_ret(),
+                use_of => match kernel!(__NR_mount, source, at.path, kind, flags, data) {
+                    // The type needs a device, and the kernel does not find a file of ours.
+                    done if failed_with(done, Errno::ENOENT) && use_of == SourceUse::Device && is_ours() => {
+                        at_path(task, At::cwd(source), 0, Errno::ENOTBLK, |_| done)
+                    }
+                    done => done,
+                },
             }
-            kernel!(__NR_mount, source, at.path, kind, flags, data)
         };
         one(task, At::cwd(path), Last::Follow, ours, host)
     }

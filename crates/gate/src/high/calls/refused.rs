@@ -21,13 +21,11 @@ use crate::low::dispatch::NOT_OURS;
 
 /// `BPF_OBJ_PIN` and `BPF_OBJ_GET` of linux/bpf.h.
 const BPF_WITH_PATH: [u32; 2] = [6, 7];
-/// `LANDLOCK_RULE_PATH_BENEATH` of linux/landlock.h.
-const LANDLOCK_PATH_BENEATH: u32 = 1;
 /// Prefixes of the links in `/proc/self/fd` for the region, for placeholders and for io_uring instances.
 const UNTOUCHABLE: [&[u8]; 2] = [b"/memfd:lightpath", b"anon_inode:[io_uring]"];
 
-/// A call that does not exist in a run: io_uring(7) and io_setup(2), whose work bypasses the gate, and calls
-/// newer than the gate.
+/// A call that does not exist in a run: io_uring(7) and io_setup(2), whose work bypasses the gate; landlock(7),
+/// whose rules the kernel cannot apply to mounts; and calls newer than the gate.
 pub(crate) unsafe extern "sysv64" fn absent(
     _: usize,
     _: usize,
@@ -57,8 +55,6 @@ refuse_files! {
     not_of_kind: EINVAL;
     /// quotactl_fd(2).
     no_quota: ENOSYS;
-    /// landlock_restrict_self(2).
-    not_ruleset: EBADFD;
     /// finit_module(2).
     no_module: ENOEXEC;
 }
@@ -122,18 +118,6 @@ handlers! {
             }
         }
         NOT_OURS
-    }
-
-    /// landlock_add_rule(2): a rule cannot name anything of ours.
-    fn landlock_add_rule(task, ruleset: Fd, kind: u32, attributes: *const u64, flags: u32) {
-        if kind == LANDLOCK_PATH_BENEATH {
-            // SAFETY: the copy routine handles bad pointers. The descriptor follows the first word, packed.
-            let fd = unsafe { ucopy::get(attributes.wrapping_add(1).cast::<i32>()) }.map(Fd::new);
-            if fd.is_ok_and(|fd| descriptor::is_listed(task, fd)) {
-                return Errno::EBADFD.to_ret();
-            }
-        }
-        on_file(task, ruleset, Errno::EBADFD).unwrap_or(NOT_OURS)
     }
 
     /// pidfd_getfd(2) must not fetch a placeholder or an io_uring instance. The region and its life file are

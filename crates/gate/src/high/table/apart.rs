@@ -302,8 +302,8 @@ handlers! {
         if words[0] as u32 == PR_SET_SECCOMP { join() } else { NOT_OURS }
     }
 
-    /// seccomp(2) and landlock_restrict_self(2), after which joining may be impossible; pidfd_getfd(2), which
-    /// may name a descriptor of the gate's own; and calls too rare to examine their paths.
+    /// seccomp(2), after which joining may be impossible; pidfd_getfd(2), which may name a descriptor of the
+    /// gate's own; and calls too rare to examine their paths.
     fn at_once(_words) {
         join()
     }

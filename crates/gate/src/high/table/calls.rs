@@ -442,9 +442,9 @@ calls! {
     __NR_epoll_pwait2: Handled(poll::epoll_wait);
     __NR_mount_setattr: Handled(mount::mount_setattr, apart::at_once);
     __NR_quotactl_fd: Handled(refused::no_quota);
-    __NR_landlock_create_ruleset: Handled(allocate::makes_descriptor);
-    __NR_landlock_add_rule: Handled(refused::landlock_add_rule);
-    __NR_landlock_restrict_self: Handled(refused::not_ruleset, apart::at_once);
+    __NR_landlock_create_ruleset: Handled(refused::absent, refused::absent);
+    __NR_landlock_add_rule: Handled(refused::absent, refused::absent);
+    __NR_landlock_restrict_self: Handled(refused::absent, refused::absent);
     __NR_memfd_secret: Handled(allocate::makes_descriptor);
     __NR_process_mrelease: Special;
     __NR_futex_waitv: Neither;

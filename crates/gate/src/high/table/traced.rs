@@ -2,7 +2,7 @@
 //!
 //! Every entry of [`TRACED`] is one stub, which calls the handler that
 //! [`CALLS`](crate::high::table::calls::CALLS) names and appends the outcome to the lane's ring
-//! ([`lp_region::trace`]). What arguments point to is read after the call. The kernel's calls are left to
+//! ([`lp_region::trace`]), or counts it in the lane's sums. What arguments point to is read after the call. The kernel's calls are left to
 //! strace(1).
 
 use core::arch::global_asm;
@@ -28,16 +28,20 @@ global_asm!(
     ".cfi_startproc",
     "sub rsp, 24",
     ".cfi_adjust_cfa_offset 24",
-    "xor eax, eax",
-    "cmp dword ptr [rip + {times}], 0",
+    "mov qword ptr [rsp + 8], 0",
+    "cmp dword ptr [rip + {sums}], 0",
     "je 4f",
-    "rdtsc",
-    "shl rdx, 32",
-    "or rax, rdx",
-    "4:",
-    "mov [rsp + 8], rax",
     // The entry has kept the number and the arguments, and rbp is still the entry's.
+    "mov edi, [rbp - 56]",
+    "call {begin}",
+    "mov [rsp + 8], rax",
+    "mov rdi, [rbp - 8]",
+    "mov rsi, [rbp - 16]",
     "mov rdx, [rbp - 24]",
+    "mov rcx, [rbp - 32]",
+    "mov r8, [rbp - 40]",
+    "mov r9, [rbp - 48]",
+    "4:",
     "mov r11d, [rbp - 56]",
     "lea r10, [rip + lp_table_calls]",
     "movsxd rax, dword ptr [r10 + 4 * r11]",
@@ -64,7 +68,8 @@ global_asm!(
     ".cfi_endproc",
     ".popsection",
     not_ours = const NOT_OURS,
-    times = sym TIMES,
+    sums = sym SUMS,
+    begin = sym begin,
     record = sym record,
 );
 
@@ -73,9 +78,8 @@ stub_table! {
     pub(crate) TRACED "lp_table_traced": "lp_traced"
 }
 
-/// Nonzero if times are requested: reading the processor's counter costs as much as a call. Set while the
-/// process has one thread.
-static TIMES: AtomicU32 = AtomicU32::new(0);
+/// Nonzero if sums are requested rather than calls. Set while the process has one thread.
+static SUMS: AtomicU32 = AtomicU32::new(0);
 
 /// Address of the mapped rings; 0 before they are mapped. Set while the process has one thread.
 static RINGS: AtomicU64 = AtomicU64::new(0);
@@ -89,45 +93,61 @@ pub(crate) fn open(task: &Task<'_>) {
     // SAFETY: the launcher made the file as long as the rings and sealed its length.
     let mapped = flight::descriptor(task).and_then(|fd| unsafe { Rings::map(fd) }.ok());
     let Some(rings) = mapped else { report::refuse(&[b"no address space for the trace"]) };
-    TIMES.store(u32::from(!keeps(rings)), Ordering::Relaxed);
+    // Relaxed: immutable.
+    SUMS.store(u32::from(rings.front().keeps.load(Ordering::Relaxed) == 0), Ordering::Relaxed);
     RINGS.store(rings.base() as u64, Ordering::Relaxed);
 }
 
-/// Whether what arguments point to is requested, rather than times.
-fn keeps(rings: Rings) -> bool {
-    rings.front().keeps.load(Ordering::Relaxed) != 0 // Relaxed: immutable.
+/// The calling thread with its task, and the rings, if call `number` is asked for.
+#[inline(always)]
+fn asked(number: usize) -> Option<(&'static Thread, &'static Task<'static>, Rings)> {
+    // SAFETY: null or the calling thread's own record.
+    let thread = unsafe { current::thread().as_ref() }?;
+    // SAFETY: null or the thread's own task, which lives as long as the thread.
+    let task = unsafe { thread.task.get().as_ref() }?;
+    // SAFETY: `open` mapped the rings for good. Relaxed: stored before there was a second thread.
+    let rings = unsafe { Rings::at(RINGS.load(Ordering::Relaxed) as usize) }?;
+    rings.wants(number).then_some((thread, task, rings))
 }
 
-/// Records one call, which began at `start` if times are requested. `registers` holds its arguments in
-/// reverse order.
+fn counter() -> u64 {
+    // SAFETY: only reads the processor's counter.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Where sums are requested: the processor's counter if this call is timed, else 0. Reading it costs as much as
+/// a call.
+extern "sysv64" fn begin(number: usize) -> u64 {
+    match asked(number) {
+        Some((_, task, rings)) if rings.sum(task.lane_id.index(), number).weight() != 0 => counter(),
+        _ => 0,
+    }
+}
+
+/// Records one call, which began at `start` if it is timed. `registers` holds its arguments in reverse order.
 extern "sysv64" fn record(number: usize, result: isize, start: u64, registers: &[usize; 6]) {
     // SAFETY: null or the calling thread's own record.
-    let Some(thread) = (unsafe { current::thread().as_ref() }) else { return };
-    let is_kernels = thread.crossed.replace(false);
-    if is_kernels || [NOT_OURS, SHARE_MEMORY, MAKE_THREAD, AGAIN].contains(&result) {
+    let crossed = unsafe { current::thread().as_ref() }.is_some_and(|thread| thread.crossed.replace(false));
+    if crossed || [NOT_OURS, SHARE_MEMORY, MAKE_THREAD, AGAIN].contains(&result) {
         return;
     }
-    // SAFETY: null or the thread's own task, which lives as long as the thread.
-    let Some(task) = (unsafe { thread.task.get().as_ref() }) else { return };
-    // SAFETY: `open` mapped the rings for good. Relaxed: stored before there was a second thread.
-    let Some(rings) = (unsafe { Rings::at(RINGS.load(Ordering::Relaxed) as usize) }) else { return };
-    if !rings.wants(number) {
-        return;
+    let Some((thread, task, rings)) = asked(number) else { return };
+    let lane = task.lane_id.index();
+    // Relaxed: set while the process had one thread.
+    if SUMS.load(Ordering::Relaxed) != 0 {
+        let ticks = (start != 0).then(|| counter().wrapping_sub(start));
+        return rings.sum(lane, number).add((-4095..0).contains(&result), ticks);
     }
     let mut words = *registers;
     words.reverse();
-    // SAFETY: only reads the processor's counter.
-    let end = unsafe { core::arch::x86_64::_rdtsc() };
-    let found =
-        if keeps(rings) { Pointed::read(thread, number as u32, result, &words) } else { Pointed::NOTHING };
+    let end = counter();
+    let found = Pointed::read(thread, number as u32, result, &words);
     let total = HEAD + found.words();
-    let lane = task.lane_id.index();
     let Some(mut entry) = rings.begin(flight::descriptor(task).unwrap_or(Fd::NONE), lane, total) else {
         return;
     };
     entry.push(total as u64 | (number as u64) << 32);
     entry.push(u64::from(thread.tid.get()));
-    entry.push(start);
     entry.push(end);
     entry.push(result as u64);
     for word in words {

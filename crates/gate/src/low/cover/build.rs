@@ -1,5 +1,6 @@
 //! Runs the builder of site images for objects that the bundle does not know.
 
+use lp_abi::image::NONE_NEEDED;
 use lp_abi::linux::{__NR_clone, __NR_execve, __NR_exit_group, __NR_wait4};
 
 use crate::low::thread::home;
@@ -8,11 +9,18 @@ use crate::low::tools::{names, report};
 /// Maximum number of objects that the builder is given at once.
 pub(crate) const BATCH: usize = 256;
 
-/// Runs the builder for the objects with these names (empty: the program itself) and waits for it. Returns
-/// how many of the names it was given: at least one, and as many as there is room for.
+/// What the builder was given, and found.
+pub(crate) struct Built {
+    /// The number of names: at least one, and as many as there is room for.
+    pub(crate) given: usize,
+    /// Whether it could not write the bundle, and none of the objects needs an image.
+    pub(crate) none_needed: bool,
+}
+
+/// Runs the builder for the objects with these names (empty: the program itself) and waits for it.
 #[cold]
 #[inline(never)]
-pub(crate) fn build<'a>(names: impl Iterator<Item = &'a [u8]>) -> usize {
+pub(crate) fn build<'a>(names: impl Iterator<Item = &'a [u8]>) -> Built {
     const PATHS: usize = 16 << 10;
     let settings = home::settings();
     let (mut used, mut given) = (0, 0);
@@ -39,33 +47,36 @@ pub(crate) fn build<'a>(names: impl Iterator<Item = &'a [u8]>) -> usize {
         used += length + 1;
         given += 1;
     }
-    if !settings.builder.get().is_empty() {
-        run(settings.builder.pointer(), &argv);
-    }
-    given
+    let status = match settings.builder.get().is_empty() {
+        true => FAILED,
+        false => run(settings.builder.pointer(), &argv),
+    };
+    Built { given, none_needed: status == NONE_NEEDED }
 }
 
-/// Runs a program and waits for its end. `argv` ends with null.
-fn run(path: *const u8, argv: &[*const u8]) {
+/// Exit status of a builder that was not executed.
+const FAILED: usize = 127;
+
+/// Runs a program, waits for its end and returns its exit status. `argv` ends with null.
+fn run(path: *const u8, argv: &[*const u8]) -> usize {
     // Fork without an exit signal, so that the program does not see the child. execve(2) resets the signal to
     // SIGCHLD, so the builder is a grandchild, and the child between does not exec.
     match fork_silently() {
         Ok(0) => {}
         Ok(between) => return wait_for(between),
-        Err(_) => return,
+        Err(_) => return FAILED,
     }
     match fork_silently() {
         Ok(0) => {}
         Ok(builder) => {
-            wait_for(builder);
-            exit(0);
+            exit(wait_for(builder));
         }
-        Err(_) => exit(127),
+        Err(_) => exit(FAILED),
     }
     let environment = [core::ptr::null::<u8>(); 1];
     // SAFETY: the path and the arguments are NUL-terminated, and both vectors end with null.
     let _ = unsafe { lp_abi::syscall!(__NR_execve, path, argv.as_ptr(), environment.as_ptr()) };
-    exit(127)
+    exit(FAILED)
 }
 
 /// Forks without an exit signal.
@@ -74,11 +85,15 @@ fn fork_silently() -> lp_abi::Result<usize> {
     unsafe { lp_abi::syscall!(__NR_clone, 0, 0, 0, 0, 0) }
 }
 
-/// Waits for the end of a child of [`fork_silently`].
-fn wait_for(child: usize) {
+/// Waits for the end of a child of [`fork_silently`] and returns its exit status.
+fn wait_for(child: usize) -> usize {
     const WALL: u32 = lp_abi::linux::__WALL;
-    // SAFETY: waits for this process's own child; the kernel writes nothing.
-    while unsafe { lp_abi::syscall!(__NR_wait4, child, 0, WALL, 0) } == Err(lp_abi::Errno::EINTR) {}
+    let mut status = 0u32;
+    let at = &raw mut status;
+    // SAFETY: waits for this process's own child; the kernel writes one word.
+    while unsafe { lp_abi::syscall!(__NR_wait4, child, at, WALL, 0) } == Err(lp_abi::Errno::EINTR) {}
+    // WIFEXITED, WEXITSTATUS.
+    if status & 0x7f == 0 { (status >> 8 & 0xff) as usize } else { FAILED }
 }
 
 /// Ends a child of [`fork_silently`].

@@ -73,17 +73,18 @@ unsafe fn cover_unknown<'o>(
         }
     }
     let objects = objects.iter().flatten();
-    let mut built = 0;
+    let (mut built, mut none_needed) = (0, true);
     while built < objects.clone().count() {
-        built += build(objects.clone().skip(built).map(|object| object.name));
+        let more = build(objects.clone().skip(built).map(|object| object.name));
+        built += more.given;
+        none_needed &= more.none_needed;
     }
     // SAFETY: the settings' strings are NUL-terminated.
-    let Some(bundle) = (unsafe { Bundle::open(home::settings().bundle.pointer()) }) else {
-        report::refuse(&[b"no site images at ", home::settings().bundle.get()]);
-    };
+    let bundle = unsafe { Bundle::open(home::settings().bundle.pointer()) };
     for object in objects {
         // SAFETY: the caller guarantees that the objects are mapped and that their initialisers have not run.
-        if matches!(unsafe { cover_one(Some(&bundle), object) }, Outcome::Unknown) {
+        let outcome = unsafe { cover_one(bundle.as_ref(), object) };
+        if matches!(outcome, Outcome::Unknown) && !none_needed {
             report::refuse(&[b"no site image for ", name_of(object.name)]);
         }
     }

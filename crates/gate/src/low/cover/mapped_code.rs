@@ -39,7 +39,7 @@ pub(crate) unsafe extern "sysv64" fn mmap(
             let read = |to: &mut [u8], at: u64| read_file(fd, to, at);
             let mut room = [0; names::ROOM];
             let name = names::of_descriptor(fd, &mut room);
-            let build = || _ = build::build(core::iter::once(name));
+            let build = || build::build(core::iter::once(name)).none_needed;
             mapped(&MappedFile { read: &read, name, build: &build }, result as usize, offset);
         }
     }
@@ -51,8 +51,8 @@ pub(crate) struct MappedFile<'s> {
     pub(crate) read: Read<'s>,
     /// Its path, or [`names::NAMELESS`] if the kernel has none.
     pub(crate) name: &'s [u8],
-    /// Has its site image built.
-    pub(crate) build: &'s dyn Fn(),
+    /// Has its site image built; returns whether it needs none ([`build::Built::none_needed`]).
+    pub(crate) build: &'s dyn Fn() -> bool,
 }
 
 /// Patches the object whose executable segment was just mapped from `offset` of a file to `at`. Ignores files
@@ -88,7 +88,9 @@ pub(crate) unsafe fn mapped(source: &MappedFile<'_>, at: usize, offset: usize) {
         let bundle = Bundle::open(home::settings().bundle.pointer());
         let Outcome::Unknown = loaded::cover_mapped(bundle.as_ref(), &object, build_id) else { return };
         drop(bundle);
-        (source.build)();
+        if (source.build)() {
+            return;
+        }
         let bundle = Bundle::open(home::settings().bundle.pointer());
         if let Outcome::Unknown = loaded::cover_mapped(bundle.as_ref(), &object, build_id) {
             report::refuse(&[b"no site image for ", source.name]);

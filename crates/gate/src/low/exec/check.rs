@@ -6,9 +6,8 @@
 //! then ignores LD_PRELOAD. What the kernel itself refuses is left to the kernel, for its errno.
 
 use lp_abi::linux::{
-    __NR_faccessat2, __NR_fgetxattr, __NR_fstat, __NR_getegid, __NR_geteuid, __NR_openat, __NR_prctl,
-    AT_EACCESS, AT_EMPTY_PATH, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_PATH, O_RDONLY, S_IFMT, S_IFREG, S_ISGID,
-    S_ISUID, S_IXGRP, stat,
+    __NR_faccessat2, __NR_fstat, __NR_openat, AT_EACCESS, AT_EMPTY_PATH, O_CLOEXEC, O_NOCTTY, O_NONBLOCK,
+    O_PATH, O_RDONLY, S_IFMT, S_IFREG, stat,
 };
 use lp_abi::refusal::Refusal;
 use lp_abi::{Errno, Fd, OwnedFd, library};
@@ -20,6 +19,7 @@ use crate::low::exec::environment::Environment;
 use crate::low::exec::known::KnownPrograms;
 use crate::low::exec::load::LoaderHook;
 use crate::low::exec::load::Static;
+use crate::low::exec::privileges;
 use crate::low::object::elf::{Elf, Loader, Read, read_file};
 use crate::low::thread::record::Thread;
 use crate::low::tools::{names, report};
@@ -38,7 +38,6 @@ pub(crate) fn refuse(thread: &Thread, refusal: Refusal, path: &[u8]) -> Errno {
     Errno::EACCES
 }
 
-const PR_GET_NO_NEW_PRIVS: usize = 39;
 /// Bytes examined at the start of a file; the kernel examines 256 for `#!`.
 const HEAD: usize = 1024;
 /// Maximum depth of `#!` interpreters, as in the kernel.
@@ -179,7 +178,7 @@ fn program(
 ) -> Result<Option<LoaderHook>, Refusal> {
     const PRELOAD: Result<Option<LoaderHook>, Refusal> = Ok(Some(LoaderHook::Preload));
     let Some(stat) = open.stat() else { return PRELOAD };
-    open.privileges(&stat)?;
+    privileges::check(open.0.get(), &stat)?;
     let read = |to: &mut [u8], at: u64| open.read(to, at);
     let loader = match elf(head, &read)? {
         // Only for a static file is the name examined: it tells the dynamic linker itself, which may run
@@ -188,7 +187,9 @@ fn program(
         None => return PRELOAD,
         Some(loader) => loader,
     };
-    let known = High::known_programs(thread).map(KnownPrograms).filter(|_| !open.has_capabilities());
+    let known = High::known_programs(thread)
+        .map(KnownPrograms)
+        .filter(|_| !privileges::has_capabilities(open.0.get()));
     let remember = |loader| {
         if let Some(known) = known {
             known.add(&stat, loader, lp_vfs::clock::now().sec);
@@ -314,27 +315,6 @@ impl File {
         }
     }
 
-    fn privileges(&self, stat: &stat) -> Result<(), Refusal> {
-        let refusal = if stat.st_mode & S_ISUID != 0 && stat.st_uid != id(__NR_geteuid) {
-            Refusal::SetUser
-        } else if stat.st_mode & (S_ISGID | S_IXGRP) == S_ISGID | S_IXGRP && stat.st_gid != id(__NR_getegid) {
-            Refusal::SetGroup
-        } else if id(__NR_geteuid) != 0 && self.has_capabilities() {
-            Refusal::Capabilities
-        } else {
-            return Ok(());
-        };
-        // SAFETY: PR_GET_NO_NEW_PRIVS changes nothing.
-        let ignored = unsafe { lp_abi::syscall!(__NR_prctl, PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) };
-        if ignored == Ok(1) { Ok(()) } else { Err(refusal) }
-    }
-
-    fn has_capabilities(&self) -> bool {
-        let name = c"security.capability".as_ptr();
-        // SAFETY: a length of 0 asks for the size only.
-        unsafe { lp_abi::syscall!(__NR_fgetxattr, self.0.get(), name, 0, 0) }.is_ok_and(|length| length > 0)
-    }
-
     /// Whether this is a dynamic linker, which runs the program that its arguments name. Judged by its name,
     /// after symbolic links.
     fn is_linker(&self) -> bool {
@@ -343,11 +323,6 @@ impl File {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
         name.starts_with(b"ld-") || name.starts_with(b"ld.so")
     }
-}
-
-fn id(call: u32) -> u32 {
-    // SAFETY: the id calls change nothing and take no pointers.
-    unsafe { lp_abi::syscall!(call) }.unwrap_or(0) as u32
 }
 
 /// Whether the program's string is empty. A bad pointer is not.

@@ -12,6 +12,7 @@
 //!
 //! Attach finds and removes them again.
 
+use lp_abi::linux::__NR_faccessat;
 use lp_abi::{Errno, Fd, Result, library};
 use lp_region::ucopy;
 
@@ -286,6 +287,19 @@ fn length_of(path: *const u8) -> Result<usize> {
     let mut room = [0u8; lp_abi::PATH_MAX];
     // SAFETY: the copy routine handles bad pointers.
     unsafe { ucopy::string(&mut room, path) }
+}
+
+/// Whether the new image's loader, or the kernel, will find the gate: its files are not in every root directory
+/// (chroot(2), a sandbox).
+pub(crate) fn is_in_reach(load: LoaderHook) -> bool {
+    let mut room = [0u8; lp_abi::PATH_MAX];
+    let path = match load {
+        LoaderHook::Within => home::settings().library.pointer(),
+        LoaderHook::Static(_) => static_gate(&mut room).map_or(c"".as_ptr().cast(), <[u8]>::as_ptr),
+        LoaderHook::Preload | LoaderHook::Audit { .. } => home::settings().preload.pointer(),
+    };
+    // SAFETY: the path is NUL-terminated; access(2) changes nothing.
+    unsafe { lp_abi::syscall!(__NR_faccessat, Fd::CWD, path, 0) }.is_ok()
 }
 
 /// The path of the gate's file for static programs, NUL-terminated, in `room`.

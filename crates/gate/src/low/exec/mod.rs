@@ -1,4 +1,4 @@
-//! execve(2) of host files: whether the gate can cover the file ([`check`], [`known`]), how it is loaded
+//! execve(2) of host files: whether the gate can cover the file ([`check`], [`privileges`], [`known`]), how it is loaded
 //! ([`load`]), the environment of the new image ([`environment`]) and how that image reads it ([`inherited`],
 //! [`variables`]).
 //!
@@ -9,5 +9,6 @@ pub(crate) mod environment;
 pub(crate) mod inherited;
 pub(crate) mod known;
 pub(crate) mod load;
+pub(crate) mod privileges;
 pub(crate) mod run;
 pub(crate) mod variables;

@@ -3,7 +3,11 @@
 //! For files in a mount the high half finds what to execute (a memfd with the program, or the interpreter of
 //! a script) and calls [`run`].
 
-use lp_abi::linux::{__NR_close, __NR_execveat, __NR_fcntl, F_SETFD, SIG_SETMASK};
+use lp_abi::linux::{
+    __NR_close, __NR_execveat, __NR_faccessat2, __NR_fcntl, AT_EACCESS, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW,
+    F_SETFD, SIG_SETMASK,
+};
+use lp_abi::refusal::Refusal;
 use lp_abi::sys::syscall6;
 use lp_abi::{Errno, Fd};
 use lp_region::ucopy;
@@ -87,14 +91,27 @@ pub(crate) unsafe fn host(
             Some(done)
         }
         Ok(None) => None,
-        Err(refusal) => {
-            let mut room = [0u8; 512];
-            // SAFETY: the copy routine handles bad pointers.
-            let length = unsafe { ucopy::string(&mut room, path) }.unwrap_or(0);
-            let name: &[u8] = if length == 0 { b"the program" } else { &room[..length] };
-            Some(check::refuse(thread, refusal, name).to_ret())
-        }
+        Err(refusal) => Some(refuse(thread, refusal, path)),
     }
+}
+
+/// Reports that the program's `path` is refused, and returns the exec's result.
+#[cold]
+fn refuse(thread: &Thread, refusal: Refusal, path: *const u8) -> isize {
+    let mut room = [0u8; 512];
+    // SAFETY: the copy routine handles bad pointers.
+    let length = unsafe { ucopy::string(&mut room, path) }.unwrap_or(0);
+    let name: &[u8] = if length == 0 { b"the program" } else { &room[..length] };
+    check::refuse(thread, refusal, name).to_ret()
+}
+
+/// Whether the kernel finds an executable file. Shells try one directory after the other.
+#[cold]
+fn may_be_executed(directory: Fd, path: *const u8, flags: usize) -> bool {
+    const X_OK: u32 = 1;
+    let flags = flags & (AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) as usize | AT_EACCESS as usize;
+    // SAFETY: faccessat2(2) changes nothing, and the kernel handles bad pointers.
+    unsafe { lp_abi::syscall!(__NR_faccessat2, directory, path, X_OK, flags) }.is_ok()
 }
 
 /// The exec itself: environment, signals, and the kernel's call. Returns only with an error.
@@ -114,6 +131,9 @@ pub(crate) unsafe fn run(
     flags: usize,
     load: LoaderHook,
 ) -> isize {
+    if !environment::is_in_reach(load) && may_be_executed(directory, path, flags) {
+        return refuse(thread, Refusal::OutOfReach, path);
+    }
     let environment = match environment.build(thread, load) {
         Ok(environment) => environment,
         Err(errno) => return errno.to_ret(),

@@ -15,7 +15,8 @@
 //! kernel keeps one of each number, the first, so the first frame ends it.
 //!
 //! The token is the signal's own siginfo with a mark in bytes that siginfo_t does not use, so that a program
-//! that fetches it with sigwaitinfo(2) sees nothing odd.
+//! that fetches it with sigwaitinfo(2) sees nothing odd. Where a filter denies rt_tgsigqueueinfo(2), the token
+//! is a signal from the process to itself by tgkill(2).
 //!
 //! # Limited processes
 //! A process that has limited itself ([`crate::high::calls::filter`]) can neither restore a mask nor send
@@ -24,10 +25,10 @@
 
 use core::arch::global_asm;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use lp_abi::Errno;
-use lp_abi::linux::{__NR_getpid, __NR_rt_tgsigqueueinfo, SI_USER, SIG_BLOCK};
+use lp_abi::linux::{__NR_getpid, __NR_rt_tgsigqueueinfo, __NR_tgkill, SI_USER, SIG_BLOCK};
 
 use crate::low::live::signal;
 use crate::low::live::signal::{Context, SYNCHRONOUS, bit};
@@ -239,7 +240,25 @@ fn keep(current: *mut Thread, number: usize, info: &Info) {
 
 /// Whether `info` is a token, or the remains of one for which the queue had no room.
 fn is_token(info: &Info) -> bool {
-    info[1] & !0 << 32 == TOKEN || (info[1], info[2]) == (u64::from(SI_USER), 0)
+    info[1] & !0 << 32 == TOKEN || (info[1], info[2]) == (u64::from(SI_USER), 0) || is_killed_by_itself(info)
+}
+
+/// `SI_TKILL` of sigaction(2).
+const SI_TKILL: i32 = -6;
+
+/// Nonzero once tokens have been sent by tgkill(2).
+static BY_KILL: AtomicU32 = AtomicU32::new(0);
+
+/// Whether `info` is a token sent by tgkill(2). A signal of the program's own that looks the same is given
+/// the token's siginfo, and the token its.
+fn is_killed_by_itself(info: &Info) -> bool {
+    // Relaxed: a filter lasts, and the thread that sent a token sees its own store.
+    BY_KILL.load(Ordering::Relaxed) != 0 && info[1] as i32 == SI_TKILL && info[2] as u32 == own_pid() as u32
+}
+
+fn own_pid() -> usize {
+    // SAFETY: getpid(2) takes no pointers.
+    unsafe { lp_abi::syscall!(__NR_getpid) }.unwrap_or(0)
 }
 
 pub(crate) fn note(current: *mut Thread, number: usize) -> *mut MaybeUninit<Info> {
@@ -298,16 +317,17 @@ pub(crate) fn release() -> (u64, usize) {
 }
 
 /// Sends the calling thread a signal. If its queue is full (RLIMIT_SIGPENDING), sends one as from kill(2),
-/// which still passes.
+/// which still passes; if a filter denies both, one by tgkill(2).
 pub(crate) fn send(number: usize, info: &Info) {
-    // SAFETY: getpid(2) takes no pointers.
-    let pid = unsafe { lp_abi::syscall!(__NR_getpid) }.unwrap_or(0);
-    let tid = pool::own_tid();
+    let (pid, tid) = (own_pid(), pool::own_tid());
     // SAFETY: the kernel reads the siginfo; a process may send itself any.
     let queue = |info: &Info| unsafe {
         lp_abi::syscall!(__NR_rt_tgsigqueueinfo, pid, tid, number, info as *const Info)
     };
-    if queue(info).is_err() {
-        let _ = queue(&[0; 16]); // SI_USER with pid 0: see `is_token`.
+    // SI_USER with pid 0: see `is_token`.
+    if queue(info).is_err() && queue(&[0; 16]).is_err() {
+        BY_KILL.store(1, Ordering::Relaxed);
+        // SAFETY: a process may send itself any signal.
+        let _ = unsafe { lp_abi::syscall!(__NR_tgkill, pid, tid, number) };
     }
 }

@@ -13,6 +13,7 @@ use super::reader::{Call, Sink};
 
 /// Column of the result.
 const RESULT: usize = 40;
+const SPACES: &str = "                                        ";
 /// A call that begins anew after a signal's handler, as strace names it.
 const RESTART: i64 = -512;
 
@@ -23,23 +24,27 @@ pub(super) struct Lines<W> {
     is_file: bool,
     /// The command's id, whose lines need none elsewhere.
     first: u32,
+    line: String,
 }
 
 impl<W> Lines<W> {
     pub(super) fn new(out: W, is_file: bool, first: u32) -> Lines<W> {
-        Lines { out, is_file, first }
+        Lines { out, is_file, first, line: String::new() }
     }
 }
 
 impl<W: Write + Send + 'static> Sink for Lines<W> {
-    fn call(&mut self, call: &Call) -> io::Result<()> {
-        let mut line = match call.tid {
-            tid if self.is_file => format!("{tid:<5} "),
-            tid if tid != self.first => format!("[pid {tid:>5}] "),
-            _ => String::new(),
+    fn call(&mut self, call: &Call<'_>) -> io::Result<()> {
+        self.line.clear();
+        // Writing to a String does not fail.
+        let _ = match call.tid {
+            tid if self.is_file => write!(self.line, "{tid:<5} "),
+            tid if tid != self.first => write!(self.line, "[pid {tid:>5}] "),
+            _ => Ok(()),
         };
-        describe(call, &mut line);
-        writeln!(self.out, "{line}")
+        describe(call, &mut self.line);
+        self.line.push('\n');
+        self.out.write_all(self.line.as_bytes())
     }
 
     fn pause(&mut self) -> io::Result<()> {
@@ -61,7 +66,7 @@ pub(super) fn say_lost(out: &mut impl Write, lost: u64) -> io::Result<()> {
     }
 }
 
-fn describe(call: &Call, line: &mut String) {
+fn describe(call: &Call<'_>, line: &mut String) {
     line.push_str(&name(call.number));
     line.push('(');
     let kinds = arguments(call.number);
@@ -77,8 +82,8 @@ fn describe(call: &Call, line: &mut String) {
         argument(call, number, *kind, line);
     }
     line.push_str(") ");
-    let column = line.chars().count();
-    line.extend(std::iter::repeat_n(' ', RESULT.saturating_sub(column)));
+    let column = if line.is_ascii() { line.len() } else { line.chars().count() };
+    line.push_str(&SPACES[..RESULT.saturating_sub(column)]);
     line.push_str("= ");
     result(call, line);
 }
@@ -87,7 +92,7 @@ fn creates(flags: u64) -> bool {
     flags as u32 & O_CREAT != 0 || flags as u32 & O_TMPFILE == O_TMPFILE
 }
 
-fn result(call: &Call, line: &mut String) {
+fn result(call: &Call<'_>, line: &mut String) {
     // Writing to a String does not fail.
     let _ = match call.result {
         RESTART => write!(line, "? ERESTARTSYS (To be restarted if SA_RESTART is set)"),
@@ -102,9 +107,10 @@ fn result(call: &Call, line: &mut String) {
     };
 }
 
-fn argument(call: &Call, number: usize, kind: Parameter, line: &mut String) {
+fn argument(call: &Call<'_>, number: usize, kind: Parameter, line: &mut String) {
     let word = call.words[number];
-    let found = call.found.iter().find(|(argument, _)| *argument == number).map(|(_, bytes)| &bytes[..]);
+    let found =
+        call.found.iter().flatten().find(|(argument, _)| *argument == number).map(|(_, bytes)| *bytes);
     // Writing to a String does not fail.
     let _ = match kind {
         Parameter::None => Ok(()),
@@ -114,7 +120,10 @@ fn argument(call: &Call, number: usize, kind: Parameter, line: &mut String) {
         Parameter::Number => write!(line, "{}", word as i64),
         Parameter::Hex => write!(line, "{}", hex(word)),
         Parameter::Path | Parameter::In | Parameter::Out => match found {
-            Some(bytes) => write!(line, "{}", quoted(bytes, kind == Parameter::Path)),
+            Some(bytes) => {
+                quote(bytes, kind == Parameter::Path, line);
+                Ok(())
+            }
             None if kind == Parameter::Out && call.result == 0 => write!(line, "\"\""),
             None => write!(line, "{}", address(word)),
         },
@@ -243,13 +252,13 @@ fn address(word: u64) -> String {
     if word == 0 { "NULL".to_owned() } else { format!("{word:#x}") }
 }
 
-/// Bytes as a C string; data are cut short.
-fn quoted(bytes: &[u8], is_whole: bool) -> String {
+/// Appends bytes as a C string; data are cut short.
+fn quote(bytes: &[u8], is_whole: bool, text: &mut String) {
     let (shown, more) = match bytes.len() >= DATA && !is_whole {
-        true => (&bytes[..DATA - 1], "..."),
-        false => (bytes, ""),
+        true => (&bytes[..DATA - 1], "\"..."),
+        false => (bytes, "\""),
     };
-    let mut text = String::from("\"");
+    text.push('"');
     for (index, byte) in shown.iter().enumerate() {
         let digit_follows = shown.get(index + 1).is_some_and(u8::is_ascii_digit);
         match byte {
@@ -265,19 +274,18 @@ fn quoted(bytes: &[u8], is_whole: bool) -> String {
             _ => drop(write!(text, "\\{byte:o}")),
         }
     }
-    text.push('"');
-    text + more
+    text.push_str(more);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn call(number: u32, words: [u64; 6], result: i64, found: Vec<(usize, Vec<u8>)>) -> Call {
-        Call { number, tid: 1, start: 0, end: 0, result, words, found }
+    fn call(number: u32, words: [u64; 6], result: i64, found: Option<(usize, &[u8])>) -> Call<'_> {
+        Call { number, tid: 1, end: 0, result, words, found: [found, None, None] }
     }
 
-    fn line(call: &Call) -> String {
+    fn line(call: &Call<'_>) -> String {
         let mut line = String::new();
         describe(call, &mut line);
         line
@@ -287,18 +295,18 @@ mod tests {
     fn lines_are_straces() {
         let at = AT_FDCWD as u64;
         let flags = u64::from(O_WRONLY | O_CREAT | O_TRUNC);
-        let open = call(__NR_openat, [at, 1, flags, 0o644, 0, 0], 3, vec![(1, b"/light/f".to_vec())]);
+        let open = call(__NR_openat, [at, 1, flags, 0o644, 0, 0], 3, Some((1, b"/light/f")));
         assert_eq!(line(&open), "openat(AT_FDCWD, \"/light/f\", O_WRONLY|O_CREAT|O_TRUNC, 0644) = 3");
-        let open = call(__NR_open, [1, 0, 0o644, 0, 0, 0], -2, vec![(0, b"x\n".to_vec())]);
+        let open = call(__NR_open, [1, 0, 0o644, 0, 0, 0], -2, Some((0, b"x\n")));
         assert_eq!(
             line(&open),
             "open(\"x\\n\", O_RDONLY)                   = -1 ENOENT (No such file or directory)"
         );
-        let close = call(__NR_close, [3, 0, 0, 0, 0, 0], 0, vec![]);
+        let close = call(__NR_close, [3, 0, 0, 0, 0, 0], 0, None);
         assert_eq!(line(&close), "close(3)                                = 0");
-        let write = call(__NR_write, [1, 9, 40, 0, 0, 0], 40, vec![(1, vec![b'a'; 33])]);
+        let write = call(__NR_write, [1, 9, 40, 0, 0, 0], 40, Some((1, &[b'a'; 33])));
         assert_eq!(line(&write), format!("write(1, \"{}\"..., 40) = 40", "a".repeat(32)));
-        let read = call(__NR_read, [3, 9, 4096, 0, 0, 0], 0, vec![]);
+        let read = call(__NR_read, [3, 9, 4096, 0, 0, 0], 0, None);
         assert_eq!(line(&read), "read(3, \"\", 4096)                       = 0");
     }
 
@@ -311,6 +319,8 @@ mod tests {
             ("S_IFREG|0644".into(), "000".into(), "007".into())
         );
         assert_eq!((access(0), access(6)), ("F_OK".into(), "R_OK|W_OK".into()));
-        assert_eq!(quoted(b"\x01\x012\"", true), "\"\\1\\0012\\\"\"");
+        let mut text = String::new();
+        quote(b"\x01\x012\"", true, &mut text);
+        assert_eq!(text, "\"\\1\\0012\\\"\"");
     }
 }

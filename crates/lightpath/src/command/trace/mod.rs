@@ -2,14 +2,17 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `reader.rs` | takes entries from the lanes' rings, in order |
+//! | `spool.rs` | empties the lanes' rings |
+//! | `reader.rs` | puts calls in order |
 //! | `format.rs` | an entry as a line |
 //! | `summary.rs` | the table of `-c` |
 
 mod format;
 mod reader;
+mod spool;
 mod summary;
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
@@ -26,7 +29,9 @@ use super::failure::{Failure, REGION, USAGE, reason};
 use super::region::Session;
 use super::supervise;
 use super::{mountpoint, run};
-use reader::Reader;
+use reader::Reading;
+use spool::Spool;
+use summary::Summary;
 
 /// Runs the command and prints its calls on mounts.
 pub(crate) fn trace(args: &Trace) -> Result<u8, Failure> {
@@ -54,16 +59,33 @@ pub(crate) fn trace(args: &Trace) -> Result<u8, Failure> {
     let rings = ask(&session, wanted.as_ref(), args.summary)?;
     let slot = session.claim()?;
     let ended = supervise::run_beside(&mut launch, &session, &slot, |child| {
-        let reader = Reader::new(session.region(), rings);
         let output = BufWriter::new(output);
         match args.summary {
-            true => reader.start(summary::Summary::new(output)),
-            false => reader.start(format::Lines::new(output, args.output.is_some(), child as u32)),
+            true => Beside::Sums(Summary::new(session.region(), rings, output)),
+            false => {
+                let lines = format::Lines::new(output, args.output.is_some(), child as u32);
+                Beside::Calls(Reading::start(Spool::new(session.region(), rings), lines))
+            }
         }
     })?;
     let told = ended.beside.finish();
     told.map_err(|e| Failure::new(REGION, format!("writing the trace: {}", reason(&e))))?;
     Ok(ended.end.pass_on())
+}
+
+/// What is done while the command runs, and at its end.
+enum Beside<W> {
+    Calls(Reading),
+    Sums(Summary<W>),
+}
+
+impl<W: Write> Beside<W> {
+    fn finish(self) -> io::Result<()> {
+        match self {
+            Beside::Calls(reading) => reading.finish(),
+            Beside::Sums(summary) => summary.finish(),
+        }
+    }
 }
 
 /// Says in the rings what is to be recorded.
@@ -109,8 +131,11 @@ fn parse_calls(list: &str) -> Result<[u64; CALLS / 64], Failure> {
 }
 
 /// The name of a call.
-fn name(number: u32) -> String {
-    Sysno::new(number as usize).map_or_else(|| format!("syscall_{number:#x}"), |call| call.name().to_owned())
+fn name(number: u32) -> Cow<'static, str> {
+    match Sysno::new(number as usize) {
+        Some(call) => Cow::Borrowed(call.name()),
+        None => Cow::Owned(format!("syscall_{number:#x}")),
+    }
 }
 
 #[cfg(test)]

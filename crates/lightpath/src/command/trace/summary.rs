@@ -1,24 +1,37 @@
 //! The table of `trace -c`, in strace's format.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Instant;
 
-use super::name;
-use super::reader::{Call, Sink};
+use lp_abi::gated::CALLS;
+use lp_region::Region;
+use lp_region::layout::LANES;
+use lp_region::sync::Ordering::{Acquire, Relaxed};
+use lp_region::trace::Rings;
 
-/// Calls by number.
+use super::name;
+
+/// Calls by number: the lanes keep the sums, and nothing is read before the end.
 pub(super) struct Summary<W> {
     out: W,
+    region: Region<'static>,
+    rings: Rings,
     began: (u64, Instant),
-    calls: BTreeMap<u32, Sum>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Sum {
     calls: u64,
     errors: u64,
     ticks: u64,
+}
+
+impl Sum {
+    fn add(&mut self, other: Sum) {
+        self.calls += other.calls;
+        self.errors += other.errors;
+        self.ticks += other.ticks;
+    }
 }
 
 fn counter() -> u64 {
@@ -26,36 +39,42 @@ fn counter() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-impl<W> Summary<W> {
-    pub(super) fn new(out: W) -> Summary<W> {
-        Summary { out, began: (counter(), Instant::now()), calls: BTreeMap::new() }
-    }
+/// Ticks that a timed call takes for reading the counter.
+fn cost() -> u64 {
+    (0..1000).map(|_| counter().abs_diff(counter())).min().unwrap_or(0)
 }
 
-impl<W: Write + Send + 'static> Sink for Summary<W> {
-    fn call(&mut self, call: &Call) -> io::Result<()> {
-        let sum = self.calls.entry(call.number).or_default();
-        sum.calls += 1;
-        sum.errors += u64::from((-4095..0).contains(&call.result));
-        sum.ticks += call.end.saturating_sub(call.start);
-        Ok(())
+impl<W: Write> Summary<W> {
+    pub(super) fn new(region: Region<'static>, rings: Rings, out: W) -> Summary<W> {
+        Summary { out, region, rings, began: (counter(), Instant::now()) }
     }
 
-    fn pause(&mut self) -> io::Result<()> {
-        Ok(())
+    /// What all lanes have kept of a call.
+    fn sum(&self, number: usize, cost: u64) -> Sum {
+        let used = (self.region.header().lane_limit.load(Acquire) as usize).min(LANES);
+        let mut all = Sum::default();
+        for kept in (1..used).map(|lane| self.rings.sum(lane, number)) {
+            // Relaxed, all: counters.
+            let (calls, errors) = (kept.calls.load(Relaxed), kept.errors.load(Relaxed));
+            all.add(Sum { calls, errors, ticks: kept.ticks.load(Relaxed) });
+        }
+        all.ticks = all.ticks.saturating_sub(all.calls * cost);
+        all
     }
 
-    fn end(&mut self, lost: u64) -> io::Result<()> {
+    /// Prints the table.
+    pub(super) fn finish(mut self) -> io::Result<()> {
+        // Those who outlive the command are not traced any more. Relaxed: they look at every call.
+        self.rings.front().reading.store(0, Relaxed);
         let (ticks, time) = (counter() - self.began.0, self.began.1.elapsed());
         let second = time.as_secs_f64() / ticks.max(1) as f64;
-        let mut rows: Vec<(&u32, &Sum)> = self.calls.iter().collect();
-        rows.sort_by_key(|(number, sum)| (std::cmp::Reverse(sum.ticks), **number));
+        let cost = cost();
+        let rows = (0..CALLS).map(|number| (number as u32, self.sum(number, cost)));
+        let mut rows: Vec<(u32, Sum)> = rows.collect();
+        rows.retain(|(_, sum)| sum.calls != 0);
+        rows.sort_by_key(|(number, sum)| (std::cmp::Reverse(sum.ticks), *number));
         let mut total = Sum::default();
-        for (_, sum) in &rows {
-            total.calls += sum.calls;
-            total.errors += sum.errors;
-            total.ticks += sum.ticks;
-        }
+        rows.iter().for_each(|(_, sum)| total.add(*sum));
         let line = "------ ----------- ----------- --------- --------- ----------------";
         writeln!(self.out, "% time     seconds  usecs/call     calls    errors syscall\n{line}")?;
         let all = total.ticks;
@@ -67,10 +86,9 @@ impl<W: Write + Send + 'static> Sink for Summary<W> {
             format!("{percent:6.2} {seconds:11.6} {each:11.3} {:9} {errors:>9} {name}\n", sum.calls)
         };
         for (number, sum) in rows {
-            self.out.write_all(row(sum, &name(*number)).as_bytes())?;
+            self.out.write_all(row(&sum, &name(number)).as_bytes())?;
         }
         write!(self.out, "{line}\n{}", row(&total, "total"))?;
-        super::format::say_lost(&mut self.out, lost)?;
         self.out.flush()
     }
 }
