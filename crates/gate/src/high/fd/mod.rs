@@ -1,11 +1,13 @@
 //! Descriptors: whether a number is ours ([`descriptor`]), placeholders and their lock ([`placeholder`]), the
 //! gate's own descriptors ([`own_descriptor`]), devices answered here ([`device`]), /proc/self/fd
 //! ([`directory`]), host directories that list mounts ([`parent`]), and descriptors in messages ([`rights`]).
+//! [`fd_info`] answers /proc/self/fdinfo.
 //! [`marked_fds`]: the descriptors open on such directories.
 
 pub(crate) mod descriptor;
 pub(crate) mod device;
 pub(crate) mod directory;
+pub(crate) mod fd_info;
 mod marked_fds;
 pub(crate) mod own_descriptor;
 pub(crate) mod parent;

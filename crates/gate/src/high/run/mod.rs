@@ -3,6 +3,7 @@
 
 pub(crate) mod apart;
 pub(crate) mod image;
+pub(crate) mod made;
 pub(crate) mod mount_table;
 pub(crate) mod mounts;
 pub(crate) mod own;
