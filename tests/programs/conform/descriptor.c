@@ -83,6 +83,9 @@ GROUP(descriptor, fcntl)
     T(fcntl(fd, F_GETFL));
     T(fcntl(fd, F_SETFL, -1));
     T(fcntl(fd, F_GETFL));
+    T(fcntl(d, F_SETFL, O_DIRECT | O_APPEND));
+    T(fcntl(d, F_SETFL, O_DIRECT | O_NOATIME));
+    T(fcntl(d, F_SETFL, O_APPEND));
     T(fcntl(d, F_GETFL));
     T(fcntl(fd, F_GETOWN));
     T(fcntl(fd, F_GETSIG));

@@ -69,6 +69,35 @@ GROUP(event, select)
     T(select(-1, NULL, NULL, NULL, &(struct timeval){ 0, 0 }));
 }
 
+/* A number that was open and is closed: EBADF after the other checks, in each set. */
+GROUP(event, select_closed)
+{
+    int low = make_open("a", "x", O_RDWR), fd = make_open("f", "x", O_RDWR), p[2];
+    T(pipe(p));
+    struct timeval none = { 0, 0 }, wrong = { -1, 0 };
+    fd_set gone, more, ready;
+    FD_ZERO(&gone); FD_ZERO(&more); FD_ZERO(&ready);
+    FD_SET(fd, &gone), FD_SET(fd, &more), FD_SET(low, &more), FD_SET(p[1], &ready);
+    T(close(fd));
+    T(select(10, &gone, NULL, NULL, &wrong));
+    T(select(10, &gone, (void *)8, NULL, &none));
+    T(select(fd, &gone, NULL, NULL, &none));
+    T(select(10, &gone, NULL, NULL, &none));
+    for (int set = 0; set < 3; set++) {
+        fd = make_open("f", "x", O_RDWR);
+        T(close(fd));
+        fd_set *sets[3] = { NULL, &ready, NULL };
+        sets[set] = &more;
+        T(select(10, sets[0], sets[1], sets[2], &none));
+        T(pselect(10, sets[0], sets[1], sets[2], &(struct timespec){ 0, 0 }, NULL));
+        say("%d %d", FD_ISSET(fd, &more) != 0, FD_ISSET(p[1], &ready) != 0);
+    }
+    T(make_open("f", "x", O_RDWR));
+    T(close(low));
+    T(select(10, &more, NULL, NULL, &none));
+    T(open("f", O_RDONLY));
+}
+
 GROUP(event, epoll)
 {
     int fd = make_open("f", "x", O_RDWR), d = T(open(".", O_RDONLY)), path = T(open("f", O_PATH)), e = T(epoll_create1(0)), p[2];

@@ -191,3 +191,45 @@ GROUP(magic, calls_on_files_without_a_name)
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     T(chdir(path));
 }
+
+/* Position and flags of a descriptor, and whether its mount and inode number are those of statx(2). */
+static void describe(const char *process, int fd)
+{
+    char path[64], text[1024] = "";
+    sprintf(path, "/proc/%s/fdinfo/%d", process, fd);
+    int info = open(path, O_RDONLY);
+    say("%ld", (long)(read(info, text, sizeof text - 1) > 0));
+    close(info);
+    struct statx st;
+    statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | 0x1000 /* STATX_MNT_ID */, &st);
+    long long position = -1;
+    unsigned flags = 0;
+    unsigned long mount = 0, number = 0;
+    int read = sscanf(text, "pos:\t%lld\nflags:\t0%o\nmnt_id:\t%lu\nino:\t%lu\n", &position, &flags, &mount, &number);
+    say("%d: %lld %o %d %d", read, position, flags, mount == st.stx_mnt_id, number == st.stx_ino);
+}
+
+GROUP(magic, fdinfo)
+{
+    int fd = make_open("f", "the file's text", O_RDWR | O_APPEND), dir = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int path = open("f", O_PATH), other = open("f", O_WRONLY | O_NONBLOCK | O_SYNC);
+    char own[16];
+    sprintf(own, "%d", getpid());
+    T(lseek(fd, 5, SEEK_SET));
+    T(lseek(other, 1LL << 40, SEEK_SET));
+    for (int i = 0; i < 4; i++) {
+        describe("self", (int[]){ fd, dir, path, other }[i]);
+        describe(own, (int[]){ fd, dir, path, other }[i]);
+    }
+    T(fcntl(fd, F_SETFD, FD_CLOEXEC));
+    T(fcntl(fd, F_SETFL, O_NONBLOCK));
+    describe("self", fd);
+    T(close(fd));
+    char room[32];
+    sprintf(room, "/proc/self/fdinfo/%d", fd);
+    T(open(room, O_RDONLY));
+    CHILD {
+        describe("self", dir);
+        describe("self", other);
+    }
+}

@@ -1,7 +1,7 @@
 //! fcntl(2): the commands on descriptors and open files. [`crate::locks::file_lock`] has locks,
 //! [`crate::calls::dup`] has `F_DUPFD`.
 
-use lp_abi::linux::{FD_CLOEXEC, O_APPEND, O_DIRECT, O_NDELAY, O_NOATIME, O_NONBLOCK};
+use lp_abi::linux::{FD_CLOEXEC, O_APPEND, O_DIRECT, O_NDELAY, O_NOATIME, O_NONBLOCK, S_IFDIR, S_IFMT};
 use lp_abi::{Errno, Fd, Result};
 use lp_region::process::caps;
 use lp_region::records::{file_mode, inode_flags};
@@ -49,7 +49,7 @@ pub fn get_fl(task: &Task, fd: Fd) -> Result<u32> {
 ///
 /// # Errors
 /// `EBADF`, also for `O_PATH`; `EPERM` for removing `O_APPEND` from an append-only file and for `O_NOATIME`
-/// on another user's.
+/// on another user's; `EINVAL` for `O_DIRECT` on a directory.
 pub fn set_fl(task: &Task, fd: Fd, flags: u32) -> Result<()> {
     let held = task.fget_any(fd)?;
     if held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0 {
@@ -62,6 +62,10 @@ pub fn set_fl(task: &Task, fd: Fd, flags: u32) -> Result<()> {
     }
     if flags & O_NOATIME != 0 && old & O_NOATIME == 0 && !credentials::owns(task, held.inode) {
         return Err(Errno::EPERM);
+    }
+    // The kernel's setfl: FMODE_CAN_ODIRECT, which directories lack.
+    if flags & O_DIRECT != 0 && held.inode.mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR {
+        return Err(Errno::EINVAL);
     }
     // Regular files and directories have no fasync method, so FASYNC stays as it is.
     held.file.flags.store(old & !SETTABLE | flags & SETTABLE, Ordering::Relaxed);

@@ -103,8 +103,7 @@ fn fstatat_slow(
 fn stat_found(task: &Task, found: &Found, to: UserPtr<stat>) -> Result<bool> {
     let inode = task.region.inode(found.inode.id);
     // PAIRS: as in `of_found`.
-    let is_done = put_quick(task, inode, to)
-        && inode.generation.load(Acquire) == found.inode.generation;
+    let is_done = put_quick(task, inode, to) && inode.generation.load(Acquire) == found.inode.generation;
     if is_done { Ok(true) } else { stat_found_slow(task, found.inode, to) }
 }
 

@@ -1,11 +1,11 @@
 //! The end of mounts: who uses one, and giving back what nobody does.
 
-use lp_region::layout::{self as at, COMMAND_ROOTS, SUPERBLOCKS};
+use lp_region::layout::{COMMAND_ROOTS, SUPERBLOCKS};
 use lp_region::mount::{mount_state, superblock_flags};
 use lp_region::mount_change::Set;
 use lp_region::records::OpenFile;
 use lp_region::sync::{Ordering, heavy_barrier};
-use lp_region::{LaneId, MappingId, MountId, RunId, Spot, marks};
+use lp_region::{LaneId, MountId, ProcessId, RunId, Spot, marks};
 
 use crate::caller::task::Task;
 use crate::descriptors::flight;
@@ -38,7 +38,7 @@ impl Tree<'_, '_> {
                     let word = word.load(Ordering::Acquire);
                     word != 0 && Spot::from_word(word).mount == id
                 });
-                let mut hit = stands || self.maps(MappingId(record.mappings.load(Ordering::Acquire)), id);
+                let mut hit = stands;
                 FdTable::of(region, process).look_through(|file| hit |= is_in(region.file(file)));
                 hit && !region.process_is_dead(process, task.process_id)
             })
@@ -56,7 +56,7 @@ impl Tree<'_, '_> {
         let in_flight =
             || flight::sent(region).any(|file| is_in(region.file(file)) && flight::is_in_flight(task, file));
         // What is being opened goes from a pin to a table, what is being closed the other way.
-        !is_certain || by_lane() || by_process() || by_lane() || in_flight()
+        !is_certain || by_lane() || by_process() || self.is_mapped(id) || by_lane() || in_flight()
     }
 
     /// Whether the last walk of another living lane went through a mount. Its records are not used again
@@ -74,19 +74,13 @@ impl Tree<'_, '_> {
             })
     }
 
-    fn maps(&self, first: MappingId, id: MountId) -> bool {
-        let mut mapping = first;
-        for _ in 0..at::MAPPINGS {
-            if mapping.is_none() {
-                break;
-            }
-            let record = self.task.region.mapping(mapping);
-            if record.mount.load(Ordering::Relaxed) == id.0 && record.bytes.load(Ordering::Relaxed) != 0 {
-                return true;
-            }
-            mapping = MappingId(record.link.load(Ordering::Acquire));
-        }
-        false
+    /// Whether a living process has mapped a file through a mount.
+    fn is_mapped(&self, id: MountId) -> bool {
+        let (task, region) = (self.task, self.task.region);
+        region.mappings().any(|record| {
+            let process = ProcessId(record.process.load(Ordering::Relaxed)); // Relaxed: stored before the inode.
+            record.mount.load(Ordering::Relaxed) == id.0 && !region.process_is_dead(process, task.process_id)
+        })
     }
 
     fn collect_mounts(&self) {

@@ -13,7 +13,7 @@ use lp_vfs::task::{Outside, Place, Task};
 use lp_vfs::watch::{self, Touched};
 
 use crate::high::calls::openat2;
-use crate::high::fd::{device, directory, parent, placeholder};
+use crate::high::fd::{device, directory, fd_info, parent, placeholder};
 use crate::high::frame::at::{At, Last, Route, Which};
 use crate::high::frame::handler::{handlers, interruptible, ret};
 use crate::high::route::hostlink;
@@ -250,6 +250,7 @@ fn note(task: &Task, fd: Fd, at: At, flags: u32) {
     if let Some(table) = mount_table::of_path(&text[..length]) {
         mount_table::complete(task, fd, &text[..length], table);
     }
+    fd_info::complete(task, fd, &text[..length]);
     directory::opened(fd, &text[..length]);
     parent::opened(fd, at);
     device::opened(task, fd, &text[..length], flags);

@@ -17,6 +17,7 @@ use lp_vfs::task::Task;
 
 use crate::high::fd::descriptor;
 use crate::high::fd::descriptor::file_or_return;
+use crate::high::fd::placeholder;
 use crate::high::frame::at::{Which, buffer, spare_buffer};
 use crate::high::frame::handler::{handlers, ret};
 use crate::low::dispatch::NOT_OURS;
@@ -244,13 +245,25 @@ fn words(count: i32) -> usize {
     (count.max(0) as usize).min(SET_BITS).div_ceil(64)
 }
 
-fn any_selected(task: &Task, count: i32, sets: [*mut u64; 3]) -> bool {
+fn any_selected(task: &'static Task<'static>, count: i32, sets: [*mut u64; 3]) -> bool {
     if !has_any(task) || count < 0 {
         return false;
     }
+    close_parked(task, count, sets);
     sets.into_iter().filter(|set| !set.is_null()).any(|set| {
         (0..words(count)).any(|at| matches!(word(set, at, count), Ok(bits) if ours(task, at, bits) != 0))
     })
+}
+
+/// Closes parked placeholders if a set names one: select(2) fails with `EBADF` for a closed number, and the
+/// kernel would report a placeholder as ready.
+fn close_parked(task: &'static Task<'static>, count: i32, sets: [*mut u64; 3]) {
+    // Relaxed: a number that another thread closes meanwhile may count as open. Word 0 has all that are parked.
+    let parked = task.process.parked.load(Ordering::Relaxed);
+    let is_named = |set: *mut u64| matches!(word(set, 0, count), Ok(bits) if bits & parked != 0);
+    if parked != 0 && sets.into_iter().any(|set| !set.is_null() && is_named(set)) {
+        placeholder::flush(task);
+    }
 }
 
 /// Word `at` of a set, without bits beyond the count.

@@ -3,17 +3,15 @@
 //! The file that the program has opened is read to its end and replaced by a memfd with the complete text as
 //! of that moment.
 
-use lp_abi::linux::{
-    __NR_close, __NR_dup3, __NR_fcntl, __NR_lseek, __NR_memfd_create, __NR_read, __NR_write, F_GETFD,
-    FD_CLOEXEC, MFD_CLOEXEC, O_CLOEXEC,
-};
-use lp_abi::{Errno, Fd, Result};
+use lp_abi::linux::__NR_read;
+use lp_abi::{Fd, Result};
 use lp_region::sync::Ordering;
 use lp_vfs::mount_show::{self, Shown};
 use lp_vfs::mounts;
 use lp_vfs::task::Task;
 
 use crate::high::run::mounts::mounts as command_line;
+use crate::high::run::proc_file;
 use lp_abi::text::{Writer, number, parse_decimal, within};
 
 /// Selects one of the files.
@@ -71,23 +69,7 @@ fn is_in_run(task: &Task, pid: u32) -> bool {
 #[cold]
 pub(crate) fn complete(task: &Task, fd: Fd, path: &[u8], table: MountTable) {
     if process_of(path).is_none_or(|pid| is_in_run(task, pid)) {
-        let _ = replace(task, fd, table);
-    }
-}
-
-fn replace(task: &Task, fd: Fd, table: MountTable) -> Result<()> {
-    // SAFETY: the calls take numbers and a NUL-terminated name; the memfd is closed again.
-    unsafe {
-        let flags = lp_abi::syscall!(__NR_fcntl, fd, F_GETFD)?;
-        let made = lp_abi::syscall!(__NR_memfd_create, c"mounts".as_ptr(), MFD_CLOEXEC)?;
-        let made = Fd::new(made as i32);
-        let cloexec = if flags as u32 & FD_CLOEXEC != 0 { O_CLOEXEC } else { 0 };
-        let filled = fill(task, fd, made, table)
-            .and_then(|()| lp_abi::syscall!(__NR_lseek, made, 0, 0))
-            .and_then(|_| lp_abi::syscall!(__NR_dup3, made, fd, cloexec));
-        let _ = lp_abi::syscall!(__NR_lseek, fd, 0, 0);
-        let _ = lp_abi::syscall!(__NR_close, made);
-        filled.map(|_| ())
+        let _ = proc_file::replace(fd, c"mounts", |to| fill(task, fd, to, table));
     }
 }
 
@@ -100,7 +82,7 @@ fn fill(task: &Task, from: Fd, to: Fd, table: MountTable) -> Result<()> {
         let got = unsafe { lp_abi::syscall!(__NR_read, from, buffer.as_mut_ptr(), buffer.len()) }?;
         let Some(bytes) = buffer.get(..got as usize).filter(|bytes| !bytes.is_empty()) else { break };
         parents.take(bytes);
-        write(to, bytes)?;
+        proc_file::write(to, bytes)?;
     }
     let run = task.process.run.load(Ordering::Relaxed); // Relaxed: immutable.
     let mut after = 0;
@@ -117,16 +99,10 @@ fn fill(task: &Task, from: Fd, to: Fd, table: MountTable) -> Result<()> {
         }
         // A line that does not fit, because of a path of kilobytes, is left out.
         if let Some(length) = line.finish() {
-            write(to, &room[..length])?;
+            proc_file::write(to, &room[..length])?;
         }
     }
     Ok(())
-}
-
-fn write(to: Fd, bytes: &[u8]) -> Result<()> {
-    // SAFETY: the kernel reads within `bytes`. A memfd takes everything or fails.
-    let done = unsafe { lp_abi::syscall!(__NR_write, to, bytes.as_ptr(), bytes.len()) }?;
-    if done as usize == bytes.len() { Ok(()) } else { Err(Errno::ENOSPC) }
 }
 
 /// Writes a path or a name as these files show them: bytes that would break a line are octal.
