@@ -295,6 +295,7 @@ GROUP(mounts, written_as_it_shuts)
             opened++;
             refused += pwrite(fd, "x", 1, 0) != 1;
             close(fd);
+            usleep(opened % 8 * 20);
         } else {
             shut |= errno == EROFS;
         }

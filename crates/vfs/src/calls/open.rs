@@ -8,7 +8,7 @@ use lp_abi::linux::{
 use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
 use lp_region::mount::mount_flags;
 use lp_region::records::{Inode, file_mode, inode_flags};
-use lp_region::sync::Ordering;
+use lp_region::sync::{Ordering, light_barrier};
 use lp_region::{DirentId, FileId, InodeRef, MountId, Spot, ucopy};
 
 use crate::caller::below::{self, Need};
@@ -620,19 +620,32 @@ fn empty(task: &Task, found: &Found) -> Result<()> {
     Ok(())
 }
 
-/// [`finish`] for an access that a read-only mount refuses. It counts as a writer until the open file is
-/// pinned, so that a remount waits for it or finds the file.
+/// [`finish`] for an access that a read-only mount refuses.
 ///
 /// # Errors
 /// As [`finish`]; `EROFS`.
+#[inline]
 fn finish_writable<'t, 'r>(
     task: &'t Task<'r>,
     found: &Found,
     how: &How,
     kind: u32,
 ) -> Result<NewFile<'t, 'r>> {
-    let _writing = writer::begin(task, found.mount)?;
-    finish(task, found, how, kind)
+    let new = finish(task, found, how, kind)?;
+    // A remount that this does not see finds the file's pin. PAIRS: the heavy barrier in `opened`.
+    light_barrier();
+    if mounts::has(task, found.mount, mount_flags::CLOSED) {
+        finish_closed_slow(task, found, new)
+    } else {
+        Ok(new)
+    }
+}
+
+/// The rest of [`finish_writable`] in a mount that is read-only, or being shut: as a writer would wait.
+#[cold]
+fn finish_closed_slow<'t, 'r>(task: &Task, found: &Found, new: NewFile<'t, 'r>) -> Result<NewFile<'t, 'r>> {
+    writer::begin(task, found.mount).map(drop)?;
+    Ok(new)
 }
 
 /// Creates the open file. The inode is pinned, and stays so through the file's own pin.
