@@ -129,7 +129,7 @@ fn punch(task: &Task, id: InodeId, inode: &Inode, offset: u64, end: u64) -> Resu
     let now = task.now();
     inode.data_seq.begin();
     inode.seq.begin();
-    map::less_in_section(inode, cut::going(task, inode, first, last));
+    map::less_in_section(inode, cut::going(task, id, inode, first, last));
     inode::touch_in_section(inode, Touch::Modify, now);
     inode.seq.end();
     if first > last {

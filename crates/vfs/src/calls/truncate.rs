@@ -30,7 +30,7 @@ pub fn resize(task: &Task, id: InodeId, inode: &Inode, size: u64) {
     }
     // Open the section first: if this lane dies inside it, `mend` cuts off what lies beyond the new end.
     inode.data_seq.begin();
-    let gone = if size < old { cut::behind(task, inode, size) } else { 0 };
+    let gone = if size < old { cut::behind(task, id, inode, size) } else { 0 };
     let now = task.now();
     inode.seq.begin();
     inode.size.store(size, Relaxed); // Relaxed: inside the section.

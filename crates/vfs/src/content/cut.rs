@@ -1,24 +1,34 @@
 //! Removing content: what lies beyond an end, or a range.
 
 use lp_abi::PAGE_SIZE;
-use lp_region::InodeId;
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
+use lp_region::{InodeId, InodeRef};
 
 use crate::caller::task::Task;
 use crate::content::{map, page};
 
-/// Number of pages that [`cut`] will free.
-pub(crate) fn behind(task: &Task, inode: &Inode, size: u64) -> u64 {
-    going(task, inode, size.div_ceil(PAGE_SIZE as u64), map::END)
+/// Number of pages that [`cut`] will free. The caller must hold the lock.
+pub(crate) fn behind(task: &Task, id: InodeId, inode: &Inode, size: u64) -> u64 {
+    going(task, id, inode, size.div_ceil(PAGE_SIZE as u64), map::END)
 }
 
-/// Number of pages that [`drop_pages`] will free.
-pub(crate) fn going(task: &Task, inode: &Inode, first: u64, end: u64) -> u64 {
-    match inode.flags.load(Relaxed) & inode_flags::MAPPED {
-        0 => map::held(task.region, inode, first, end),
-        _ => 0,
+/// Number of pages that [`drop_pages`] will free. The caller must hold the lock.
+pub(crate) fn going(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u64) -> u64 {
+    let flags = inode.flags.load(Relaxed);
+    if flags & inode_flags::MAPPED != 0 {
+        if is_mapped(task, InodeRef { id, generation: inode.generation.load(Relaxed) }) {
+            return 0;
+        }
+        // Whoever ended the last mapping died before it cleared the flag.
+        inode.flags.store(flags & !inode_flags::MAPPED, Relaxed);
     }
+    map::held(task.region, inode, first, end)
+}
+
+/// Whether any process maps the inode. The caller must hold its lock.
+pub(crate) fn is_mapped(task: &Task, of: InodeRef) -> bool {
+    task.region.mappings().any(|record| record.inode.load(Relaxed) == of.to_word())
 }
 
 /// Removes what lies beyond `size`. The caller must hold the lock, be in a `data_seq` section and have

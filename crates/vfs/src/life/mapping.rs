@@ -98,7 +98,7 @@ pub fn end(task: &Task, of: InodeRef, len: usize) {
 /// A process's record of an inode is gone. If it was the last, truncation may free pages again, and the pages
 /// that were kept are freed. The caller must hold the inode's lock.
 pub(crate) fn record_gone(task: &Task, of: InodeRef) {
-    if is_mapped(task, of) {
+    if cut::is_mapped(task, of) {
         return;
     }
     let inode = task.region.inode(of.id);
@@ -107,7 +107,7 @@ pub(crate) fn record_gone(task: &Task, of: InodeRef) {
     let size = inode.size.load(Relaxed); // Relaxed: under the lock.
     inode.data_seq.begin();
     inode.seq.begin();
-    map::less_in_section(inode, cut::behind(task, inode, size));
+    map::less_in_section(inode, cut::behind(task, of.id, inode, size));
     inode.seq.end();
     cut::cut(task, of.id, inode, size);
     inode.data_seq.end();
@@ -310,9 +310,4 @@ pub(crate) fn keeps_unlinked(task: &Task) -> bool {
         let of = InodeRef::from_word(record.inode.load(Relaxed)); // Relaxed: the process's own.
         of != InodeRef::NONE && task.region.inode(of.id).nlink.load(Relaxed) == 0
     })
-}
-
-/// Whether any process maps the inode. The caller must hold its lock.
-fn is_mapped(task: &Task, of: InodeRef) -> bool {
-    task.region.mappings().any(|record| record.inode.load(Relaxed) == of.to_word())
 }
