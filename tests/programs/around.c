@@ -275,7 +275,6 @@ static void as_descriptor(int fd)
     LOOK(finit_module, always, 313, fd, (long)"", 0);
     LOOK(open_by_handle_at, always, 304, fd, (long)room, O_RDONLY);
     LOOK(pidfd_getfd, always, 438, fd, 0, 0);
-    LOOK(io_setup, always, 206, 1, (long)room);
     LOOK(io_destroy, always, 207, 1);
     LOOK(io_getevents, always, 208, 1, 0, 0, 0, 0);
     LOOK(io_submit, always, 209, 1, 0, 0);

@@ -7,6 +7,7 @@
 
 pub(crate) mod access;
 pub(crate) mod across;
+pub(crate) mod aio;
 pub(crate) mod allocate;
 pub(crate) mod cachestat;
 pub(crate) mod chdir;

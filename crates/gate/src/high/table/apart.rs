@@ -263,6 +263,11 @@ handlers! {
         }
     }
 
+    /// io_submit(2): the descriptors are in the program's memory.
+    fn io_submit(_words) {
+        join()
+    }
+
     /// recvmsg(2), which may bring descriptors of ours.
     fn recvmsg(words) {
         // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid message.

@@ -5,10 +5,10 @@
 //! site images reads. `tests/call_table.rs` compares the two.
 
 use crate::high::calls::{
-    access, allocate, cachestat, chdir, chmod, close, credentials, dup, exec, fcntl, filter, fsopen, fsync,
-    getdents, handle, inotify, ioctl, kcmp, link, listmount, lseek, madvise, mkdir, mlock, mmap, mount, open,
-    open_tree, poll, read, refused, rename, sendfile, shmop, sigprocmask, socket, stat, statfs, statmount,
-    truncate, utimensat, watch, write, xattr,
+    access, aio, allocate, cachestat, chdir, chmod, close, credentials, dup, exec, fcntl, filter, fsopen,
+    fsync, getdents, handle, inotify, ioctl, kcmp, link, listmount, lseek, madvise, mkdir, mlock, mmap,
+    mount, open, open_tree, poll, read, refused, rename, sendfile, shmop, sigprocmask, socket, stat, statfs,
+    statmount, truncate, utimensat, watch, write, xattr,
 };
 use crate::high::table::apart;
 use crate::low::arrive::sigaction;
@@ -292,11 +292,11 @@ calls! {
     __NR_sched_setaffinity: Neither;
     __NR_sched_getaffinity: Neither;
     __NR_set_thread_area: Neither;
-    __NR_io_setup: Handled(refused::absent, refused::absent);
-    __NR_io_destroy: Handled(refused::absent, refused::absent);
-    __NR_io_getevents: Handled(refused::absent, refused::absent);
-    __NR_io_submit: Handled(refused::absent, refused::absent);
-    __NR_io_cancel: Handled(refused::absent, refused::absent);
+    __NR_io_setup: Neither Gated;
+    __NR_io_destroy: Neither Gated;
+    __NR_io_getevents: Neither Gated;
+    __NR_io_submit: Handled(aio::io_submit, apart::io_submit);
+    __NR_io_cancel: Neither Gated;
     __NR_get_thread_area: Neither;
     __NR_lookup_dcookie: Never;
     __NR_epoll_create: Handled(allocate::makes_descriptor);
@@ -419,7 +419,7 @@ calls! {
     __NR_pkey_alloc: Neither;
     __NR_pkey_free: Neither;
     __NR_statx: Handled(stat::statx, apart::statx);
-    __NR_io_pgetevents: Handled(refused::absent, refused::absent);
+    __NR_io_pgetevents: Neither Gated;
     __NR_rseq: Neither;
     __NR_uretprobe: Neither;
     __NR_pidfd_send_signal: Special;

@@ -202,6 +202,7 @@ fn concerns(task: &Task, nr: u32, words: [usize; 6]) -> bool {
             | __NR_select
             | __NR_pselect6
             | __NR_kcmp
+            | __NR_io_submit
             | __NR_prctl
             | __NR_seccomp
     );

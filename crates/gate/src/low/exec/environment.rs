@@ -289,14 +289,14 @@ fn length_of(path: *const u8) -> Result<usize> {
     unsafe { ucopy::string(&mut room, path) }
 }
 
-/// Whether the new image's loader, or the kernel, will find the gate: its files are not in every root directory
-/// (chroot(2), a sandbox).
+/// Whether the new image's loader will find the gate: its files, which lie together, are not in every root
+/// directory (chroot(2), a sandbox). The stack may be that of musl's posix_spawn(3), which is short.
 pub(crate) fn is_in_reach(load: LoaderHook) -> bool {
-    let mut room = [0u8; lp_abi::PATH_MAX];
     let path = match load {
         LoaderHook::Within => home::settings().library.pointer(),
-        LoaderHook::Static(_) => static_gate(&mut room).map_or(c"".as_ptr().cast(), <[u8]>::as_ptr),
-        LoaderHook::Preload | LoaderHook::Audit { .. } => home::settings().preload.pointer(),
+        LoaderHook::Static(_) | LoaderHook::Preload | LoaderHook::Audit { .. } => {
+            home::settings().preload.pointer()
+        }
     };
     // SAFETY: the path is NUL-terminated; access(2) changes nothing.
     unsafe { lp_abi::syscall!(__NR_faccessat, Fd::CWD, path, 0) }.is_ok()
