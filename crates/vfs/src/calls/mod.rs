@@ -1,4 +1,5 @@
-//! The calls, one file for each man page. `create`, `mount_at` and `target` hold what several calls share.
+//! The calls, one file for each man page. `create`, `mount_at`, `open_how` and
+//! `target` hold what several calls share.
 //!
 //! Doors call these. Lock order: an open file's position; directories, then what their entries name; other
 //! inodes, the lower index first; the table. [`rename`] waits for a lock only while it holds none. No call
@@ -33,6 +34,7 @@ pub mod mount_setattr;
 pub mod mount_show;
 pub mod move_mount;
 pub mod open;
+pub(crate) mod open_how;
 pub mod open_tree;
 pub(crate) mod read;
 pub mod readlink;
