@@ -208,58 +208,55 @@ static int receive_fd(int socket, int *fds, int flags)
     return count;
 }
 
-/* A file in a message is open, for who asks whether it is written to. */
+/* Who asks whether "script", which `reads` has open, is open for writing: a lease, and an exec. */
+static void ask_for_writers(int reads)
+{
+    T(fcntl(reads, F_SETLEASE, F_RDLCK));
+    T(fcntl(reads, F_SETLEASE, F_UNLCK));
+    pid_t child = vfork();
+    if (child == 0) {
+        execl("./script", "script", NULL);
+        _exit(errno == ETXTBSY ? 26 : 1);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    say("exec: %x", status);
+}
+
+static int make_script(void)
+{
+    close(make_open("script", "#!/bin/true\n", O_RDWR));
+    T(chmod("script", 0700));
+    return T(open("script", O_RDONLY));
+}
+
+/* A file in a message is open. */
 GROUP(descriptor, open_in_a_message)
 {
     int s[2], back[8] = { -1 };
     T(socketpair(AF_UNIX, SOCK_STREAM, 0, s));
-    close(make_open("script", "#!/bin/true\n", O_RDWR));
-    T(chmod("script", 0700));
-    int reads = T(open("script", O_RDONLY)), writes = T(open("script", O_RDWR));
+    int reads = make_script(), writes = T(open("script", O_RDWR));
     T(send_fd(s[0], &writes, 1));
     T(close(writes));
-    for (int turn = 0; turn < 2; turn++) {
-        T(fcntl(reads, F_SETLEASE, F_RDLCK));
-        T(fcntl(reads, F_SETLEASE, F_UNLCK));
-        pid_t child = fork();
-        if (child == 0) {
-            execl("./script", "script", NULL);
-            _exit(errno == ETXTBSY ? 26 : 1);
-        }
-        int status;
-        waitpid(child, &status, 0);
-        say("exec: %x", status);
-        if (turn == 0)
-            T(receive_fd(s[1], back, 0));
-        close(back[0]);
-    }
+    ask_for_writers(reads);
+    T(receive_fd(s[1], back, 0));
+    ask_for_writers(reads);
+    close(back[0]);
+    ask_for_writers(reads);
 }
 
 /* So is what is mapped through it, after it is closed. */
 GROUP(descriptor, open_in_a_mapping)
 {
     static const int sharings[] = { MAP_SHARED, MAP_PRIVATE };
-    close(make_open("script", "#!/bin/true\n", O_RDWR));
-    T(chmod("script", 0700));
-    int reads = T(open("script", O_RDONLY));
+    int reads = make_script();
     for (int sharing = 0; sharing < 2; sharing++) {
         int writes = T(open("script", O_RDWR));
         void *mapped = mmap(NULL, 4096, PROT_READ, sharings[sharing], writes, 0);
         T(close(writes));
-        for (int turn = 0; turn < 2; turn++) {
-            T(fcntl(reads, F_SETLEASE, F_RDLCK));
-            T(fcntl(reads, F_SETLEASE, F_UNLCK));
-            pid_t child = vfork();
-            if (child == 0) {
-                execl("./script", "script", NULL);
-                _exit(errno == ETXTBSY ? 26 : 1);
-            }
-            int status;
-            waitpid(child, &status, 0);
-            say("exec: %x", status);
-            if (turn == 0)
-                T(munmap(mapped, 4096));
-        }
+        ask_for_writers(reads);
+        T(munmap(mapped, 4096));
+        ask_for_writers(reads);
     }
 }
 
