@@ -16,8 +16,8 @@ use lp_abi::linux::{
 use lp_abi::{Result, gated};
 
 use crate::low::dispatch::{Calls, LowFds};
-use crate::low::thread::home::THUNKS;
 use crate::low::thread::home::home;
+use crate::low::thread::home::{self, THUNKS};
 use crate::low::tools::report;
 
 const AT_FDCWD: isize = -100;
@@ -31,6 +31,14 @@ impl Drop for Bundle {
         // SAFETY: the descriptor belongs to this value.
         let _ = unsafe { lp_abi::syscall!(__NR_close, self.0) };
     }
+}
+
+/// The owner of the file that a kind of stat(2) describes.
+fn owner(stat_it: impl FnOnce(*mut stat) -> Result<usize>) -> Option<u32> {
+    let mut found = MaybeUninit::<stat>::zeroed();
+    stat_it(found.as_mut_ptr()).ok()?;
+    // SAFETY: initialised: zeros are a valid record too.
+    Some(unsafe { found.assume_init_ref() }.st_uid)
 }
 
 impl Bundle {
@@ -52,16 +60,17 @@ impl Bundle {
         same.then_some(bundle)
     }
 
-    /// Whether it belongs to this process's user. In a directory that everyone may write to, another user may
-    /// have put it there.
+    /// Whether it belongs to this process's user, or to the owner of the gate's own file: in a user namespace
+    /// the two may differ. In a directory that everyone may write to, another user may have put it there.
     fn is_own(&self) -> bool {
-        let mut found = MaybeUninit::<stat>::uninit();
-        // SAFETY: the kernel writes within `found`, which is initialised if the call succeeds.
-        unsafe {
-            let done = lp_abi::syscall!(__NR_fstat, self.0, found.as_mut_ptr());
-            let user = lp_abi::syscall!(__NR_geteuid);
-            done.is_ok() && user == Ok(found.assume_init_ref().st_uid as usize)
-        }
+        // SAFETY: the path is NUL-terminated; both calls fill the record in.
+        let own = owner(|to| unsafe { lp_abi::syscall!(__NR_fstat, self.0, to) });
+        let gate = home::settings().preload.pointer();
+        // SAFETY: as above.
+        let gates = owner(|to| unsafe { lp_abi::syscall!(__NR_newfstatat, AT_FDCWD, gate, to, 0) });
+        // SAFETY: geteuid(2) changes nothing.
+        let user = unsafe { lp_abi::syscall!(__NR_geteuid) }.map(|user| user as u32);
+        own.is_some() && (user.ok() == own || gates == own)
     }
 
     /// The entry of the object with this key.
