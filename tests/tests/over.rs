@@ -1,5 +1,5 @@
-//! Random sequences of calls over a host tree, compared call by call with the same on the kernel, and the tree
-//! that applying them leaves.
+//! Random sequences of calls over a host tree, compared call by call with the same on the kernel, and the
+//! tree that applying them leaves.
 //!
 //! One sequence fills the tree on the host. A second and a third, each in a run of its own of the session, go
 //! on over it. How much the first does decides how much of the layer below is there to be touched.

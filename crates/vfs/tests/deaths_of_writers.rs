@@ -384,7 +384,8 @@ fn a_locker_killed_at_any_instruction_leaves_others_their_locks() {
     }
 }
 
-/// A process is killed while it takes records of mappings out of the middle, the end and the head of its list.
+/// A process is killed while it takes records of mappings out of the middle, the end and the head of its
+/// list.
 #[test]
 fn a_mapper_killed_at_any_instruction_leaves_no_record_to_two() {
     let _alone = death::alone();

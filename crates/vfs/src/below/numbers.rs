@@ -6,9 +6,9 @@
 //!
 //! - is on the same mount and device as its directory, and the directory shows the layer's number: two mounts
 //!   may show one file twice, and two devices number their files independently;
-//! - has not changed since the layer was laid ([`links::laid`]). Its inode existed then, under this number, so what
-//!   else gets the number by this rule is the same file. It has one name only ([`super::links`]): a rename
-//!   or a second name would have set the change time.
+//! - has not changed since the layer was laid ([`links::laid`]). Its inode existed then, under this number,
+//!   so what else gets the number by this rule is the same file. It has one name only ([`super::links`]): a
+//!   rename or a second name would have set the change time.
 //!
 //! Numbers never change: whatever becomes of the name, the number is the inode's ([`Inode::number`]).
 

@@ -94,8 +94,8 @@ pub fn shut(task: &Task, what: RemountTarget, becomes: impl Fn(u32) -> u32) -> R
     Err(Errno::EBUSY)
 }
 
-/// Whether a file is open for writing, or mapped through such an open file. Nor can a file system become read-only while files of it without a
-/// name are open (the kernel's sb_prepare_remount_readonly).
+/// Whether a file is open for writing, or mapped through such an open file. Nor can a file system become
+/// read-only while files of it without a name are open (the kernel's sb_prepare_remount_readonly).
 fn has_writable_file(task: &Task, what: RemountTarget) -> bool {
     opened::by_the_living(task, |open| {
         if !what.holds(task, open.mount) || open.mode & file_mode::PATH != 0 {

@@ -27,7 +27,8 @@ pub(crate) struct Open {
 impl Open {
     fn file(task: &Task, id: FileId) -> Open {
         let file = task.region.file(id);
-        // Relaxed, both: immutable while a table names the file. That it may just be closed is the caller's race.
+        // Relaxed, both: immutable while a table names the file. That it may just be closed is the caller's
+        // race.
         let inode = InodeRef::from_word(file.inode.load(Ordering::Relaxed));
         let mode = file.mode.load(Ordering::Relaxed);
         Open { file: id, inode, mount: file.mount(), mode, process: ProcessId::NONE }
@@ -49,8 +50,8 @@ impl Open {
     }
 }
 
-/// Whether a living process has a file open, or mapped, for which `is_it` holds: in its table, in a call under
-/// way, or in a message that it may receive. Returns true when in doubt.
+/// Whether a living process has a file open, or mapped, for which `is_it` holds: in its table, in a call
+/// under way, or in a message that it may receive. Returns true when in doubt.
 ///
 /// It finds every open file that no table named when this began only if its open pins it before it looks at
 /// what the caller has announced.

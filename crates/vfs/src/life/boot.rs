@@ -481,8 +481,8 @@ pub fn load_credentials(process: &Process) {
     // SAFETY: getgid(2) has no effect.
     let gid = unsafe { lp_abi::syscall!(__NR_getgid) }.unwrap_or(0);
     process.rgid.store(gid as u32, Ordering::Relaxed);
-    // Where a filter denies these calls, the ids are the effective ones: an exec, or a change of the effective
-    // id, makes them so.
+    // Where a filter denies these calls, the ids are the effective ones: an exec, or a change of the
+    // effective id, makes them so.
     // SAFETY: an invalid id changes nothing; the call returns the current one (setfsuid(2)).
     let fsuid = unsafe { lp_abi::syscall!(__NR_setfsuid, u32::MAX) }.map_or(ids[1], |id| id as u32);
     // SAFETY: an invalid id changes nothing; the call returns the current one (setfsgid(2)).

@@ -129,11 +129,11 @@ pub(crate) struct Ended<'t> {
     pub found: Option<Found>,
 }
 
-/// The state of a directory's names in which a lookup has missed one: the directory's `data_seq`. Every change
-/// of names advances it under the directory's lock, once the new names are born. So a name that was missed is
-/// still missing if the lock's holder finds the count as it was before the lookup. A change that a death has
-/// cut short is completed before the lock is taken over, and advances the count again. ABA: 2^31 changes of
-/// the directory between lookup and lock.
+/// The state of a directory's names in which a lookup has missed one: the directory's `data_seq`. Every
+/// change of names advances it under the directory's lock, once the new names are born. So a name that was
+/// missed is still missing if the lock's holder finds the count as it was before the lookup. A change that a
+/// death has cut short is completed before the lock is taken over, and advances the count again. ABA: 2^31
+/// changes of the directory between lookup and lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Missed(u32);
 

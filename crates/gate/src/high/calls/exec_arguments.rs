@@ -1,5 +1,5 @@
-//! The arguments of an exec: the program's vector, or a copy of it in which scripts and the dynamic linker get
-//! others.
+//! The arguments of an exec: the program's vector, or a copy of it in which scripts and the dynamic linker
+//! get others.
 
 use lp_abi::text::decimal;
 use lp_abi::{Errno, Fd, Result};

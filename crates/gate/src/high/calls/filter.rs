@@ -1,10 +1,11 @@
 //! Programs that limit themselves: prctl(2) with `PR_SET_SECCOMP`, and seccomp(2).
 //!
 //! A filter that allows every call that the gate makes on its own, such as a container's or a deny-list,
-//! changes nothing. Neither does one that denies calls in [`DISPENSABLE`] with an errno. Under any other the process becomes *limited*: the gate makes no system call but the
-//! program's own ([`crate::high::table::limited`]). What the gate would need later is prepared before the
-//! filter takes effect: descriptors for files of ours, records for threads, and in the region an end of
-//! biases ([`lp_vfs::limit`]).
+//! changes nothing. Neither does one that denies calls in [`DISPENSABLE`] with an errno. Under any other the
+//! process becomes *limited*: the gate makes no system call but the program's own
+//! ([`crate::high::table::limited`]). What the gate would need later is prepared before the filter takes
+//! effect: descriptors for files of ours, records for threads, and in the region an end of biases
+//! ([`lp_vfs::limit`]).
 //!
 //! The gate interprets the filter as the kernel does: a program of classic BPF
 //! (Documentation/userspace-api/seccomp_filter.rst).

@@ -1,6 +1,6 @@
 //! fsopen(2), fsconfig(2), fsmount(2), fspick(2). The contexts, and the file systems that come of them, are
-//! the kernel's until move_mount(2) puts one into a mount ([`made`]). A context for a file system of ours is one
-//! of the kernel's for a new tmpfs, which checks the options ([`picked`]).
+//! the kernel's until move_mount(2) puts one into a mount ([`made`]). A context for a file system of ours is
+//! one of the kernel's for a new tmpfs, which checks the options ([`picked`]).
 
 use lp_abi::linux::{
     __NR_fsconfig, __NR_fsmount, __NR_fsopen, __NR_fspick, FSPICK_CLOEXEC, FSPICK_SYMLINK_NOFOLLOW,

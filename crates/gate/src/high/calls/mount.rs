@@ -41,8 +41,8 @@ fn use_of_source(flags: u32) -> SourceUse {
     }
 }
 
-/// Whether the kernel finds a block device by a path of ours: its working directory is another one than that of
-/// a process in a mount.
+/// Whether the kernel finds a block device by a path of ours: its working directory is another one than that
+/// of a process in a mount.
 fn is_device(source: UserPtr) -> bool {
     let mut found = core::mem::MaybeUninit::<stat>::zeroed();
     // SAFETY: the kernel reads the program's path and fills the record in; zeros are a valid record too.

@@ -258,7 +258,8 @@ fn any_selected(task: &'static Task<'static>, count: i32, sets: [*mut u64; 3]) -
 /// Closes parked placeholders if a set names one: select(2) fails with `EBADF` for a closed number, and the
 /// kernel would report a placeholder as ready.
 fn close_parked(task: &'static Task<'static>, count: i32, sets: [*mut u64; 3]) {
-    // Relaxed: a number that another thread closes meanwhile may count as open. Word 0 has all that are parked.
+    // Relaxed: a number that another thread closes meanwhile may count as open. Word 0 has all that are
+    // parked.
     let parked = task.process.parked.load(Ordering::Relaxed);
     let is_named = |set: *mut u64| matches!(word(set, 0, count), Ok(bits) if bits & parked != 0);
     if parked != 0 && sets.into_iter().any(|set| !set.is_null() && is_named(set)) {

@@ -2,7 +2,8 @@
 //! gate's own descriptors ([`own_descriptor`]), devices answered here ([`device`]), /proc/self/fd
 //! ([`directory`]), host directories that list mounts ([`parent`]), file systems that the program has made
 //! and not mounted yet ([`made`]), contexts that change one of ours ([`picked`]), and descriptors in messages
-//! ([`rights`]). [`fd_info`] answers /proc/self/fdinfo. [`marked_fds`]: the descriptors open on such directories.
+//! ([`rights`]). [`fd_info`] answers /proc/self/fdinfo. [`marked_fds`]: the descriptors open on such
+//! directories.
 
 pub(crate) mod descriptor;
 pub(crate) mod device;

@@ -2,8 +2,8 @@
 //!
 //! Every entry of [`TRACED`] is one stub, which calls the handler that
 //! [`CALLS`](crate::high::table::calls::CALLS) names and appends the outcome to the lane's ring
-//! ([`lp_region::trace`]), or counts it in the lane's sums. What arguments point to is read after the call. The kernel's calls are left to
-//! strace(1).
+//! ([`lp_region::trace`]), or counts it in the lane's sums. What arguments point to is read after the call.
+//! The kernel's calls are left to strace(1).
 
 use core::arch::global_asm;
 
@@ -115,8 +115,8 @@ fn counter() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Where sums are requested: the processor's counter if this call is timed, else 0. Reading it costs as much as
-/// a call.
+/// Where sums are requested: the processor's counter if this call is timed, else 0. Reading it costs as much
+/// as a call.
 extern "sysv64" fn begin(number: usize) -> u64 {
     match asked(number) {
         Some((_, task, rings)) if rings.sum(task.lane_id.index(), number).weight() != 0 => counter(),

@@ -1,6 +1,6 @@
-//! execve(2) of host files: whether the gate can cover the file ([`check`], [`privileges`], [`known`]), how it is loaded
-//! ([`load`]), the environment of the new image ([`environment`]) and how that image reads it ([`inherited`],
-//! [`variables`]).
+//! execve(2) of host files: whether the gate can cover the file ([`check`], [`privileges`], [`known`]), how
+//! it is loaded ([`load`]), the environment of the new image ([`environment`]) and how that image reads it
+//! ([`inherited`], [`variables`]).
 //!
 //! Files in a mount also end in [`run`].
 

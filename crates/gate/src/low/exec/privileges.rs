@@ -37,8 +37,8 @@ pub(crate) fn has_capabilities(file: Fd) -> bool {
     unsafe { lp_abi::syscall!(__NR_fgetxattr, file, name, 0, 0) }.is_ok_and(|length| length > 0)
 }
 
-/// Whether the kernel ignores the privileges of this file (bprm_fill_uid): `no_new_privs` is set, the mount has
-/// `nosuid`, or an id of the file's owner does not exist in the process's user namespace.
+/// Whether the kernel ignores the privileges of this file (bprm_fill_uid): `no_new_privs` is set, the mount
+/// has `nosuid`, or an id of the file's owner does not exist in the process's user namespace.
 fn is_ignored(file: Fd, refusal: Refusal, stat: &stat) -> bool {
     // SAFETY: PR_GET_NO_NEW_PRIVS changes nothing.
     let bound = unsafe { lp_abi::syscall!(__NR_prctl, PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) };

@@ -15,8 +15,8 @@
 //! kernel keeps one of each number, the first, so the first frame ends it.
 //!
 //! The token is the signal's own siginfo with a mark in bytes that siginfo_t does not use, so that a program
-//! that fetches it with sigwaitinfo(2) sees nothing odd. Where a filter denies rt_tgsigqueueinfo(2), the token
-//! is a signal from the process to itself by tgkill(2).
+//! that fetches it with sigwaitinfo(2) sees nothing odd. Where a filter denies rt_tgsigqueueinfo(2), the
+//! token is a signal from the process to itself by tgkill(2).
 //!
 //! # Limited processes
 //! A process that has limited itself ([`crate::high::calls::filter`]) can neither restore a mask nor send

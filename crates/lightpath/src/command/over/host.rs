@@ -1,5 +1,5 @@
-//! What the host has at a path of a session's directory. Symbolic links on the way are not followed: where the
-//! session has a directory, the host may have a link, and what that leads to is at another path.
+//! What the host has at a path of a session's directory. Symbolic links on the way are not followed: where
+//! the session has a directory, the host may have a link, and what that leads to is at another path.
 
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
