@@ -1,18 +1,8 @@
 /* mount(2), umount2(2) and what they do to paths, in a mount namespace of the program's own. */
-#include "conform.h"
-#include <sched.h>
-#include <sys/mount.h>
+#include "mounts.h"
 #include <sys/statvfs.h>
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
-
-/* Mounts made from here on are nobody else's. Whether the caller may mount at all. */
-static int apart(void)
-{
-    if (unshare(CLONE_NEWNS))
-        return say("no namespace: %s", strerrorname_np(errno)), 0;
-    return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
-}
 
 static int bind(const char *from, const char *to)
 {
@@ -84,7 +74,7 @@ static void two_directories(void)
 
 GROUP(mounts, bind)
 {
-    if (!apart())
+    if (!in_own_namespace())
         return;
     two_directories();
     T(bind("a", "b"));
@@ -108,7 +98,7 @@ GROUP(mounts, bind)
 
 GROUP(mounts, bind_of_a_file)
 {
-    if (!apart())
+    if (!in_own_namespace())
         return;
     two_directories();
     T(link("b/h", "b/other"));
@@ -159,7 +149,7 @@ GROUP(mounts, bind_of_a_file)
 
 GROUP(mounts, stacked)
 {
-    if (!apart())
+    if (!in_own_namespace())
         return;
     two_directories();
     make_dir("c");
@@ -188,7 +178,7 @@ GROUP(mounts, stacked)
 
 GROUP(mounts, dots)
 {
-    if (!apart())
+    if (!in_own_namespace())
         return;
     two_directories();
     make_dir("c");
@@ -236,7 +226,7 @@ GROUP(mounts, dots)
 
 GROUP(mounts, links_between)
 {
-    if (!apart())
+    if (!in_own_namespace())
         return;
     two_directories();
     T(bind("a", "b"));
@@ -263,7 +253,7 @@ GROUP(mounts, links_between)
 
 GROUP(mounts, busy)
 {
-    if (!apart())
+    if (!in_own_namespace())
         return;
     two_directories();
     T(bind("a", "b"));
@@ -302,7 +292,7 @@ GROUP(mounts, busy)
 
 GROUP(mounts, detach)
 {
-    if (!apart())
+    if (!in_own_namespace())
         return;
     two_directories();
     T(bind("a", "b"));
@@ -332,7 +322,7 @@ GROUP(mounts, detach)
 
 GROUP(mounts, recursive)
 {
-    if (!apart())
+    if (!in_own_namespace())
         return;
     two_directories();
     make_dir("c");
@@ -351,7 +341,7 @@ GROUP(mounts, recursive)
 
 GROUP(mounts, tmpfs)
 {
-    if (!apart())
+    if (!in_own_namespace())
         return;
     make_dir("a");
     make("a/under", "covered");
@@ -394,7 +384,7 @@ GROUP(mounts, tmpfs)
 
 GROUP(mounts, read_only)
 {
-    if (!apart())
+    if (!in_own_namespace())
         return;
     two_directories();
     T(bind("a", "b"));
@@ -440,7 +430,7 @@ GROUP(mounts, read_only)
 
 GROUP(mounts, remount)
 {
-    if (!apart())
+    if (!in_own_namespace())
         return;
     two_directories();
     T(mount("none", "a", "tmpfs", 0, NULL));
@@ -476,7 +466,7 @@ GROUP(mounts, remount)
 
 GROUP(mounts, flags)
 {
-    if (!apart())
+    if (!in_own_namespace())
         return;
     two_directories();
     T(chmod("a/f", 0755));
@@ -499,7 +489,7 @@ GROUP(mounts, flags)
 
 GROUP(mounts, unprivileged)
 {
-    if (!apart())
+    if (!in_own_namespace())
         return;
     two_directories();
     T(bind("a", "b"));
@@ -541,7 +531,7 @@ static void say_lines(const char *path, int field)
 
 GROUP(mounts, proc)
 {
-    if (!apart())
+    if (!in_own_namespace())
         return;
     two_directories();
     make_dir("with space");
@@ -557,7 +547,7 @@ GROUP(mounts, proc)
 
 GROUP(mounts, moved)
 {
-    if (!apart())
+    if (!in_own_namespace())
         return;
     two_directories();
     make_dir("c");

@@ -1,15 +1,5 @@
 /* Propagation of mounts and unmounts: MS_SHARED, MS_SLAVE, MS_PRIVATE, MS_UNBINDABLE (mount_namespaces(7)). */
-#include "conform.h"
-#include <sched.h>
-#include <sys/mount.h>
-
-/* Mounts made from here on are nobody else's. Whether the caller may mount at all. */
-static int apart(void)
-{
-    if (unshare(CLONE_NEWNS))
-        return say("no namespace: %s", strerrorname_np(errno)), 0;
-    return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
-}
+#include "mounts.h"
 
 static int bind(const char *from, const char *to)
 {
@@ -105,7 +95,7 @@ static void list(const char *path)
 /* a, mounted on itself and shared, with x and y in it; b, c, d. */
 static int start(void)
 {
-    if (!apart())
+    if (!in_own_namespace())
         return 0;
     make_dir("a");
     make_dir("b");
