@@ -17,6 +17,8 @@ pub(crate) const PEER: usize = 1;
 pub(crate) const OTHER: usize = 2;
 /// The child of actor n that stays is actor `CHILDREN + n`.
 pub(crate) const CHILDREN: usize = 3;
+/// The order in which actors start, which determines what they have from the beginning.
+pub(crate) const CAST: [usize; CHILDREN] = [PEER, VICTIM, OTHER];
 /// The judge.
 pub(crate) const JUDGE: usize = 6;
 /// Results that an actor can leave.
@@ -200,6 +202,12 @@ impl Slot {
     pub(crate) fn say(&self, state: u32) {
         self.state.store(state, Ordering::Release);
         futex(&self.state, libc::FUTEX_WAKE, 1, None);
+    }
+
+    /// The results of the calls made so far.
+    pub(crate) fn results(&self) -> Vec<i64> {
+        let made = self.made.load(Ordering::Acquire) as usize;
+        self.results.iter().take(made).map(|result| result.load(Ordering::Relaxed)).collect()
     }
 
     /// The conductor's side: gives an order.

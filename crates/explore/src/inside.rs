@@ -1,37 +1,21 @@
 //! The program that [`crate::gate`] runs: a thread that is stopped, the main thread, and another process,
 //! each of which makes its call when told.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use anyhow::{Context, Result, bail};
 
 use crate::control::{OTHER, PEER, Page, Slot, VICTIM, order, state};
 use crate::life;
-
-/// An actor's files.
-pub(crate) struct Mine {
-    /// The actor's.
-    pub index: usize,
-    /// `/light/fN`, open; its bytes are [`Mine::byte`].
-    fd: i32,
-    new: CString,
-    old: CString,
-    /// The descriptor for orders.
-    control: i32,
-}
+use crate::mine::{Mine, SIZE, WRONG, ended_well, errno, open, right};
 
 /// A call: 0 on success, `-EINTR` if a signal ended it.
 pub(crate) type Call = fn(&Mine) -> i64;
 
-/// Bytes of each file.
-const SIZE: usize = 8192;
 /// Bytes of the file: those that the other process has locked, and those that nobody has.
 const HELD: i64 = 100;
 const FREE: i64 = 300;
-/// Result of an actor's call that found an error.
-const WRONG: i64 = -10_000;
-
 /// The calls of victims and peers.
 pub(crate) const CALLS: [(&str, Call); 18] = [
     ("read", |mine| right(mine.reads(mine.fd))),
@@ -121,11 +105,6 @@ static PAGE: AtomicPtr<Page> = AtomicPtr::new(std::ptr::null_mut());
 /// The file that a handler writes.
 static LOG: AtomicU32 = AtomicU32::new(0);
 
-/// The result of a call that has, or has not, done what it should.
-pub(crate) fn right(is: bool) -> i64 {
-    if is { 0 } else { WRONG }
-}
-
 fn lock(mine: &Mine, start: i64, command: i32, kind: i32) -> i64 {
     let asked = libc::flock { l_type: kind as i16, l_whence: 0, l_start: start, l_len: 50, l_pid: 0 };
     // SAFETY: the structure lives across the call.
@@ -133,54 +112,6 @@ fn lock(mine: &Mine, start: i64, command: i32, kind: i32) -> i64 {
         0 => 0,
         _ => -i64::from(errno()),
     }
-}
-
-/// errno(3).
-pub(crate) fn errno() -> i32 {
-    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
-}
-
-/// Waits for a child; whether it has ended with status 0.
-pub(crate) fn ended_well(pid: i32) -> bool {
-    let mut status = 0;
-    // A signal may end the wait.
-    // SAFETY: waits for a child.
-    while pid > 0 && unsafe { libc::waitpid(pid, &raw mut status, 0) } != pid {}
-    pid > 0 && status == 0
-}
-
-impl Mine {
-    fn new(index: usize, control: i32) -> Result<Mine> {
-        let path = |letter: &str| CString::new(format!("/light/{letter}{index}")).unwrap_or_default();
-        let mut mine = Mine { index, fd: -1, new: path("n"), old: path("r"), control };
-        mine.fd = open(&path("f"))?;
-        let bytes = [mine.byte(); SIZE];
-        // SAFETY: the buffer is as long as said.
-        if unsafe { libc::pwrite(mine.fd, bytes.as_ptr().cast(), SIZE, 0) } != SIZE as isize {
-            bail!("pwrite: {}", std::io::Error::last_os_error());
-        }
-        // SAFETY: a descriptor of this program's.
-        unsafe { libc::close(open(&mine.old)?) };
-        Ok(mine)
-    }
-
-    fn byte(&self) -> u8 {
-        b'a' + self.index as u8
-    }
-
-    /// Whether a descriptor of the file reads what the file contains.
-    fn reads(&self, fd: i32) -> bool {
-        let mut bytes = [0u8; 100];
-        // SAFETY: the buffer is as long as said.
-        let got = unsafe { libc::pread(fd, bytes.as_mut_ptr().cast(), bytes.len(), 4050) };
-        got == 100 && bytes.iter().all(|byte| *byte == self.byte())
-    }
-}
-
-fn open(path: &CStr) -> Result<i32> {
-    // SAFETY: the path ends in NUL.
-    let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CREAT, 0o600) };
-    if fd < 0 { bail!("open: {}", std::io::Error::last_os_error()) } else { Ok(fd) }
 }
 
 fn call(name: &str) -> Result<Call> {
@@ -218,24 +149,7 @@ pub(crate) fn run(case: &str, control: i32) -> Result<()> {
     std::thread::spawn(move || {
         serve(&page.slots[VICTIM], &|| victim(&first), &|| ());
     });
-    serve(&page.slots[PEER], &|| peer(&second), &|| again(&second))
-}
-
-/// exec(2) of this program, which goes on as the actor.
-pub(crate) fn again(mine: &Mine) {
-    let text = |text: String| CString::new(text).unwrap_or_default();
-    let arguments = [
-        c"lp-explore".to_owned(),
-        c"--gate".to_owned(),
-        c"--control".to_owned(),
-        text(mine.control.to_string()),
-        c"--inside".to_owned(),
-        text(format!("again:{}:{}", mine.index, mine.fd)),
-    ];
-    let mut pointers: Vec<*const libc::c_char> = arguments.iter().map(|argument| argument.as_ptr()).collect();
-    pointers.push(std::ptr::null());
-    // SAFETY: strings and array end where they should.
-    unsafe { libc::execv(c"/proc/self/exe".as_ptr(), pointers.as_ptr()) };
+    serve(&page.slots[PEER], &|| peer(&second), &|| life::again(&second))
 }
 
 /// Makes the call when told, and leaves when told.

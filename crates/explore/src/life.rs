@@ -2,12 +2,12 @@
 //! beforehand, and how the conductor learns that they are over.
 
 use std::arch::asm;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use crate::control::{CHILDREN, Page, Slot, VICTIM};
-use crate::inside::{self, Mine, ended_well, right};
+use crate::mine::{Mine, ended_well, errno, right};
 
 /// How a victim shows that its call is over.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -71,8 +71,25 @@ unsafe extern "C" {
 
 /// The program again, from a thread that is not its first.
 pub(crate) fn exec(mine: &Mine) -> i64 {
-    inside::again(mine);
+    again(mine);
     right(false)
+}
+
+/// exec(2) of this program, which goes on as the actor.
+pub(crate) fn again(mine: &Mine) {
+    let text = |text: String| CString::new(text).unwrap_or_default();
+    let arguments = [
+        c"lp-explore".to_owned(),
+        c"--gate".to_owned(),
+        c"--control".to_owned(),
+        text(mine.control.to_string()),
+        c"--inside".to_owned(),
+        text(format!("again:{}:{}", mine.index, mine.fd)),
+    ];
+    let mut pointers: Vec<*const libc::c_char> = arguments.iter().map(|argument| argument.as_ptr()).collect();
+    pointers.push(std::ptr::null());
+    // SAFETY: strings and array end where they should.
+    unsafe { libc::execv(c"/proc/self/exe".as_ptr(), pointers.as_ptr()) };
 }
 
 /// The end of the calling thread.
@@ -94,7 +111,6 @@ const NAMES: [&CStr; 2] = [c"/light/k0", c"/light/k1"];
 static CHILD: AtomicI32 = AtomicI32::new(0);
 
 /// What a victim needs while the program still has one thread.
-///
 pub(crate) fn prepare(victim: &str, page: &'static Page) {
     match victim {
         "waitpid" => start_child(&page.slots[CHILDREN + VICTIM]),
@@ -137,7 +153,7 @@ pub(crate) fn waitpid(_: &Mine) -> i64 {
         libc::kill(pid, libc::SIGKILL);
         loop {
             match libc::waitpid(pid, &raw mut status, 0) {
-                -1 if inside::errno() == libc::EINTR => {}
+                -1 if errno() == libc::EINTR => {}
                 got => break got,
             }
         }
@@ -162,7 +178,7 @@ fn look(name: &CStr) -> Option<(u64, u64)> {
 /// Mounts a file system over a directory and takes it away again. Who may not mount learns that.
 pub(crate) fn mount(mine: &Mine) -> i64 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let text = |text: String| std::ffi::CString::new(text).unwrap_or_default();
+    let text = |text: String| CString::new(text).unwrap_or_default();
     let point = text(format!("/light/m{}.{}", mine.index, NEXT.fetch_add(1, Ordering::Relaxed)));
     let file = text(format!("{}/file", point.to_string_lossy()));
     // SAFETY: all strings end in NUL.
@@ -170,11 +186,11 @@ pub(crate) fn mount(mine: &Mine) -> i64 {
         let made = libc::mkdir(point.as_ptr(), 0o700) == 0;
         let (kind, none) = (c"tmpfs".as_ptr(), std::ptr::null());
         if libc::mount(kind, point.as_ptr(), kind, 0, none) != 0 {
-            return right(made && inside::errno() == libc::EPERM);
+            return right(made && errno() == libc::EPERM);
         }
         let fd = libc::open(file.as_ptr(), libc::O_CREAT | libc::O_RDWR, 0o600);
         let is_there = fd >= 0 && libc::close(fd) == 0 && look(&file).is_some();
-        let is_busy = libc::rmdir(point.as_ptr()) == -1 && inside::errno() == libc::EBUSY;
+        let is_busy = libc::rmdir(point.as_ptr()) == -1 && errno() == libc::EBUSY;
         let unmounted = libc::umount2(point.as_ptr(), 0) == 0 && look(&file).is_none();
         right(made && is_there && is_busy && unmounted && libc::rmdir(point.as_ptr()) == 0)
     }

@@ -13,6 +13,7 @@ mod judge;
 mod kernel;
 mod life;
 mod light;
+mod mine;
 mod names;
 mod oracle;
 mod plan;

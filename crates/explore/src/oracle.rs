@@ -8,9 +8,8 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 
 use crate::calls::Part;
-use crate::control::{ACTORS, CHILDREN, Event, Page, order, state};
+use crate::control::{ACTORS, CAST, CHILDREN, Event, Page, order, state};
 use crate::kernel::Kernel;
-use crate::schedule::CAST;
 use crate::{actor, world};
 
 /// The next step of an order.
@@ -111,7 +110,7 @@ impl Oracle {
         let slots = &self.page.slots;
         let results = parts.iter().enumerate().map(|(index, _)| {
             let killed = turns.contains(&Turn::Kill(index));
-            (!killed).then(|| results_of(&slots[index]))
+            (!killed).then(|| slots[index].results())
         });
         let tree = self.page.said().lines().map(str::to_owned).collect();
         Ok(Seen { results: results.collect(), tree })
@@ -247,10 +246,4 @@ fn end(pid: i32) {
         libc::kill(pid, libc::SIGKILL);
         libc::waitpid(pid, std::ptr::null_mut(), 0);
     }
-}
-
-/// Results of an actor's calls.
-pub(crate) fn results_of(slot: &crate::control::Slot) -> Vec<i64> {
-    let made = slot.made.load(std::sync::atomic::Ordering::Acquire) as usize;
-    slot.results.iter().take(made).map(|result| result.load(std::sync::atomic::Ordering::Relaxed)).collect()
 }

@@ -6,10 +6,9 @@
 use std::sync::atomic::Ordering;
 
 use crate::calls::{Made, Part};
-use crate::control::{ACTORS, CHILDREN, Event, JUDGE, OTHER, PEER, Page, VICTIM, order, state};
+use crate::control::{ACTORS, CAST, CHILDREN, Event, JUDGE, OTHER, PEER, Page, VICTIM, order, state};
 use crate::door::Door;
 use crate::light::Light;
-use crate::oracle::results_of;
 use crate::trace::Place;
 use crate::{actor, judge, names, world};
 
@@ -64,9 +63,6 @@ pub(crate) struct Schedule {
     /// The same for the peer, for [`Outcome::Two`].
     pub then: u32,
 }
-
-/// The order in which actors start, which determines what they have from the beginning.
-pub(crate) const CAST: [usize; CHILDREN] = [PEER, VICTIM, OTHER];
 /// Waits that an actor may make before it counts as blocked: it may need several to find that it need not
 /// wait.
 const TRIES: u32 = 8;
@@ -307,7 +303,7 @@ impl Stage<'_> {
 
     /// Records the results of an actor's calls, and makes it leave.
     fn retire(&mut self, index: usize, when: &str) -> bool {
-        let results = results_of(&self.page.slots[index]);
+        let results = self.page.slots[index].results();
         self.report.push(format!("R\t{index}\t{results:?}"));
         let told = self.tell(index, order::LEAVE, when).is_some();
         let left = told && self.end_waits(when).is_some() && !self.is_blocked(index);
@@ -496,7 +492,7 @@ impl Stage<'_> {
             if self.tell(index, order::VERIFY, "verifying").is_none() || !self.settle("verifying") {
                 return;
             }
-            let found = results_of(&self.page.slots[index]);
+            let found = self.page.slots[index].results();
             if found != [0, 0] {
                 self.find("lost", &format!("being born and verifying, a child that lives finds {found:?}"));
             }
