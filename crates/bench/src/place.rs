@@ -1,8 +1,8 @@
 //! Where a workload runs: a directory of a kernel file system, or a Lightpath mount.
 
 use crate::before::Design;
+use crate::report::PlaceInfo;
 use anyhow::{Context, Result, bail};
-use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,6 @@ use std::process::Command;
 
 /// Mount point on the Lightpath side.
 const MOUNT: &str = "/light";
-
-/// A place as named in the report.
-#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
-pub(crate) struct PlaceInfo {
-    /// "tmpfs", "ext4", ... or "lightpath"; unique in a report.
-    pub(crate) name: String,
-    pub(crate) dir: String,
-}
 
 #[derive(Debug, Clone)]
 enum Kind {

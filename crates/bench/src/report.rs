@@ -1,7 +1,6 @@
 //! The result of a bench: figures with all their samples, and their origin.
 
 use crate::machine::Machine;
-use crate::place::PlaceInfo;
 use serde::{Deserialize, Serialize};
 
 /// Version of the JSON format.
@@ -15,6 +14,14 @@ pub(crate) struct Report {
     /// The places of the files, in display order; the first is the baseline of the targets.
     pub(crate) places: Vec<PlaceInfo>,
     pub(crate) workloads: Vec<WorkloadReport>,
+}
+
+/// A place as named in the report.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub(crate) struct PlaceInfo {
+    /// "tmpfs", "ext4", ... or "lightpath"; unique in a report.
+    pub(crate) name: String,
+    pub(crate) dir: String,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

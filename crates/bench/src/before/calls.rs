@@ -1,7 +1,7 @@
 //! The five hot calls, with and without the synchronisation that each change removed.
 
+use super::MOST_WORKERS;
 use super::locks::{Count, Mutex, ReadLock, SpinLock};
-use super::stage::MOST_WORKERS;
 use lp_abi::linux::{SEEK_SET, stat};
 use lp_abi::{Fd, Result, lent};
 use lp_vfs::{Place, Task};

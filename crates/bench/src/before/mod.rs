@@ -14,6 +14,9 @@ use stage::{Stage, Workers};
 use std::fmt::Write as _;
 use std::time::Duration;
 
+/// Workers of a stage: as many as the historical figures need, and some more.
+const MOST_WORKERS: usize = 128;
+
 /// One sample in a process of its own: the hidden option `--in-process` requests it as
 /// `DESIGN,KIND,WORKERS,MILLISECONDS,N...`.
 pub(crate) fn sample(spec: &str) -> Result<String> {

@@ -1,5 +1,6 @@
 //! A region of its own and its workers: processes or threads that all start at once.
 
+use super::MOST_WORKERS;
 use super::calls::{Design, FILE_SIZE, Kind, Old, Worker};
 use anyhow::{Context, Result, anyhow, bail};
 use lp_abi::linux::{O_CREAT, O_RDONLY, O_RDWR};
@@ -14,9 +15,6 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::ffi::CString;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use std::time::{Duration, Instant};
-
-/// As many as the historical figures need, and some more.
-pub(super) const MOST_WORKERS: usize = 128;
 
 /// Calls between two reads of the clock.
 const ROUND: usize = 256;
