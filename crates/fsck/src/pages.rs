@@ -8,7 +8,7 @@ use lp_region::sync::{AtomicU32, Ordering::Relaxed};
 use lp_region::{InodeId, PageId, Region};
 use lp_vfs::chunk::usable;
 use lp_vfs::map::{FANOUT, MAX_HEIGHT};
-use lp_vfs::page::PageHome;
+use lp_vfs::run::PageHome;
 use lp_vfs::{inode, owner};
 
 use crate::bits::Bits;

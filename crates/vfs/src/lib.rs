@@ -57,7 +57,7 @@ pub use calls::{
     open, open_tree, readlink, rename, stat, statfs, symlink, target, truncate, umount, unlink, utimens,
     write,
 };
-pub use content::{bulk, chunk, map, owner, page, version};
+pub use content::{bulk, chunk, linking, map, owner, page, run, version};
 pub use descriptors::{busy, flight, opened};
 pub use inodes::{blob, limit};
 pub use lane::{freeze, intent, pin};

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use lp_abi::PAGE_SIZE;
 use lp_abi::linux::{O_APPEND, O_RDWR};
-use lp_vfs::{Task, boot, clock, fallocate, inode, map, page, read, stat, truncate, write};
+use lp_vfs::{Task, boot, clock, fallocate, inode, linking, page, read, stat, truncate, write};
 
 mod setup;
 use setup::{Fixture, Random, lent};
@@ -233,7 +233,7 @@ fn reads_beside_a_long_truncation_give_no_other_files_bytes() {
             // The pages are freed while the next reads lose patience and copy.
             let patience = begun.elapsed();
             for page in (0..PAGES as u64).rev() {
-                map::clear(task, id, inode, page, page + 1);
+                linking::clear(task, id, inode, page, page + 1);
                 write::pwrite(task, other, lent::bytes(&strange[..PAGE_SIZE]), (page * 4096) as i64)
                     .expect("pwrite");
                 let begun = std::time::Instant::now();

@@ -6,8 +6,8 @@ use lp_region::records::Inode;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{DirentId, InodeId, InodeRef, PageId};
 use lp_vfs::name::{Key, Name};
-use lp_vfs::page::{PageHome, PageRun};
-use lp_vfs::{Task, dir, dirent, hash, inode, map};
+use lp_vfs::run::{PageHome, PageRun};
+use lp_vfs::{Task, dir, dirent, hash, inode, linking};
 
 use super::{Rebuild, Rebuilt, counts_pages};
 
@@ -72,8 +72,8 @@ impl Rebuild {
     /// Links a stray page into the map of its file.
     fn link_page(&self, task: &Task, home: PageHome, page: PageId) -> Result<()> {
         let inode = self.region.inode(home.inode);
-        map::prepare(task, home.inode, inode, home.index, 1)?;
-        map::link(task, inode, home.index, PageRun::one(page));
+        linking::prepare(task, home.inode, inode, home.index, 1)?;
+        linking::link(task, inode, home.index, PageRun::one(page));
         if counts_pages(inode) {
             inode.pages.store(inode.pages.load(Relaxed) + 1, Relaxed);
         }

@@ -34,7 +34,7 @@ use lp_region::{DirentId, InodeId, PageId, Region};
 use lp_vfs::blob::BlobKind;
 use lp_vfs::map::{self, MAX_HEIGHT};
 use lp_vfs::owner;
-use lp_vfs::page::PageHome;
+use lp_vfs::run::PageHome;
 
 use crate::bits::Bits;
 use crate::extents::Extents;

@@ -13,7 +13,8 @@ use crate::caller::below::is_pending;
 use crate::caller::task::Task;
 use crate::calls::truncate;
 use crate::content::map::{self, Map};
-use crate::content::page::{self, Content, PageHome};
+use crate::content::run::{Content, Fresh, PageHome};
+use crate::content::{linking, page};
 use crate::life::reclaim;
 
 /// Files up to this size are taken whole when they are opened.
@@ -75,19 +76,19 @@ fn run(
     (index, len): (u64, u64),
 ) -> Result<u64> {
     let inode = task.region.inode(id);
-    map::prepare(task, id, inode, index, len)?;
-    let want = len.min(u64::from(map::room(inode, index))) as u32;
+    linking::prepare(task, id, inode, index, len)?;
+    let want = len.min(u64::from(linking::room(inode, index))) as u32;
     let fresh = page::take_run(task, PageHome { inode: id, index }, want)?;
     let done = fill(task, file, seen, &fresh, index);
     if done.is_err() {
         page::give(task);
     }
     done?;
-    map::link(task, inode, index, fresh.run);
+    linking::link(task, inode, index, fresh.run);
     Ok(u64::from(fresh.run.len))
 }
 
-fn fill(task: &Task<'_>, file: &impl File, seen: &Record, fresh: &page::Fresh, index: u64) -> Result<()> {
+fn fill(task: &Task<'_>, file: &impl File, seen: &Record, fresh: &Fresh, index: u64) -> Result<()> {
     let bytes = fresh.run.len as usize * PAGE_SIZE;
     let start = index * PAGE_SIZE as u64;
     let wanted = ((seen.size - start.min(seen.size)) as usize).min(bytes);

@@ -17,7 +17,7 @@ use lp_region::{InodeId, InodeRef, Region};
 
 use crate::caller::task::{SLACK, Task};
 use crate::calls::create::{self, InitialContent, InodeKind, Made};
-use crate::content::{fill, map, snapshot};
+use crate::content::{fill, linking, map, snapshot};
 use crate::inodes::inode;
 use crate::life::boot;
 use crate::names::hash;
@@ -319,7 +319,7 @@ pub(super) fn begin_file(task: &Task<'_>, list: InodeId, up: RecordAt) -> Result
     let _locked = inode::lock(task, list);
     let record = region.inode(list);
     record.data_seq.begin();
-    map::clear(task, list, record, 0, map::END);
+    linking::clear(task, list, record, 0, map::END);
     record.size.store(0, Relaxed); // Relaxed, both: inside the section.
     record.pages.store(0, Relaxed);
     record.data_seq.end();

@@ -12,8 +12,8 @@ use lp_region::{InodeId, InodeRef};
 use crate::caller::event::Touched;
 use crate::caller::task::Task;
 use crate::calls::truncate;
-use crate::content::map::Purpose;
-use crate::content::{allowance, cut, map, page};
+use crate::content::linking::Purpose;
+use crate::content::{allowance, cut, linking, map, page};
 use crate::inodes::inode::{self, Touch};
 use crate::inodes::watched;
 use crate::lane::writer;
@@ -129,7 +129,7 @@ fn punch(task: &Task, id: InodeId, inode: &Inode, offset: u64, end: u64) -> Resu
     let now = task.now();
     inode.data_seq.begin();
     inode.seq.begin();
-    map::less_in_section(inode, cut::going(task, id, inode, first, last));
+    linking::less_in_section(inode, cut::going(task, id, inode, first, last));
     inode::touch_in_section(inode, Touch::Modify, now);
     inode.seq.end();
     if first > last {
@@ -172,11 +172,11 @@ fn allocate(task: &Task, id: InodeId, inode: &Inode, offset: u64, end: u64, size
     privileges::drop_privileges(task, id, inode);
     inode.data_seq.begin();
     let mut made = 0;
-    let filled = map::fill(task, id, inode, (first, last), Purpose::Space, &mut made);
+    let filled = linking::fill(task, id, inode, (first, last), Purpose::Space, &mut made);
     inode.flags.store(inode.flags.load(Relaxed) | inode_flags::SPACE, Relaxed); // Relaxed: under the lock.
     let now = task.now();
     inode.seq.begin();
-    map::more_in_section(inode, made);
+    linking::more_in_section(inode, made);
     if filled.is_ok() {
         if size == Size::Grows && end > old {
             inode.size.store(end, Relaxed); // Relaxed: inside the sections.

@@ -13,7 +13,7 @@ use crate::caller::below;
 use crate::caller::event::Touched;
 use crate::caller::task::{Place, Task};
 use crate::calls::target;
-use crate::content::{cut, map};
+use crate::content::{cut, linking};
 use crate::descriptors::busy;
 use crate::inodes::inode::{self, Touch};
 use crate::inodes::watched;
@@ -34,7 +34,7 @@ pub fn resize(task: &Task, id: InodeId, inode: &Inode, size: u64) {
     let now = task.now();
     inode.seq.begin();
     inode.size.store(size, Relaxed); // Relaxed: inside the section.
-    map::less_in_section(inode, gone);
+    linking::less_in_section(inode, gone);
     inode::touch_in_section(inode, Touch::Modify, now);
     inode.seq.end();
     if size < old {

@@ -14,8 +14,8 @@ use lp_region::ucopy;
 use crate::caller::task::Task;
 use crate::content::buffer::{Few, RWF_KNOWN, RWF_NOAPPEND, Single, Vector};
 use crate::content::fill::copy_pages;
-use crate::content::map;
 use crate::content::source::Source;
+use crate::content::{linking, map};
 use crate::descriptors::fget::HeldFile;
 use crate::descriptors::file;
 use crate::inodes::inode::{self, Touch};
@@ -495,7 +495,7 @@ fn changed(task: &Task, inode: &Inode, size: u64, old: u64, made: u64) {
     inode.seq.begin();
     inode.size.store(size, Relaxed); // Relaxed: inside the sections.
     if made != 0 {
-        map::more_in_section(inode, made);
+        linking::more_in_section(inode, made);
     }
     inode::touch_in_section(inode, Touch::Modify, now);
     inode.seq.end();

@@ -15,7 +15,7 @@ use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
 use lp_region::{LaneId, PageId, Region};
 
 use crate::content::owner;
-use crate::content::page::PageRun;
+use crate::content::run::PageRun;
 
 const LEN_SHIFT: u32 = 32;
 const KIND_SHIFT: u32 = PAGE_BITS + 6;

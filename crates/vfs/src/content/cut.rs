@@ -6,7 +6,8 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, InodeRef};
 
 use crate::caller::task::Task;
-use crate::content::{map, page};
+use crate::content::run::PageRun;
+use crate::content::{linking, map, page};
 
 /// Number of pages that [`cut`] will free. The caller must hold the lock.
 pub(crate) fn behind(task: &Task, id: InodeId, inode: &Inode, size: u64) -> u64 {
@@ -50,7 +51,7 @@ pub(crate) fn cut(task: &Task, id: InodeId, inode: &Inode, size: u64) {
 /// count.
 pub(crate) fn drop_pages(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u64) {
     if inode.flags.load(Relaxed) & inode_flags::MAPPED == 0 {
-        return map::clear(task, id, inode, first, end);
+        return linking::clear(task, id, inode, first, end);
     }
     let map = map::Map::of(inode);
     let end = end.min(map.span());
@@ -58,7 +59,7 @@ pub(crate) fn drop_pages(task: &Task, id: InodeId, inode: &Inode, first: u64, en
     while index < end {
         let piece = map::piece(task.region, map, index, end - index);
         if piece.page.is_some() {
-            let run = page::PageRun { first: piece.page, len: piece.len as u32 };
+            let run = PageRun { first: piece.page, len: piece.len as u32 };
             run.pages().for_each(|page| page::zero(task.region, page, 0, PAGE_SIZE));
         }
         index += piece.len;

@@ -7,9 +7,9 @@ use lp_region::{InodeId, PageId};
 use crate::caller::task::Task;
 use crate::content::buffer::Single;
 use crate::content::map::{self, Map};
-use crate::content::page::{self, Content, PageHome};
-use crate::content::snapshot;
+use crate::content::run::{Content, PageHome, PageRun};
 use crate::content::source::Source;
+use crate::content::{linking, page, snapshot};
 
 /// The result of a copy into pages.
 #[derive(Clone, Copy)]
@@ -103,8 +103,8 @@ fn into_hole(
     bytes: usize,
 ) -> Result<Made> {
     let inode = task.region.inode(home.inode);
-    map::prepare(task, home.inode, inode, home.index, pages)?;
-    let want = pages.min(u64::from(map::room(inode, home.index))) as u32;
+    linking::prepare(task, home.inode, inode, home.index, pages)?;
+    let want = pages.min(u64::from(linking::room(inode, home.index))) as u32;
     let fresh = page::take_run(task, home, want)?;
     let run = fresh.run;
     let room = run.len as usize * PAGE_SIZE;
@@ -127,7 +127,7 @@ fn into_hole(
         );
     }
     page::keep(task, kept as u32);
-    map::link(task, inode, home.index, page::PageRun { first: run.first, len: kept as u32 });
+    linking::link(task, inode, home.index, PageRun { first: run.first, len: kept as u32 });
     Ok(Made { wanted, got, pages: kept as u64 })
 }
 
@@ -155,6 +155,6 @@ pub(crate) fn append_given(task: &Task, id: InodeId, bytes: UserSlice) -> Result
     let filled = copy_pages(task, id, &mut from, len, size);
     // Relaxed: nobody else has the inode.
     inode.size.store(size + filled.bytes as u64, Relaxed);
-    map::more_in_section(inode, filled.pages);
+    linking::more_in_section(inode, filled.pages);
     filled.stopped.map_or(Ok(()), Err)
 }

@@ -12,7 +12,7 @@ use lp_region::sync::AtomicU64;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, PageId, Region};
 
-use crate::content::page::{PageHome, PageRun};
+use crate::content::run::{PageHome, PageRun};
 
 /// Bits of the index in a word: enough for the pages of a region, although a file with holes may have larger
 /// indices.

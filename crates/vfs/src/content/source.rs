@@ -108,7 +108,7 @@ impl Source for FileContent<'_> {
             }
             // SAFETY: the caller guarantees `pages` for `bytes` bytes, of which `done` are done.
             let (copied, piece) = unsafe { self.copy(pages.add(done), most, (file.0, file.1 + done)) };
-            // PAIRS: the release store that unlinks a page in `map::clear`, before the page is freed.
+            // PAIRS: the release store that unlinks a page in `linking::clear`, before the page is freed.
             acquire_fence();
             let stood = self.inode.data_seq.read() == before;
             if !self.still_has(piece, most) || !stood && tries < TRIES {

@@ -8,7 +8,7 @@ use lp_region::{InodeId, InodeRef};
 
 use crate::caller::task::Task;
 use crate::content::allowance::{self, What};
-use crate::content::map;
+use crate::content::{linking, map};
 use crate::inodes::blob::{self, BlobKind};
 use crate::inodes::inode;
 
@@ -150,7 +150,7 @@ pub(crate) fn free(task: &Task, id: InodeId) {
 pub(crate) fn clear(task: &Task, id: InodeId) {
     let inode = task.region.inode(id);
     inode.data_seq.begin();
-    map::clear(task, id, inode, 0, map::END);
+    linking::clear(task, id, inode, 0, map::END);
     for which in [BlobKind::Xattr, BlobKind::Acl, BlobKind::DefaultAcl] {
         blob::drop_of_freed(task, which.word(inode));
     }

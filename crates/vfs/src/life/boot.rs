@@ -21,7 +21,7 @@ use lp_region::{InodeRef, LaneId, MountId, ProcessId, Region, RunId, Spot};
 
 use crate::caller::task::Task;
 use crate::caller::walked;
-use crate::content::page;
+use crate::content::backing;
 use crate::descriptors::table::entry;
 use crate::inodes::make;
 use crate::lane::{mount_claim, pin};
@@ -73,7 +73,7 @@ pub enum MountAccess {
 pub fn back(region: Region) -> Result<()> {
     region.back_records()?;
     hash::back(region)?;
-    page::back_all(region)
+    backing::back_all(region)
 }
 
 /// Claims a run record that no live process names and that no launcher's processes hold.

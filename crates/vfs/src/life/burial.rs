@@ -7,7 +7,7 @@ use lp_region::order::{self, LockGuard, Rank};
 use lp_region::sync::Ordering;
 
 use crate::caller::task::Task;
-use crate::content::page;
+use crate::content::hand;
 use crate::inodes::{blob, ownership, stamps};
 use crate::lane::intent::op;
 use crate::lane::mount_claim;
@@ -28,7 +28,7 @@ pub(crate) fn repair(task: &Task, lane: LaneId) {
     let _burial = lock_burial(task, lane);
     if !is_buried(task, lane) {
         // Pages first: a replay may free the same pages again, and they may then have another owner.
-        page::repair(task, lane);
+        hand::repair(task, lane);
         replay(task, lane);
         file_lock::settle_in_hand(task, record);
     }

@@ -17,8 +17,9 @@ use lp_region::{InodeRef, MappingId, MountId, ProcessId, Spot};
 
 use crate::caller::below::{self, Need};
 use crate::caller::task::Task;
-use crate::content::cut;
-use crate::content::map::{self, Map, Purpose};
+use crate::content::linking::Purpose;
+use crate::content::map::{self, Map};
+use crate::content::{cut, linking};
 use crate::descriptors::table;
 use crate::inodes::inode;
 use crate::life::reclaim;
@@ -107,7 +108,7 @@ pub(crate) fn record_gone(task: &Task, of: InodeRef) {
     let size = inode.size.load(Relaxed); // Relaxed: under the lock.
     inode.data_seq.begin();
     inode.seq.begin();
-    map::less_in_section(inode, cut::behind(task, of.id, inode, size));
+    linking::less_in_section(inode, cut::behind(task, of.id, inode, size));
     inode.seq.end();
     cut::cut(task, of.id, inode, size);
     inode.data_seq.end();
@@ -171,9 +172,9 @@ fn fill(task: &Task, of: InodeRef, inode: &Inode, index: u64, end: u64) -> Resul
         let wanted = (index, last.min(end.div_ceil(PAGE_SIZE as u64)));
         let mut made = 0;
         inode.data_seq.begin();
-        let filled = map::fill(task, of.id, inode, wanted, Purpose::Content, &mut made);
+        let filled = linking::fill(task, of.id, inode, wanted, Purpose::Content, &mut made);
         inode.seq.begin();
-        map::more_in_section(inode, made);
+        linking::more_in_section(inode, made);
         inode.seq.end();
         inode.data_seq.end();
         filled.map(|()| last)

@@ -18,7 +18,7 @@ use lp_region::sync::Ordering;
 use lp_region::{FileId, InodeId, InodeRef, LaneId, MappingId, ProcessId, custody, depot};
 
 use crate::caller::task::Task;
-use crate::content::page;
+use crate::content::hand;
 use crate::descriptors::file;
 use crate::descriptors::table::{FdTable, entry};
 use crate::inodes::{inode, make};
@@ -221,7 +221,7 @@ fn mend_section(task: &Task, record: &Lane) -> bool {
 /// must hold `burial`, or own the lane.
 pub(crate) fn strip(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
-    page::repair(task, lane);
+    hand::repair(task, lane);
     burial::replay(task, lane);
     file_lock::settle_in_hand(task, record);
     tree::bury(task, lane);

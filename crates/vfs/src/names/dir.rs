@@ -13,7 +13,7 @@ use lp_region::sync::{AtomicU32, Ordering};
 use lp_region::{DirentId, InodeId, InodeRef, PageId, Region};
 
 use crate::caller::task::Task;
-use crate::content::map;
+use crate::content::{linking, map};
 use crate::inodes::inode::{self, Locked};
 use crate::names::change::Directory;
 use crate::names::hash;
@@ -216,7 +216,7 @@ pub fn reserve<'r>(task: &Task<'r>, id: InodeId) -> Result<Seat<'r>> {
 #[cold]
 fn reserve_slow<'r>(task: &Task<'r>, id: InodeId, position: u64) -> Result<Seat<'r>> {
     let inode = task.region.inode(id);
-    map::grow(task, id, inode, position / PER_LEAF)?;
+    linking::grow(task, id, inode, position / PER_LEAF)?;
     Seat::at(task.region, inode, position).ok_or(Errno::ENOSPC)
 }
 
@@ -241,9 +241,9 @@ pub(crate) fn take_out(task: &Task<'_>, entry: DirentId, after: &Directory) {
 fn drop_leaves(task: &Task<'_>, id: InodeId, first: u64, end: u64) {
     let inode = task.region.inode(id);
     // Only reclaim reads a directory's page count.
-    map::less_in_section(inode, map::held(task.region, inode, first, end));
+    linking::less_in_section(inode, map::held(task.region, inode, first, end));
     inode.data_seq.begin();
-    map::clear(task, id, inode, first, end);
+    linking::clear(task, id, inode, first, end);
     inode.data_seq.end();
 }
 

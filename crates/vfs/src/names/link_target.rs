@@ -8,7 +8,7 @@ use lp_region::sync::Ordering;
 use lp_region::{InodeId, Spot, ucopy};
 
 use crate::caller::task::Task;
-use crate::content::map;
+use crate::content::{linking, map};
 use crate::inodes::inode;
 
 /// Targets shorter than this use no page in tmpfs's count (its `SHORT_SYMLINK_LEN`): `st_blocks` is 0.
@@ -53,7 +53,7 @@ pub(crate) fn set_target(task: &Task<'_>, link: InodeId, target: &[u8]) -> Resul
             to.store(*from, Ordering::Relaxed); // Relaxed: published with the name.
         }
     } else {
-        let page = map::grow(task, link, record, 0)?;
+        let page = linking::grow(task, link, record, 0)?;
         // SAFETY: a target is shorter than a page, and the page belongs to this inode.
         unsafe { ucopy::copy(task.region.page(page), target.as_ptr(), target.len()) }?;
         if target.len() < UNCOUNTED {
