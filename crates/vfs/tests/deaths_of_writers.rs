@@ -322,7 +322,7 @@ fn a_locker_killed_at_any_instruction_leaves_no_record_to_two() {
         let owner = lp_vfs::file_lock::process_owner(&task);
         let held = task.fget(fd).expect("open");
         assert!(
-            lp_vfs::file_lock::holds(&task, held.inode_id(), owner, lp_vfs::file_lock::LockType::Shared),
+            lp_vfs::file_lock::holds(&task, held.inode_id(), owner, lp_vfs::lock::LockType::Shared),
             "{at}: lost"
         );
         assert_eq!(lock(&task, fd, F_UNLCK), Ok(()), "{at}");

@@ -8,7 +8,7 @@ use lp_region::sync::Ordering;
 use lp_region::{LockId, ProcessId, ring};
 
 use crate::caller::task::Task;
-use crate::locks::file_lock::family;
+use crate::locks::lock::family;
 
 /// Maximum number of locks that a search follows (`MAX_DEADLK_ITERATIONS`).
 const RING: usize = 10;

@@ -11,94 +11,18 @@ use lp_region::life::SlotState;
 use lp_region::order;
 use lp_region::records::{LockRecord, inode_flags};
 use lp_region::slab::Slot;
-use lp_region::sync::{Ordering, futex_wait, futex_wake};
+use lp_region::sync::{Ordering, futex_wait};
 use lp_region::{FileId, InodeId, InodeRef, LockId, ProcessId};
 
 use crate::caller::task::Task;
 use crate::descriptors::named;
 use crate::inodes::inode;
 use crate::locks::deadlock::Waiting;
+use crate::locks::lock::{ByteRange, Lock, LockType, Owner, family, read, wake};
 use crate::locks::lock_tree::{FIRST, Locks};
 
-/// Values of [`LockRecord::family`].
-pub mod family {
-    /// Owned by a process, dropped when it closes any descriptor of the file.
-    pub const POSIX: u32 = 0;
-    /// Owned by an open file.
-    pub const OFD: u32 = 1;
-    /// flock(2): owned by an open file, always [`super::ByteRange::FLOCK`].
-    pub(crate) const FLOCK: u32 = 2;
-    /// No lock: what [`crate::locks::signal_target`] keeps of an open file.
-    pub(crate) const SIGNAL: u32 = 3;
-}
-
-/// Last byte of a lock that reaches to the end of the file, whatever its length (`OFFSET_MAX`).
-pub(crate) const TO_END: u64 = i64::MAX as u64;
 /// Longest sleep before a waiter checks again whether owners live and whether a signal came, in nanoseconds.
 const SLEEP_NS: u64 = 20_000_000;
-
-/// Shared or exclusive, like `F_RDLCK` and `F_WRLCK`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LockType {
-    /// `F_RDLCK`, `LOCK_SH`.
-    Shared = 0,
-    /// `F_WRLCK`, `LOCK_EX`.
-    Exclusive = 1,
-}
-
-/// Who owns a lock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Owner {
-    /// [`family`].
-    pub family: u32,
-    /// Process or open file.
-    pub id: u32,
-    /// Generation of its slot.
-    pub generation: u32,
-}
-
-/// A byte range of a file, inclusive.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ByteRange {
-    /// First byte.
-    pub start: u64,
-    /// Last byte; `TO_END` for the end of the file.
-    pub end: u64,
-}
-
-impl ByteRange {
-    /// What flock(2) locks: a byte past all that record locks reach. The two families do not meet.
-    pub(crate) const FLOCK: ByteRange = ByteRange { start: 1 << 63, end: 1 << 63 };
-    /// Every lock's bytes.
-    const ALL: ByteRange = ByteRange { start: 0, end: u64::MAX };
-
-    fn meets(self, other: ByteRange) -> bool {
-        self.start <= other.end && other.start <= self.end
-    }
-
-    /// With the neighbouring bytes.
-    fn widened(self) -> ByteRange {
-        ByteRange { start: self.start.saturating_sub(1), end: self.end.saturating_add(1) }
-    }
-
-    /// Up to both ends of both.
-    fn with(self, other: ByteRange) -> ByteRange {
-        ByteRange { start: self.start.min(other.start), end: self.end.max(other.end) }
-    }
-}
-
-/// A lock, requested or held.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Lock {
-    /// Its owner.
-    pub owner: Owner,
-    /// The bytes that it covers.
-    pub range: ByteRange,
-    /// Its type.
-    pub kind: LockType,
-    /// The process that requested it, for `l_pid`.
-    pub pid: u32,
-}
 
 /// Whether to wait for a conflicting lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -283,24 +207,6 @@ fn try_drop_where(task: &Task, id: InodeId, which: impl Fn(&Lock) -> bool) -> bo
     held.is_some()
 }
 
-/// Decodes a record. The caller must hold the inode's lock.
-fn read(record: &LockRecord) -> Lock {
-    // Relaxed throughout: under the inode's lock.
-    Lock {
-        owner: Owner {
-            family: record.family.load(Ordering::Relaxed),
-            id: record.owner.load(Ordering::Relaxed),
-            generation: record.owner_generation.load(Ordering::Relaxed),
-        },
-        range: ByteRange {
-            start: record.start.load(Ordering::Relaxed),
-            end: record.end.load(Ordering::Relaxed),
-        },
-        kind: if record.kind.load(Ordering::Relaxed) == 0 { LockType::Shared } else { LockType::Exclusive },
-        pid: record.pid.load(Ordering::Relaxed),
-    }
-}
-
 /// The first lock that keeps `lock` from being had. The caller holds the inode's lock.
 fn blocker(locks: &Locks, lock: &Lock) -> Option<LockId> {
     let blocks = |other: &Lock| {
@@ -418,16 +324,6 @@ fn clear(task: &Task, locks: &Locks, id: LockId, range: ByteRange, lock: Option<
     };
     locks.reshape(id, rest);
     wake(record);
-}
-
-/// Wakes the waiters of a lock that has changed. The caller must hold the inode's lock.
-pub(crate) fn wake(record: &LockRecord) {
-    // Relaxed: under the inode's lock. Release: a lock changes before its version does.
-    record.version.store(record.version.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
-    if record.waiters.load(Ordering::Relaxed) != 0 {
-        record.waiters.store(0, Ordering::Relaxed);
-        futex_wake(&record.version, i32::MAX as u32);
-    }
 }
 
 fn drop_where(task: &Task, id: InodeId, which: impl Fn(&Lock) -> bool) {

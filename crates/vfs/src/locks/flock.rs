@@ -6,7 +6,8 @@ use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
 
 use crate::caller::task::Task;
-use crate::locks::file_lock::{self, ByteRange, Lock, LockType, LockWait, family};
+use crate::locks::file_lock::{self, LockWait};
+use crate::locks::lock::{ByteRange, Lock, LockType, family};
 
 /// Locks or unlocks an open file's inode. The door must restart on `EINTR`.
 ///

@@ -19,7 +19,7 @@ use lp_region::sync::{AtomicU32, Ordering, release_fence};
 use lp_region::{InodeId, LockId};
 
 use crate::caller::task::Task;
-use crate::locks::file_lock::{ByteRange, Lock, wake};
+use crate::locks::lock::{ByteRange, Lock, wake};
 
 /// [`Inode::locks`] while the tree changes. No slot has this number.
 pub const CHANGING: u32 = u32::MAX;

@@ -2,14 +2,13 @@
 //!
 //! The locks on an inode are guarded by the inode's lock. Nobody sleeps with that lock held.
 //!
-//! Cycle inside: `file_lock` asks `deadlock` before it sleeps, which reads the records' families; `lock_tree`
-//! holds what `file_lock` reads out of the records.
-//!
-//! Cycle: `deadlock`, `file_lock`, `lock_tree`.
+//! [`lock`] says what a lock is, [`lock_tree`] keeps those of an inode, [`file_lock`] acquires and releases
+//! them, [`flock`] and [`record_lock`] are the calls.
 
 pub(crate) mod deadlock;
 pub mod file_lock;
 pub mod flock;
+pub mod lock;
 pub mod lock_tree;
 pub mod record_lock;
 pub mod signal_target;

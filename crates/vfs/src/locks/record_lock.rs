@@ -13,7 +13,8 @@ use crate::caller::task::Task;
 use crate::descriptors::fget::HeldFile;
 use crate::descriptors::file;
 use crate::descriptors::table;
-use crate::locks::file_lock::{self, ByteRange, Lock, LockType, LockWait, Owner, TO_END, family};
+use crate::locks::file_lock::{self, LockWait};
+use crate::locks::lock::{ByteRange, Lock, LockType, Owner, TO_END, family};
 
 /// `struct flock`.
 #[repr(C)]

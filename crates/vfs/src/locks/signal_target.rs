@@ -8,7 +8,8 @@ use lp_region::sync::Ordering;
 
 use crate::caller::task::Task;
 use crate::descriptors::fget::HeldFile;
-use crate::locks::file_lock::{self, ByteRange, Lock, LockType, LockWait, family};
+use crate::locks::file_lock::{self, LockWait};
+use crate::locks::lock::{ByteRange, Lock, LockType, family};
 
 /// The signal and its target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
