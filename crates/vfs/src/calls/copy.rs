@@ -23,7 +23,7 @@ use crate::content::pipe::{Drain, Pipe, PipeEnd, PipeWait};
 use crate::content::snapshot;
 use crate::content::source::FileContent;
 use crate::descriptors::fget::HeldFile;
-use crate::descriptors::file;
+use crate::descriptors::position;
 use crate::inodes::{inode, watched};
 
 /// Maximum bytes moved between two files in one section of the target.
@@ -381,7 +381,7 @@ fn receive(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count: usiz
     if !can_be_sent(fd_in)? {
         return Err(Errno::EINVAL);
     }
-    let position = file::position(task, &to);
+    let position = position::hold(task, &to);
     let at = position.get();
     let mut done = 0;
     while done < count {

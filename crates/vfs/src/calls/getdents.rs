@@ -21,7 +21,7 @@ use crate::caller::below;
 use crate::caller::task::Task;
 use crate::content::map;
 use crate::descriptors::fget::HeldFile;
-use crate::descriptors::file;
+use crate::descriptors::position;
 use crate::inodes::inode;
 use crate::names::dir::{self, Leaf, PER_LEAF};
 use crate::names::{dirent, hash};
@@ -87,7 +87,7 @@ pub fn getdents64(task: &Task<'_>, fd: Fd, buffer: UserSlice) -> Result<usize> {
         return Err(Errno::ENOTDIR);
     }
     below::complete(task, held.inode)?;
-    let position = file::position(task, &held);
+    let position = position::hold(task, &held);
     if dir::is_dead(held.inode) {
         return Err(Errno::ENOENT);
     }

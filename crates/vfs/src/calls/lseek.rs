@@ -9,7 +9,7 @@ use crate::caller::below;
 use crate::caller::task::Task;
 use crate::content::seek;
 use crate::descriptors::fget::HeldFile;
-use crate::descriptors::file;
+use crate::descriptors::position;
 
 /// Moves the position of `fd` and returns the new one. Takes no lock while the open file is not shared;
 /// SEEK_END is one load.
@@ -49,7 +49,7 @@ fn lseek_slow(task: &Task, fd: Fd, offset: i64, whence: u32) -> Result<u64> {
     if held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0 {
         return Err(Errno::EBADF);
     }
-    let position = file::position(task, &held);
+    let position = position::hold(task, &held);
     let target = match whence {
         SEEK_SET => Some(offset),
         SEEK_CUR => (position.get() as i64).checked_add(offset),

@@ -14,7 +14,7 @@ use crate::caller::task::Task;
 use crate::content::buffer::{Buffer, Few, RWF_KNOWN, RWF_NOAPPEND, Single, Vector};
 use crate::content::{map, snapshot};
 use crate::descriptors::fget::HeldFile;
-use crate::descriptors::file;
+use crate::descriptors::position;
 use crate::inodes::inode;
 
 /// Reads from the position and advances it.
@@ -45,7 +45,7 @@ pub fn read_quick<const WIDE: bool>(task: &Task, entry: u64, buf: UserSlice) -> 
 fn read_slow(task: &Task, fd: Fd, buf: UserSlice) -> Result<usize> {
     let held = readable(task, fd).or_else(|errno| unreadable(errno, buf, 0))?;
     let to = Single::new(buf)?;
-    let position = file::position(task, &held);
+    let position = position::hold(task, &held);
     let at = position.get();
     let got = match quick::<false>(task, held.file, buf, at) {
         Some(got) => got,
@@ -103,7 +103,7 @@ pub fn readv(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Result<usize> {
         Some(both) => both,
         None => return Ok(0),
     };
-    let position = file::position(task, &held);
+    let position = position::hold(task, &held);
     let at = position.get();
     let got = read_at(task, &held, to, to.len(), at)?;
     position.set(at + got as u64);
@@ -202,7 +202,7 @@ fn flagged_slow(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64, fla
     if offset >= 0 {
         return read_at(task, &held, to, to.len(), offset as u64);
     }
-    let position = file::position(task, &held);
+    let position = position::hold(task, &held);
     let at = position.get();
     let got = read_at(task, &held, to, to.len(), at)?;
     position.set(at + got as u64);

@@ -17,7 +17,7 @@ use crate::content::fill::copy_pages;
 use crate::content::source::Source;
 use crate::content::{linking, map};
 use crate::descriptors::fget::HeldFile;
-use crate::descriptors::file;
+use crate::descriptors::position;
 use crate::inodes::inode::{self, Touch};
 use crate::inodes::watched;
 use crate::lane::writer;
@@ -239,7 +239,7 @@ fn at_position<S: Source>(
     len: usize,
     append: Append,
 ) -> Result<usize> {
-    let position = file::position(task, held);
+    let position = position::hold(task, held);
     verify(position.get(), len)?;
     let done = write_at(task, held, from, len, target(held, position.get(), append))?;
     // The kernel's generic_write_checks: an empty write does not first move to the end.

@@ -11,7 +11,7 @@ use lp_region::ucopy;
 
 use crate::caller::task::Task;
 use crate::descriptors::fget::HeldFile;
-use crate::descriptors::file;
+use crate::descriptors::position;
 use crate::descriptors::table;
 use crate::locks::file_lock::{self, LockWait};
 use crate::locks::lock::{ByteRange, Lock, LockType, Owner, TO_END, family};
@@ -127,7 +127,7 @@ fn kind_of(asked: &Flock) -> Result<Option<LockType>> {
 fn range_of(task: &Task, held: &HeldFile, asked: &Flock) -> Result<ByteRange> {
     let base = match asked.whence as u32 {
         SEEK_SET => 0,
-        SEEK_CUR => file::position(task, held).get() as i64,
+        SEEK_CUR => position::hold(task, held).get() as i64,
         SEEK_END => held.inode.size.load(Ordering::Relaxed) as i64,
         _ => return Err(Errno::EINVAL),
     };
