@@ -16,8 +16,8 @@ use lp_vfs::open::Opened;
 use lp_vfs::xattr::XattrValue;
 use lp_vfs::{
     Place, Task, boot, chdir, chmod, chown, clock, close, dup, fallocate, flock, fork, getdents, link,
-    mapping, mkdir, mknod, mount, move_mount, open, open_tree, read, readlink, reap, reclaim, record_lock,
-    rename, stat, statfs, symlink, table, truncate, umount, unlink, utimens, write, xattr,
+    mapping, mkdir, mknod, mount, move_mount, open, open_tree, read, readlink, reclaim, record_lock, rename,
+    stat, statfs, symlink, table, truncate, umount, unlink, utimens, write, xattr,
 };
 
 use crate::actor;
@@ -435,7 +435,7 @@ impl Door for Light {
     }
 
     fn reap(&self) -> i64 {
-        reap::dead(self.task());
+        reclaim::dead(self.task());
         0
     }
 

@@ -4,7 +4,7 @@
 
 use lp_abi::{Errno, Result};
 use lp_region::{ProcessId, Region, RunId};
-use lp_vfs::{Task, boot, clock, reap, reclaim};
+use lp_vfs::{Task, boot, clock, reclaim};
 
 use crate::rebuild::{Rebuild, Rebuilt};
 use crate::{Report, Severity, check, is_in_use};
@@ -63,7 +63,7 @@ pub fn rebuild(region: Region<'static>) -> Result<Rebuilt> {
 /// Frees what the dead held.
 fn recover(region: Region<'static>) -> Result<()> {
     with_task(region, |task| {
-        reap::dead(task);
+        reclaim::dead(task);
         reclaim::run(task);
     })
 }

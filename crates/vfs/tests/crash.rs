@@ -12,8 +12,8 @@ use lp_region::sync::Ordering;
 use lp_region::{Geometry, LaneId, ProcessId, Region};
 use lp_vfs::open::Opened;
 use lp_vfs::{
-    Place, Task, boot, clock, close, dup, fork, getdents, link, map, mkdir, open, page, reap, reclaim,
-    record_lock, rename, stat, symlink, table, truncate, unlink, write,
+    Place, Task, boot, clock, close, dup, fork, getdents, link, map, mkdir, open, page, reclaim, record_lock,
+    rename, stat, symlink, table, truncate, unlink, write,
 };
 
 mod setup;
@@ -231,7 +231,7 @@ fn twice(task: &Task) -> Vec<(u32, usize, u32, u32)> {
 
 /// Checks, with nobody else active, that names, links and slots agree.
 fn check(task: &Task, round: u32) {
-    reap::dead(task);
+    reclaim::dead(task);
     for _ in 0..2 {
         reclaim::run(task);
     }

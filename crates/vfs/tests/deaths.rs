@@ -6,7 +6,7 @@ use std::ffi::CString;
 use lp_abi::Fd;
 use lp_abi::linux::*;
 use lp_region::InodeId;
-use lp_vfs::{Task, boot, chmod, link, mkdir, mknod, page, reap, reclaim, rename, symlink, unlink};
+use lp_vfs::{Task, boot, chmod, link, mkdir, mknod, page, reclaim, rename, symlink, unlink};
 
 mod setup;
 use setup::death;
@@ -201,7 +201,7 @@ fn a_death_at_any_instruction_loses_nothing() {
                 make(&task, &Make::File("/light/later"));
                 unlink::unlink(&task, Fd::CWD, lent::path(&c("/light/later"))).expect("unlink");
             }
-            reap::dead(&task);
+            reclaim::dead(&task);
             let after = fsck::check(&task, root);
             let outcome = [before, new.tree.clone()].iter().position(|tree| *tree == after.tree);
             let at = format!("{} killed after {steps} instructions", scenario.name);

@@ -11,8 +11,8 @@ use lp_vfs::mapping::{self, MapAccess};
 use lp_vfs::open::Opened;
 use lp_vfs::xattr::XattrValue;
 use lp_vfs::{
-    Place, Task, boot, chmod, chown, close, fallocate, map, open, page, read, reap, reclaim, record_lock,
-    stat, table, truncate, unlink, utimens, write, xattr,
+    Place, Task, boot, chmod, chown, close, fallocate, map, open, page, read, reclaim, record_lock, stat,
+    table, truncate, unlink, utimens, write, xattr,
 };
 
 mod setup;
@@ -271,13 +271,13 @@ fn attributes_change_together_or_not_at_all() {
         let length = death::length(&task, call);
         let new = attributes(&task, with_times);
         assert!(old.changes(&new) > 1, "{name} changes more than one: {old:?} {new:?}");
-        reap::dead(&task);
+        reclaim::dead(&task);
         clean(&task);
         let outcome_of = |steps: u32| {
             prepare(&task);
             death::interrupt(&task, steps, call);
             // A process that waits for the killed one first settles its change.
-            reap::dead(&task);
+            reclaim::dead(&task);
             let left = attributes(&task, with_times);
             clean(&task);
             assert!(left == old || left == new, "{name} killed after {steps} instructions leaves {left:?}");
@@ -311,14 +311,14 @@ fn a_locker_killed_at_any_instruction_leaves_no_record_to_two() {
     };
     let before = death::length(&task, &|child| _ = opened(child, O_RDWR));
     let length = death::length(&task, &call);
-    reap::dead(&task);
+    reclaim::dead(&task);
     let fd = opened(&task, O_RDWR);
     // A record is in hand and names the file for a few instructions.
     for steps in (before..=length).step_by(2) {
         let at = format!("killed after {steps} instructions");
         death::interrupt(&task, steps, &call);
         assert_eq!(lock(&task, fd, F_RDLCK), Ok(()), "{at}");
-        reap::dead(&task);
+        reclaim::dead(&task);
         let owner = lp_vfs::file_lock::process_owner(&task);
         let held = task.fget(fd).expect("open");
         assert!(
@@ -362,12 +362,12 @@ fn a_locker_killed_at_any_instruction_leaves_others_their_locks() {
     };
     let before = death::length(&task, &|child| _ = opened(child, O_RDWR));
     let length = death::length(&task, &call);
-    reap::dead(&task);
+    reclaim::dead(&task);
     for (round, steps) in death::samples(length - before).map(|steps| before + steps).enumerate() {
         let at = format!("killed after {steps} instructions");
         death::interrupt(&task, steps, &call);
         if round % 2 == 0 {
-            reap::dead(&task);
+            reclaim::dead(&task);
         }
         for number in 0..OTHERS {
             let own = fcntl(&task, fd, F_OFD_GETLK, F_UNLCK, number * 4, 4).expect("own");
@@ -378,7 +378,7 @@ fn a_locker_killed_at_any_instruction_leaves_others_their_locks() {
         fcntl(&task, fd, F_OFD_SETLK, F_WRLCK, 0, 0).unwrap_or_else(|error| panic!("{at}: {error:?}"));
         fcntl(&task, fd, F_OFD_SETLK, F_UNLCK, 0, 0).expect("unlock");
         (0..OTHERS).for_each(|number| _ = hold(number));
-        reap::dead(&task);
+        reclaim::dead(&task);
         assert_eq!(task.region.in_use::<LockRecord>(), records, "{at}");
         lp_fsck::check(task.region, task.process_id).expect_sound(&at);
     }
@@ -420,11 +420,11 @@ fn a_mapper_killed_at_any_instruction_leaves_no_record_to_two() {
     };
     let before = death::length(&task, &nothing);
     let length = death::length(&task, &call);
-    reap::dead(&task);
+    reclaim::dead(&task);
     for steps in death::samples(length - before).map(|steps| before + steps) {
         let at = format!("killed after {steps} instructions");
         death::interrupt(&task, steps, &call);
-        reap::dead(&task);
+        reclaim::dead(&task);
         assert_eq!(task.region.in_use::<Mapping>(), records, "{at}");
         lp_fsck::check(task.region, task.process_id).expect_sound(&at);
         assert_eq!(empty(), pages, "{at}");
@@ -450,7 +450,7 @@ fn a_writer_killed_at_any_instruction_leaves_a_sound_file() {
         let call = |child: &Task| (scenario.call)(child, opened(child, O_RDWR), &from);
         make(&task, scenario.size);
         let length = death::length(&task, &call);
-        reap::dead(&task);
+        reclaim::dead(&task);
         clean(&task);
         for steps in death::samples(length) {
             let at = format!("{} killed after {steps} instructions", scenario.name);
@@ -458,10 +458,10 @@ fn a_writer_killed_at_any_instruction_leaves_a_sound_file() {
             death::interrupt(&task, steps, &call);
             fsck::usable(&task);
             if steps % 2 == 0 {
-                reap::dead(&task);
+                reclaim::dead(&task);
             }
             check(&task, &at);
-            reap::dead(&task);
+            reclaim::dead(&task);
             check(&task, &at);
             fsck::check(&task, root);
             clean(&task);

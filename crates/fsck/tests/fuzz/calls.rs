@@ -11,7 +11,7 @@ use lp_vfs::open::Opened;
 use lp_vfs::xattr::XattrValue;
 use lp_vfs::{
     Place, Task, chdir, clock, close, copy, dup, fallocate, flock, getcwd, getdents, link, lseek, mkdir,
-    open, read, readlink, reap, reclaim, record_lock, rename, stat, statfs, symlink, table, truncate, unlink,
+    open, read, readlink, reclaim, record_lock, rename, stat, statfs, symlink, table, truncate, unlink,
     write, xattr,
 };
 
@@ -47,7 +47,7 @@ impl Caller {
         let lane = boot::attach(region, process, std::process::id()).ok()?;
         let caller = Caller(Box::new(Task::new(region, process, lane, clock::now)));
         boot::arrive(&caller.0);
-        reap::dead(&caller.0);
+        reclaim::dead(&caller.0);
         boot::mkfs(&caller.0, 0).ok()?;
         Some(caller)
     }

@@ -10,8 +10,8 @@ use lp_vfs::link::Two;
 use lp_vfs::open::Opened;
 use lp_vfs::xattr::XattrValue;
 use lp_vfs::{
-    Place, Task, chmod, clock, close, getdents, link, mkdir, open, read, readlink, reap, reclaim, rename,
-    stat, symlink, table, truncate, unlink, write, xattr,
+    Place, Task, chmod, clock, close, getdents, link, mkdir, open, read, readlink, reclaim, rename, stat,
+    symlink, table, truncate, unlink, write, xattr,
 };
 
 #[path = "../../../vfs/tests/setup/lent.rs"]
@@ -52,7 +52,7 @@ impl Caller {
         let lane = boot::attach(region, process, std::process::id()).expect("a lane");
         let caller = Caller(Box::new(Task::new(region, process, lane, clock::now)));
         boot::arrive(&caller.0);
-        reap::dead(&caller.0);
+        reclaim::dead(&caller.0);
         boot::mkfs(&caller.0, 0).expect("a root");
         caller
     }

@@ -136,7 +136,7 @@ fn make_roots(region: Region<'static>, run: RunId, options: &Options) -> Result<
         let lane = boot::attach(region, process, std::process::id())?;
         let task = task_of(region, process, lane);
         // A region file may name processes that died with an earlier run.
-        lp_vfs::reap::dead(&task);
+        lp_vfs::reclaim::dead(&task);
         let access = if options.ro { MountAccess::ReadOnly } else { MountAccess::ReadWrite };
         let mut roots = 0..options.at.len() as u32;
         let made = roots.try_for_each(|root| boot::mount_root(&task, root, access));

@@ -17,7 +17,7 @@ use crate::content::{allowance, cut, linking, map, page};
 use crate::inodes::inode::{self, Touch};
 use crate::inodes::watched;
 use crate::lane::writer;
-use crate::life::{mapping, reclaim};
+use crate::life::{mapped, reclaim};
 use crate::rights::privileges;
 
 /// Allocates space, or makes a hole, of `length` bytes at `offset`.
@@ -74,7 +74,7 @@ pub fn punch_mapped(task: &Task, of: InodeRef, offset: u64, length: u64) -> Resu
     if inode.flags.load(Relaxed) & guarded != 0 {
         return Err(Errno::EPERM);
     }
-    let writing = writer::begin(task, mapping::mount_of(task, of))?;
+    let writing = writer::begin(task, mapped::mount_of(task, of))?;
     punch(task, of.id, inode, offset, offset + length)?;
     drop(writing);
     watched::touched(task, of.id, inode, Touched::Modified);

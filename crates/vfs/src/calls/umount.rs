@@ -9,7 +9,7 @@ use lp_region::sync::Ordering;
 use crate::caller::task::{Place, Task};
 use crate::calls::mount_at::{in_one_shape, is_mount, may_mount};
 use crate::life::mount_tree::{self, Draft, Tree};
-use crate::life::{mount_end, reap};
+use crate::life::{mount_end, reclaim};
 use crate::names::walk::{self, Follow, Found};
 
 /// Removes the mount that a path names from the tree.
@@ -21,7 +21,7 @@ pub fn umount2(task: &Task<'_>, dirfd: Fd, path: UserPtr, flags: u32) -> Result<
         return Err(Errno::EINVAL);
     }
     let follow = if flags & UMOUNT_NOFOLLOW != 0 { Follow::No } else { Follow::Link };
-    reap::dead(task);
+    reclaim::dead(task);
     in_one_shape(task, || {
         let found = match walk::inode(task, dirfd, path, follow)? {
             Place::Inside(found) => found,

@@ -26,7 +26,7 @@ use crate::descriptors::table::entry;
 use crate::inodes::make;
 use crate::lane::{mount_claim, pin};
 use crate::life::mount_tree::{self, Draft, Making, Tree};
-use crate::life::{mapping, mount_end, open_file, reap, reclaim};
+use crate::life::{mapped, mount_end, open_file, reap, reclaim};
 use crate::names::{hash, mounts};
 
 /// States of `Run::state`.
@@ -284,7 +284,7 @@ fn leave_image(task: &Task) {
 
 /// Frees the mapping records of the caller's own process. Returns whether they kept inodes without links.
 fn drop_mappings(task: &Task) -> bool {
-    let kept = mapping::keeps_unlinked(task);
+    let kept = mapped::keeps_unlinked(task);
     reap::drop_mappings(task, task.process_id);
     kept
 }
@@ -447,7 +447,7 @@ pub fn exit(task: &Task) {
         .map(|word| Spot::from_word(word.load(Ordering::Relaxed)).inode);
     let is_unlinked =
         |of: InodeRef| of != InodeRef::NONE && task.region.inode(of.id).nlink.load(Ordering::Relaxed) == 0;
-    let kept = named.into_iter().any(is_unlinked) || mapping::keeps_unlinked(task);
+    let kept = named.into_iter().any(is_unlinked) || mapped::keeps_unlinked(task);
     let done = reap::bury_lanes(task, task.process_id, task.lane_id) && reap::empty(task, task.process_id);
     match kept {
         true => reclaim::run(task),

@@ -11,7 +11,7 @@ use crate::caller::task::Task;
 use crate::descriptors::file;
 use crate::descriptors::table::{self, FdTable, closing, entry};
 use crate::life::boot::own_pid_namespace;
-use crate::life::{mapping, reap, reclaim};
+use crate::life::{mapped, reap, reclaim};
 
 /// Forks between two searches for dead processes.
 const REAP_EVERY: u32 = 256;
@@ -47,20 +47,20 @@ enum Memory {
 fn prepare(task: &Task, memory: Memory) -> Result<ProcessId> {
     let region = task.region;
     let run = RunId(task.process.run.load(Ordering::Relaxed));
-    let child = region.claim_process(run, task.lane_id).or_else(|errno| match reap::dead(task) {
+    let child = region.claim_process(run, task.lane_id).or_else(|errno| match reclaim::dead(task) {
         0 => Err(errno),
         _ => region.claim_process(run, task.lane_id),
     })?;
     copy_process(task, region.process(child));
     // Before the table is locked, because this takes locks that precede it.
     if (region.header().moves.load(Ordering::Relaxed) as u32).is_multiple_of(REAP_EVERY) {
-        reap::dead(task);
+        reclaim::dead(task);
     }
     // Held across the kernel's fork; `copied` unlocks it.
     table::lock(task).leave();
     let copied = copy_table(task, child);
     let inherited =
-        if memory == Memory::Copied { copied.and_then(|()| mapping::inherit(task, child)) } else { copied };
+        if memory == Memory::Copied { copied.and_then(|()| mapped::inherit(task, child)) } else { copied };
     // A scan under way may have passed the child's slot but not reached the parent's; this invalidates it.
     // PAIRS: the loads around the scan in `sweep`.
     region.header().moves.fetch_add(1, Ordering::Release);

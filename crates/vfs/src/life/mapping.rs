@@ -1,28 +1,20 @@
 //! Support for mmap(2): the pages of a file as pieces of the region's file, and a record that keeps them in
 //! place.
 //!
-//! A process has one record for each inode that it maps. While one exists, the inode is not freed; and while
-//! the inode has [`inode_flags::MAPPED`], truncation zeroes its pages instead of freeing them. The last
-//! record's removal clears the flag. The addresses of mappings are the door's business.
-//!
-//! A process changes the list of its own records only. Others read the slab instead: a list that they follow
-//! may lead into another one by a record that was freed meanwhile.
+//! The records are in [`crate::life::mapped`]. The addresses of mappings are the door's business.
 
 use lp_abi::{Errno, Fd, PAGE_SIZE, Result};
-use lp_region::layout::MAPPINGS;
-use lp_region::process::Process;
-use lp_region::records::{Inode, Mapping, file_mode, inode_flags};
-use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
-use lp_region::{InodeRef, MappingId, MountId, ProcessId, Spot};
+use lp_region::records::{Inode, file_mode, inode_flags};
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::{InodeRef, MountId, Spot};
 
 use crate::caller::below::{self, Need};
 use crate::caller::task::Task;
+use crate::content::linking;
 use crate::content::linking::Purpose;
 use crate::content::map::{self, Map};
-use crate::content::{cut, linking};
-use crate::descriptors::table;
 use crate::inodes::inode;
-use crate::life::reclaim;
+use crate::life::{mapped, reclaim};
 
 /// The access of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +57,7 @@ pub fn begin(task: &Task, fd: Fd, offset: u64, len: usize, sharing: MapAccess) -
     offset.checked_add(len as u64).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::EOVERFLOW)?;
     let of = held.inode_ref();
     let _locked = inode::lock(task, of.id);
-    add(task, held.spot(), mode & (file_mode::READ | file_mode::WRITE), len as u64)?;
+    mapped::add(task, held.spot(), mode & (file_mode::READ | file_mode::WRITE), len as u64)?;
     let flags = held.inode.flags.load(Relaxed); // Relaxed: under the lock.
     held.inode.flags.store(flags | inode_flags::MAPPED, Relaxed);
     Ok(of)
@@ -78,40 +70,22 @@ pub fn begin(task: &Task, fd: Fd, offset: u64, len: usize, sharing: MapAccess) -
 /// `ENOMEM`.
 pub fn grow(task: &Task, of: InodeRef, len: usize) -> Result<()> {
     let _locked = inode::lock(task, of.id);
-    add(task, Spot { inode: of, mount: MountId::NONE }, 0, len as u64)
+    mapped::add(task, Spot { inode: of, mount: MountId::NONE }, 0, len as u64)
 }
 
 /// Records that `len` bytes of an inode are unmapped. The last such call frees the pages behind the file's
 /// end, and the inode if it has no links.
 pub fn end(task: &Task, of: InodeRef, len: usize) {
     let locked = inode::lock(task, of.id);
-    let gone = subtract(task, of, len as u64);
+    let gone = mapped::subtract(task, of, len as u64);
     if gone {
-        record_gone(task, of);
+        mapped::record_gone(task, of);
     }
     drop(locked);
     // Relaxed: a lane that unlinks it from here on looks for mappings itself.
     if gone && task.region.inode(of.id).nlink.load(Relaxed) == 0 {
         reclaim::let_go_slow(task, of);
     }
-}
-
-/// A process's record of an inode is gone. If it was the last, truncation may free pages again, and the pages
-/// that were kept are freed. The caller must hold the inode's lock.
-pub(crate) fn record_gone(task: &Task, of: InodeRef) {
-    if cut::is_mapped(task, of) {
-        return;
-    }
-    let inode = task.region.inode(of.id);
-    let flags = inode.flags.load(Relaxed); // Relaxed: under the lock.
-    inode.flags.store(flags & !inode_flags::MAPPED, Relaxed);
-    let size = inode.size.load(Relaxed); // Relaxed: under the lock.
-    inode.data_seq.begin();
-    inode.seq.begin();
-    linking::less_in_section(inode, cut::behind(task, of.id, inode, size));
-    inode.seq.end();
-    cut::cut(task, of.id, inode, size);
-    inode.data_seq.end();
 }
 
 /// Calls `visit` with the pieces of the file from `offset` to `offset + len` or to the page of its last byte,
@@ -184,131 +158,4 @@ fn fill(task: &Task, of: InodeRef, inode: &Inode, index: u64, end: u64) -> Resul
         make()
     });
     made.map_err(|_| Errno::ENOMEM)
-}
-
-/// Gives a child that is about to be forked copies of the parent's records. If threads share the table, the
-/// caller must hold its lock.
-///
-/// # Errors
-/// `ENOMEM`.
-pub(crate) fn inherit(task: &Task, child: ProcessId) -> Result<()> {
-    let record = task.region.process(child);
-    for (_, mapping) in list(task, task.process) {
-        let of = InodeRef::from_word(mapping.inode.load(Relaxed)); // Relaxed: the process's own.
-        let of = Spot { inode: of, mount: MountId(mapping.mount.load(Relaxed)) };
-        let (modes, bytes) = (mapping.modes.load(Relaxed), mapping.bytes.load(Relaxed));
-        add_locked(task, (record, child), of, modes, bytes)?;
-    }
-    Ok(())
-}
-
-/// The records of a process. Bounded, in case the list is damaged.
-fn list<'r>(
-    task: &Task<'r>,
-    process: &'r Process,
-) -> impl Iterator<Item = (MappingId, &'r Mapping)> + use<'r> {
-    let region = task.region;
-    let first = MappingId(process.mappings.load(Acquire));
-    core::iter::successors(Some(first), move |id| Some(MappingId(region.mapping(*id).link.load(Acquire))))
-        .take_while(|id| id.is_some())
-        .take(MAPPINGS)
-        .map(move |id| (id, region.mapping(id)))
-}
-
-/// Whether the list of a process, which does not change it meanwhile, has a record.
-pub(crate) fn lists<'r>(task: &Task<'r>, process: &'r Process, id: MappingId) -> bool {
-    list(task, process).any(|(listed, _)| listed == id)
-}
-
-fn add(task: &Task, of: Spot, modes: u32, bytes: u64) -> Result<()> {
-    let _locked = table::lock(task);
-    add_locked(task, (task.process, task.process_id), of, modes, bytes)
-}
-
-fn add_locked(
-    task: &Task,
-    (process, process_id): (&Process, ProcessId),
-    of: Spot,
-    modes: u32,
-    bytes: u64,
-) -> Result<()> {
-    let region = task.region;
-    let first = MappingId(process.mappings.load(Acquire));
-    let word = of.inode.to_word();
-    let mut at = first;
-    while at.is_some() {
-        let record = region.mapping(at);
-        if record.inode.load(Relaxed) == word {
-            record.bytes.store(record.bytes.load(Relaxed) + bytes, Relaxed); // Relaxed: the process's own.
-            if of.mount.is_some() {
-                record.mount.store(of.mount.0, Relaxed);
-            }
-            record.modes.store(record.modes.load(Relaxed) | modes, Release);
-            return Ok(());
-        }
-        at = MappingId(record.link.load(Relaxed));
-    }
-    let id = region.take::<Mapping>(task.lane).map_err(|_| Errno::ENOMEM)?;
-    let record = region.mapping(id);
-    // Relaxed: published by the store that links it in.
-    record.bytes.store(bytes, Relaxed);
-    record.process.store(process_id.0, Relaxed);
-    record.mount.store(of.mount.0, Relaxed);
-    record.modes.store(modes, Relaxed);
-    record.link.store(first.0, Relaxed);
-    record.inode.store(word, Release); // PAIRS: the acquire in `Region::mappings`.
-    process.mappings.store(id.0, Release);
-    region.settle::<Mapping>(task.lane);
-    Ok(())
-}
-
-/// Subtracts bytes from the process's record. Returns whether none are left and the record is gone.
-fn subtract(task: &Task, of: InodeRef, bytes: u64) -> bool {
-    let _locked = table::lock(task);
-    let mut before = MappingId::NONE;
-    let mut gone = false;
-    for (id, record) in list(task, task.process) {
-        if record.inode.load(Relaxed) == of.to_word() {
-            let left = record.bytes.load(Relaxed).saturating_sub(bytes); // Relaxed: the process's own.
-            record.bytes.store(left, Relaxed);
-            gone = left == 0;
-            break;
-        }
-        before = id;
-    }
-    if gone {
-        unlink(task, before);
-    }
-    gone
-}
-
-/// Unlinks the record after `before`, or the first, from the process's list.
-fn unlink(task: &Task, before: MappingId) {
-    let region = task.region;
-    let slot = if before.is_none() { &task.process.mappings } else { &region.mapping(before).link };
-    let id = MappingId(slot.load(Relaxed)); // Relaxed: the process's own.
-    let record = region.mapping(id);
-    // The lane names the record until it is freed.
-    task.lane.taken[<Mapping as lp_region::slab::Slot>::SLAB].store(id.0, Release);
-    slot.store(record.link.load(Relaxed), Release);
-    record.inode.store(0, Release);
-    region.give::<Mapping>(task.lane, id);
-    region.settle::<Mapping>(task.lane);
-}
-
-/// The mount through which the process maps an inode; none if it does not map it.
-pub(crate) fn mount_of(task: &Task, of: InodeRef) -> MountId {
-    let _locked = table::lock(task);
-    let mapped = list(task, task.process)
-        .find(|(_, record)| record.inode.load(Relaxed) == of.to_word()) // Relaxed: the process's own.
-        .map(|(_, record)| record.mount.load(Relaxed));
-    mapped.map_or(MountId::NONE, MountId)
-}
-
-/// Whether the process maps an inode without links.
-pub(crate) fn keeps_unlinked(task: &Task) -> bool {
-    list(task, task.process).any(|(_, record)| {
-        let of = InodeRef::from_word(record.inode.load(Relaxed)); // Relaxed: the process's own.
-        of != InodeRef::NONE && task.region.inode(of.id).nlink.load(Relaxed) == 0
-    })
 }

@@ -4,15 +4,15 @@
 //! Callers of [`reclaim`], [`sweep`] and [`reap`] must hold no inode lock. The reaper takes an inode's lock
 //! or a burial only if no live thread holds it. Lock order: `Lane::burial`, then the dead lane's own locks.
 //!
-//! A sweep that finds a dead holder has it reaped, the reaper asks for a sweep and frees mappings, and a
-//! mapping without memory asks for a reclaim.
-//!
-//! Cycle: `mapping`, `reap`, `reclaim`, `sweep`.
+//! [`reclaim`] decides when to look for what nothing names, [`sweep`] looks, and has the reaper bury a dead
+//! holder; [`free`] frees what either finds, and [`tidy`] takes it out of the lanes' lists.
 
 pub mod boot;
 pub(crate) mod burial;
 pub(crate) mod candidates;
 pub mod fork;
+pub(crate) mod free;
+pub(crate) mod mapped;
 pub mod mapping;
 pub(crate) mod mount_end;
 pub(crate) mod mount_graft;
@@ -25,3 +25,4 @@ pub mod reap;
 pub mod reclaim;
 pub(crate) mod superblock;
 pub(crate) mod sweep;
+pub(crate) mod tidy;

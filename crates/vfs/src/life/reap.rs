@@ -24,22 +24,9 @@ use crate::descriptors::table::{FdTable, entry};
 use crate::inodes::{inode, make};
 use crate::lane::kept::{self, Listed};
 use crate::lane::{mount_claim, pin, taken};
-use crate::life::{burial, mapping, reclaim, sweep};
+use crate::life::{burial, free, mapped};
 use crate::locks::file_lock;
 use crate::names::tree;
-
-/// Reaps all dead processes. Returns their number.
-#[cold]
-pub fn dead(task: &Task) -> u32 {
-    let mut reaped = 0;
-    for id in task.region.processes() {
-        reaped += u32::from(process(task, id));
-    }
-    if reaped != 0 {
-        reclaim::run(task);
-    }
-    reaped
-}
 
 /// Reaps the process of a slot if it is dead and no live thread is reaping it. Returns whether this call did.
 /// A sweep then frees what it held.
@@ -143,7 +130,7 @@ pub(crate) fn drop_mappings(task: &Task, id: ProcessId) -> bool {
         task.region.give::<Mapping>(task.lane, mapping);
         task.region.settle::<Mapping>(task.lane);
         if of != InodeRef::NONE {
-            mapping::record_gone(task, of);
+            mapped::record_gone(task, of);
         }
         drop(locked);
     }
@@ -157,7 +144,7 @@ fn give_back_mapping(task: &Task, record: &Lane) {
     if id.is_some() {
         let mapping = task.region.mapping(id);
         let process = task.region.process(ProcessId(mapping.process.load(Ordering::Relaxed)));
-        if mapping::lists(task, process, id) {
+        if mapped::lists(task, process, id) {
             taken.store(0, Ordering::Release);
         } else {
             mapping.inode.store(0, Ordering::Release);
@@ -272,7 +259,7 @@ fn settle_claims(task: &Task, lane: LaneId) {
     let file = task.region.file(FileId(word as u32));
     if word != 0 && custody::is_claimed_by(file.custody.get(), lane.0) {
         // If it cannot be freed at this time, it stays in its chain.
-        sweep::empty_file(task, FileId(word as u32), (word >> 32) as u32);
+        free::empty_file(task, FileId(word as u32), (word >> 32) as u32);
     }
     record.claims[OpenFile::LIST].store(0, Ordering::Release);
 
@@ -290,7 +277,7 @@ fn settle_claimed_inode(task: &Task, record: &Lane, inode: InodeRef) {
     let claimed = task.region.inode(inode.id);
     // An inode in hand has its next generation already.
     let in_hand = record.taken[Inode::SLAB].load(Ordering::Acquire) == inode.id.0;
-    let is_same = sweep::is_unlinked(task, inode);
+    let is_same = free::is_unlinked(task, inode);
     if !(in_hand || is_same && file_lock::try_drop_all(task, inode.id)) {
         return claimed.custody.unclaim();
     }

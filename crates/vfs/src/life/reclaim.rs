@@ -84,11 +84,24 @@ pub(crate) fn before_leaving(task: &Task) {
     }
 }
 
+/// Reaps all dead processes and frees what only they held. Returns their number.
+#[cold]
+pub fn dead(task: &Task) -> u32 {
+    let mut reaped = 0;
+    for id in task.region.processes() {
+        reaped += u32::from(reap::process(task, id));
+    }
+    if reaped != 0 {
+        run(task);
+    }
+    reaped
+}
+
 /// Frees everything that can be freed, including what only dead processes hold: when something is short, and
 /// before free space is reported. The caller must hold no inode lock.
 #[cold]
 pub fn all(task: &Task) {
-    reap::dead(task);
+    dead(task);
     run(task);
 }
 

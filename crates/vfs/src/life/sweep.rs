@@ -28,22 +28,19 @@
 //! gives the inode another generation, which the lists do not have. [`lp_region::marks`] describes the
 //! orderings. Source: Michael, "Hazard Pointers" (2004), with tables as further hazard pointers.
 
-use lp_region::lane::{Lane, UNLINKED};
+use lp_region::lane::Lane;
 use lp_region::mount::mount_state;
 use lp_region::records::{Inode, OpenFile};
-use lp_region::slab::Slot;
 use lp_region::sync::{Ordering, heavy_barrier};
-use lp_region::{FileId, InodeId, InodeRef, LaneId, ProcessId, Region, Spot, custody, marks};
+use lp_region::{FileId, InodeId, InodeRef, ProcessId, Region, Spot, custody, marks};
 
 use crate::caller::task::Task;
 use crate::descriptors::flight;
 use crate::descriptors::table::{self, FdTable};
-use crate::inodes::make;
-use crate::lane::kept::{Listed, all_lanes, chain, link_in, listed};
+use crate::lane::kept::{Listed, all_lanes, chain, listed};
 use crate::lane::pin;
 use crate::life::candidates::{CandidateSet, Origin, Reference};
-use crate::life::reap;
-use crate::locks::file_lock;
+use crate::life::{free, reap, tidy};
 use crate::names::mounts;
 
 /// Scans before a sweep gives up because references keep moving.
@@ -75,7 +72,7 @@ pub(crate) fn run(task: &Task, scope: Scope) {
         }
     }
     if scope == Scope::All {
-        tidy_unowned(task);
+        tidy::unowned(task);
     }
 }
 
@@ -108,7 +105,7 @@ fn rounds(task: &Task, scope: Scope) -> ProcessId {
         }
     }
     if depth != Depth::Named {
-        let kept = tidy_inodes(task, task.lane);
+        let kept = tidy::inodes(task, task.lane);
         if depth == Depth::Chain {
             task.lane.kept.store(kept, Ordering::Relaxed); // Relaxed: the lane's own.
         }
@@ -366,13 +363,13 @@ impl<'t, 'r> Sweep<'t, 'r> {
     fn settle(&mut self, scan: Scan) -> usize {
         let mut kept = 0;
         for (index, generation, found, _) in self.files.iter() {
-            let free = scan == Scan::Complete && found == Reference::Not;
-            kept += usize::from(!free || !free_file(self.task, FileId(index), generation));
+            let may_go = scan == Scan::Complete && found == Reference::Not;
+            kept += usize::from(!may_go || !free::file(self.task, FileId(index), generation));
         }
         for (index, generation, found, origin) in self.inodes.iter() {
-            let free = scan == Scan::Complete && found == Reference::Not;
+            let may_go = scan == Scan::Complete && found == Reference::Not;
             let inode = InodeRef { id: InodeId(index), generation };
-            let stays = !free || !free_inode(self.task, inode);
+            let stays = !may_go || !free::inode(self.task, inode);
             kept += usize::from(stays && origin == Origin::Listed);
         }
         kept
@@ -381,186 +378,6 @@ impl<'t, 'r> Sweep<'t, 'r> {
     /// Removes from the lane's own chain of files what was freed, and what was found in a table.
     fn tidy_files(&self) {
         let named = |id: u32| self.files.state(id) == Some(Reference::Named);
-        tidy::<OpenFile>(self.region, self.task.lane, &named);
-    }
-}
-
-/// Frees an open file that nothing names, except its slot, which its keeper frees. Returns false if that is
-/// not possible at this time.
-fn free_file(task: &Task, id: FileId, generation: u32) -> bool {
-    let claim = &task.lane.claims[OpenFile::LIST];
-    claim.store(u64::from(id.0) | u64::from(generation) << 32, Ordering::Release);
-    let freed = task.region.file(id).custody.claim(task.lane_id.0) && empty_file(task, id, generation);
-    claim.store(0, Ordering::Release);
-    freed
-}
-
-/// Empties an open file in a chain that a lane has claimed. Releases the claim if the file is another by this
-/// time, or if a live thread holds the lock that guards its locks. Returns whether the file is gone.
-pub(crate) fn empty_file(task: &Task, id: FileId, generation: u32) -> bool {
-    let file = task.region.file(id);
-    let is_same = file.generation.load(Ordering::Acquire) == generation;
-    // While claimed, it cannot change.
-    if is_same && file.locked.load(Ordering::Relaxed) != 0 && !file_lock::try_drop_file(task, id) {
-        file.custody.unclaim();
-        return false;
-    }
-    if !is_same {
-        file.custody.unclaim();
-        return true;
-    }
-    file.inode.store(0, Ordering::Relaxed);
-    file.in_flight.store(0, Ordering::Relaxed);
-    file.generation.store(generation.wrapping_add(1), Ordering::Release);
-    file.custody.make_husk();
-    true
-}
-
-/// Frees an inode that nothing names, and its slot unless it is in a chain. Returns false if that is not
-/// possible at this time.
-fn free_inode(task: &Task, inode: InodeRef) -> bool {
-    let claim = &task.lane.claims[Inode::LIST];
-    claim.store(inode.to_word(), Ordering::Release);
-    let record = task.region.inode(inode.id);
-    let claimed = record.custody.claim(task.lane_id.0);
-    let freed = claimed && is_unlinked(task, inode) && file_lock::try_drop_all(task, inode.id);
-    if freed {
-        free_claimed(task, inode);
-    } else if claimed {
-        record.custody.unclaim();
-    }
-    claim.store(0, Ordering::Release);
-    freed
-}
-
-/// Whether an inode is still the one that was meant, and has no links.
-pub(crate) fn is_unlinked(task: &Task, inode: InodeRef) -> bool {
-    let record = task.region.inode(inode.id);
-    record.generation.load(Ordering::Acquire) == inode.generation && record.nlink.load(Ordering::Relaxed) == 0
-}
-
-/// Frees an inode that the lane has claimed.
-fn free_claimed(task: &Task, inode: InodeRef) {
-    let record = task.region.inode(inode.id);
-    make::clear(task, inode.id);
-    let next = inode.generation.wrapping_add(1);
-    task.lane.taken[Inode::SLAB].store(inode.id.0, Ordering::Release);
-    // PAIRS: the acquire loads of walks and of stat: a later change implies the new generation.
-    record.generation.store(next, Ordering::Release);
-    if record.custody.clear_claimed() {
-        task.region.give::<Inode>(task.lane, inode.id);
-    } else {
-        record.custody.make_husk();
-    }
-    task.region.settle::<Inode>(task.lane);
-}
-
-/// Tidies a lane's list and chain of inodes. Returns the number that stay in the chain. The caller must own
-/// the lane.
-fn tidy_inodes(task: &Task, lane: &Lane) -> u32 {
-    tidy_list(task, lane);
-    let region = task.region;
-    let linked = |id: u32| region.inode(InodeId(id)).nlink.load(Ordering::Relaxed) != 0;
-    tidy::<Inode>(region, lane, &linked)
-}
-
-/// Removes from a lane's list what was freed, and makes room: if many stay in use, they move to the chain.
-/// The caller must own the lane.
-fn tidy_list(task: &Task, lane: &Lane) {
-    let list = &lane.unlinked;
-    let mut kept = 0;
-    for inode in listed(task.region, lane) {
-        // Never beyond the position from which it is read.
-        list.inodes[kept].store(inode.to_word(), Ordering::Relaxed);
-        kept += 1;
-    }
-    list.count.store(kept as u32, Ordering::Release);
-    list.pages.store(0, Ordering::Relaxed);
-    if kept > UNLINKED / 2 {
-        let mut left = 0;
-        for inode in listed(task.region, lane) {
-            if !move_to_chain(task, lane, inode) {
-                list.inodes[left].store(inode.to_word(), Ordering::Relaxed);
-                left += 1;
-            }
-        }
-        list.count.store(left as u32, Ordering::Release);
-    }
-}
-
-/// Moves an inode from a lane's list to its chain. Returns false if somebody may be about to free it, or to
-/// release it again. The caller must own the lane.
-fn move_to_chain(task: &Task, lane: &Lane, inode: InodeRef) -> bool {
-    let own = lane.id.load(Ordering::Relaxed);
-    let custody = &task.region.inode(inode.id).custody;
-    let unlisting = &lane.unlisting[Inode::LIST];
-    unlisting.store(inode.id.0, Ordering::Release);
-    let claimed = custody.claim(own);
-    // While claimed, it cannot change.
-    if claimed && is_unlinked(task, inode) && custody.keep_claimed(own) {
-        link_in::<Inode>(task.region, lane, inode.id.0);
-    } else if claimed {
-        custody.unclaim();
-    }
-    unlisting.store(0, Ordering::Release);
-    claimed
-}
-
-/// Removes husks from a lane's chain and frees their slots, and removes the records that `leaves` names.
-/// Returns the number that stay. The caller must own the lane.
-fn tidy<T: Listed>(region: Region, lane: &Lane, leaves: &dyn Fn(u32) -> bool) -> u32 {
-    let own = lane.id.load(Ordering::Relaxed);
-    let mut kept = 0;
-    let mut place = &lane.chains[T::LIST];
-    for _ in 0..T::SLOTS {
-        let index = place.load(Ordering::Relaxed); // Relaxed: only the lane's owner changes the chain.
-        let record = region.slot::<T>(index);
-        let word = record.custody().get();
-        if index == 0 || !custody::is_kept_by(word, own) {
-            break;
-        }
-        let next = record.link().load(Ordering::Relaxed);
-        if word & custody::HUSK != 0 {
-            // The lane answers for the slot until a cache holds it.
-            lane.taken[T::SLAB].store(index, Ordering::Release);
-            place.store(next, Ordering::Release);
-            record.custody().clear();
-            region.give::<T>(lane, T::id(index));
-            region.settle::<T>(lane);
-        } else if word & (custody::ASKED | custody::CLAIMED) == 0 && leaves(index) {
-            let unlisting = &lane.unlisting[T::LIST];
-            unlisting.store(index, Ordering::Release);
-            place.store(next, Ordering::Release);
-            if !record.custody().unlist() {
-                // Somebody has released it meanwhile.
-                link_in::<T>(region, lane, index);
-            }
-            unlisting.store(0, Ordering::Release);
-        } else {
-            kept += 1;
-            place = record.link();
-        }
-    }
-    kept
-}
-
-/// Tidies the lists that former owners left in lanes without an owner.
-fn tidy_unowned(task: &Task) {
-    let region = task.region;
-    for id in all_lanes(region) {
-        let lane = region.lane(id);
-        // Relaxed: hints.
-        let left = lane.unlinked.count.load(Ordering::Relaxed)
-            | lane.chains[OpenFile::LIST].load(Ordering::Relaxed)
-            | lane.chains[Inode::LIST].load(Ordering::Relaxed);
-        if left == 0 || lane.process.load(Ordering::Relaxed) != 0 {
-            continue;
-        }
-        let tid = task.lane.tid.load(Ordering::Relaxed);
-        if let Some(owned) = region.try_claim_lane(LaneId(id.0), task.process_id, tid) {
-            tidy::<OpenFile>(region, lane, &|_| false);
-            tidy_inodes(task, lane);
-            region.release_lane(owned);
-        }
+        tidy::chain::<OpenFile>(self.region, self.task.lane, &named);
     }
 }

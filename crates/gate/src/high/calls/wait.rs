@@ -7,7 +7,7 @@
 use lp_abi::Errno;
 use lp_abi::linux::__NR_waitid;
 use lp_region::ucopy;
-use lp_vfs::reap;
+use lp_vfs::{reap, reclaim};
 
 use crate::high::life::join;
 use crate::low::thread::record::Thread;
@@ -42,7 +42,7 @@ pub(crate) fn settle(thread: &Thread, number: u32, arguments: [usize; 6], result
     let Some(task) = (unsafe { thread.task.get().as_ref() }) else { return };
     match told {
         Told::Of { pid, .. } => reap::child(task, pid),
-        Told::Any => _ = reap::dead(task),
+        Told::Any => _ = reclaim::dead(task),
     }
 }
 

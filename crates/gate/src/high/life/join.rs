@@ -1,6 +1,6 @@
 //! How a process that is [`apart`] joins the run.
 
-use lp_vfs::{boot, reap};
+use lp_vfs::{boot, reclaim};
 
 use crate::High;
 use crate::high::life::task::set_task;
@@ -54,7 +54,7 @@ fn enter(thread: &Thread, joining: Joining) -> Result<(), &'static [u8]> {
     }
     boot::arrive_late(task);
     if process.0.is_multiple_of(REAP_EVERY) {
-        reap::dead(task);
+        reclaim::dead(task);
     }
     loaded::cover_rest();
     patch::change_calls(&High::calls(thread));
