@@ -21,7 +21,7 @@ use crate::high::fd::{device, placeholder};
 use crate::high::life::credentials;
 use crate::high::life::join;
 use crate::high::life::left;
-use crate::high::memory::{areas, holes};
+use crate::high::memory::{areas, bus, fault};
 use crate::high::route::libraries;
 use crate::high::run::region;
 use crate::high::run::region::joined;
@@ -309,10 +309,10 @@ impl Above for High {
     fn fault(thread: &Thread, signal: usize, address: usize) -> bool {
         let Some(task) = task_of(thread) else { return false };
         let before = thread.unclear_fault.replace(0);
-        match areas::fault(task, signal, address) {
-            areas::Fault::Real => false,
-            areas::Fault::Mended => true,
-            areas::Fault::Unclear => {
+        match fault::fault(task, signal, address) {
+            fault::Fault::Real => false,
+            fault::Fault::Mended => true,
+            fault::Fault::Unclear => {
                 thread.unclear_fault.set(address);
                 before != address
             }
@@ -345,7 +345,7 @@ fn calls_of(task: &Task) -> (&'static Table, LowFds) {
         }
         _ => {}
     }
-    if holes::exist() {
+    if bus::exist() {
         return (&HOLED, LowFds::Long);
     }
     let way = if placeholder::own_may_be_low(task) { LowFds::Long } else { LowFds::Short };

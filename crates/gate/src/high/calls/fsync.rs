@@ -8,8 +8,7 @@ use lp_vfs::fsync::{self, Sync};
 
 use crate::high::fd::descriptor::file_or_return;
 use crate::high::frame::handler::{handlers, kernel, ret};
-use crate::high::memory::areas;
-use crate::high::memory::areas::{Area, Sharing};
+use crate::high::memory::areas::{self, Area, Sharing};
 use crate::low::dispatch::NOT_OURS;
 
 handlers! {

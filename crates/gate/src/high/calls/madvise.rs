@@ -6,8 +6,7 @@ use lp_vfs::fallocate;
 use lp_vfs::task::Task;
 
 use crate::high::frame::handler::{handlers, kernel, ret};
-use crate::high::memory::areas;
-use crate::high::memory::areas::{Area, Sharing};
+use crate::high::memory::areas::{self, Area, Sharing};
 use crate::high::memory::holes;
 use crate::high::run::own;
 use crate::high::run::own::end_of;

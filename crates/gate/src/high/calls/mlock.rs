@@ -7,7 +7,7 @@ use lp_abi::Result;
 use lp_abi::linux::*;
 
 use crate::high::frame::handler::{handlers, kernel, ret};
-use crate::high::memory::holes;
+use crate::high::memory::{bus, fill, holes};
 use crate::high::run::own;
 use crate::low::dispatch::NOT_OURS;
 
@@ -37,8 +37,8 @@ handlers! {
     fn mlockall(task, flags: u32) {
         let known = MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT;
         let populates = flags & MCL_ONFAULT == 0;
-        holes::set_locks_all(flags & MCL_FUTURE != 0 && populates);
-        if flags & !known != 0 || flags & MCL_CURRENT == 0 || holes::is_filtered() {
+        fill::set_locks_all(flags & MCL_FUTURE != 0 && populates);
+        if flags & !known != 0 || flags & MCL_CURRENT == 0 || bus::is_filtered() {
             return NOT_OURS;
         }
         if populates {

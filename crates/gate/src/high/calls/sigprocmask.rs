@@ -5,7 +5,7 @@ use lp_abi::linux::{__NR_rt_sigprocmask, SIG_UNBLOCK};
 use lp_region::ucopy;
 
 use crate::high::frame::handler::{handlers, kernel, ret};
-use crate::high::memory::holes;
+use crate::high::memory::bus;
 use crate::low::dispatch::{AGAIN, NOT_OURS};
 use crate::low::live::deferred;
 
@@ -17,11 +17,11 @@ handlers! {
         }
         // SAFETY: the copy routine handles bad pointers.
         let Ok(mask) = (unsafe { ucopy::get(new) }) else { return NOT_OURS };
-        let faults = holes::faults(mask);
+        let faults = bus::faults(mask);
         if faults == 0 {
             return NOT_OURS;
         }
-        let set = if holes::exist() { mask & !faults } else { mask };
+        let set = if bus::exist() { mask & !faults } else { mask };
         let words = [how as usize, &raw const set as usize, old, size, 0, 0];
         // SAFETY: the program's own call; the mask is this function's.
         let done = ret(unsafe { deferred::blocking_syscall(__NR_rt_sigprocmask, words) });
@@ -30,7 +30,7 @@ handlers! {
             return AGAIN;
         }
         // Another thread may have mapped a hole meanwhile, without seeing that this one blocks the signal.
-        if done == 0 && set == mask && holes::exist() {
+        if done == 0 && set == mask && bus::exist() {
             kernel!(__NR_rt_sigprocmask, SIG_UNBLOCK, &raw const faults, 0, size);
         }
         done

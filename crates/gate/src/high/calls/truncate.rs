@@ -7,7 +7,7 @@ use lp_vfs::{fallocate, truncate};
 use crate::high::fd::descriptor::file_or_return;
 use crate::high::frame::at::{At, Last};
 use crate::high::frame::handler::{exceeded_slow, handlers, interruptible, kernel, ret_limited};
-use crate::high::memory::areas;
+use crate::high::memory::resize;
 use crate::high::route::path::one;
 
 handlers! {
@@ -21,7 +21,7 @@ handlers! {
             })
         };
         let done = one(task, At::cwd(path), Last::Follow, ours, |at| kernel!(__NR_truncate, at.path, length));
-        areas::resized(task);
+        resize::resized(task);
         interruptible(done) // It waits for a lease.
     }
 
@@ -29,7 +29,7 @@ handlers! {
     fn ftruncate(task, fd: Fd, length: i64) {
         file_or_return!(task, fd);
         let done = ret_limited(task, truncate::ftruncate(task, fd, length));
-        areas::resized(task);
+        resize::resized(task);
         done
     }
 
@@ -37,7 +37,7 @@ handlers! {
     fn fallocate(task, fd: Fd, mode: u32, offset: i64, length: i64) {
         file_or_return!(task, fd);
         let done = ret_limited(task, fallocate::fallocate(task, fd, mode, offset, length));
-        areas::resized(task);
+        resize::resized(task);
         done
     }
 }

@@ -5,7 +5,7 @@ use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
 use lp_region::sync::Ordering;
 use lp_vfs::task::Task;
 
-use crate::high::memory::areas;
+use crate::high::memory::resize;
 use crate::low::dispatch::{AGAIN, RESTART};
 use crate::low::thread::current;
 use crate::low::thread::record::Thread;
@@ -194,7 +194,7 @@ pub(crate) fn ret_moved(result: Result<usize>) -> isize {
 #[inline(never)]
 fn not_moved(errno: Errno) -> isize {
     match errno {
-        Errno::EFAULT if areas::grown(task()) => return AGAIN,
+        Errno::EFAULT if resize::grown(task()) => return AGAIN,
         Errno::EFBIG => exceeded_slow(task()),
         _ => {}
     }

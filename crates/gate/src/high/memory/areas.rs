@@ -3,7 +3,7 @@
 //! A mapping of a file of ours consists of the region's own pages, one kernel mapping for each contiguous
 //! piece, so it is coherent with read and write and with other processes. Behind the file's last page an
 //! empty memfd is mapped. Touching it raises SIGBUS, as it should; if the file has grown meanwhile, the pages
-//! are mapped in ([`resized`], and [`fault`] for growth by others). Large holes are mapped in the same way
+//! are mapped in (`resize.rs`, and `fault.rs` for growth by others). Large holes are mapped in the same way
 //! until they are touched (`holes.rs`).
 //!
 //! The list is private to the process and sorted by address, in memory of its own (`sorted.rs`), and so is
@@ -13,17 +13,14 @@
 
 use core::cell::UnsafeCell;
 
-use lp_abi::linux::{
-    __NR_close, __NR_futex, __NR_memfd_create, __NR_mmap, __NR_munmap, FUTEX_WAIT, FUTEX_WAKE, MAP_ANONYMOUS,
-    MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, MFD_CLOEXEC, SIGBUS,
-};
-use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_abi::Result;
+use lp_abi::linux::{__NR_futex, FUTEX_WAIT, FUTEX_WAKE};
 use lp_region::InodeRef;
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_vfs::mapping;
 use lp_vfs::task::Task;
 
-use crate::high::memory::holes::{self, Content, Hole};
+use crate::high::memory::bus;
 use crate::high::memory::sorted::{Sorted, Span};
 use crate::low::thread::current;
 use crate::low::thread::record::Thread;
@@ -91,6 +88,25 @@ impl Span for Area {
     }
 }
 
+/// Part of a mapping that is a hole.
+#[derive(Clone, Copy)]
+pub(crate) struct Hole {
+    /// First address.
+    pub(crate) start: usize,
+    /// Address behind the last.
+    pub(crate) end: usize,
+}
+
+impl Span for Hole {
+    const MOST: usize = 1 << 16;
+    fn start(&self) -> usize {
+        self.start
+    }
+    fn end(&self) -> usize {
+        self.end
+    }
+}
+
 struct Lists {
     areas: Sorted<Area>,
     holes: Sorted<Hole>,
@@ -145,7 +161,7 @@ pub(crate) struct LockedAreas(());
 
 impl Drop for LockedAreas {
     fn drop(&mut self) {
-        holes::settle(self);
+        bus::settle(self.holes().count());
         // PAIRS: the acquires in `list`.
         if GLOBAL.lock.swap(0, Ordering::Release) & WAITED != 0 {
             // SAFETY: the word is a static.
@@ -208,7 +224,8 @@ impl LockedAreas {
         unsafe { &mut *GLOBAL.lists.get() }
     }
 
-    fn areas(&mut self) -> &mut [Area] {
+    /// The areas, by address.
+    pub(crate) fn areas(&mut self) -> &mut [Area] {
         self.lists().areas.items()
     }
 
@@ -220,6 +237,39 @@ impl LockedAreas {
     /// The last fault in a hole.
     pub(crate) fn ahead(&mut self) -> &mut Ahead {
         &mut self.lists().ahead
+    }
+
+    /// Records that `start..end` is a hole.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn add_hole(&mut self, start: usize, end: usize) -> Result<()> {
+        self.holes().reserve(1)?;
+        self.holes().insert(Hole { start, end });
+        Ok(())
+    }
+
+    /// The hole that overlaps `start..end` first, cut to it.
+    pub(crate) fn hole_in(&mut self, start: usize, end: usize) -> Option<(usize, usize)> {
+        self.holes().find(start, end).map(|hole| (hole.start.max(start), hole.end.min(end)))
+    }
+
+    /// Records that nothing in `start..end` is a hole any more. The caller has reserved space for another
+    /// one.
+    pub(crate) fn cut_holes(&mut self, start: usize, end: usize) {
+        while let Some(index) = self.holes().index_in(start, end) {
+            let holes = self.holes();
+            let hole = holes.items()[index];
+            match (hole.start < start, end < hole.end) {
+                (false, false) => holes.remove(index),
+                (false, true) => holes.items()[index].start = end,
+                (true, false) => holes.items()[index].end = start,
+                (true, true) => {
+                    holes.items()[index].end = start;
+                    holes.insert(Hole { start: end, end: hole.end });
+                }
+            }
+        }
     }
 
     /// Reserves space for all that one call can add: two areas split, and a new one; a hole split.
@@ -267,6 +317,11 @@ impl LockedAreas {
         self.lists().areas.find(start, end)
     }
 
+    /// The index of the area at an address.
+    pub(crate) fn index_at(&mut self, address: usize) -> Option<usize> {
+        self.lists().areas.index_in(address, address + 1)
+    }
+
     /// Splits areas so that none crosses `start` or `end`. The caller has reserved space.
     pub(crate) fn split(&mut self, start: usize, end: usize) {
         for at in [start, end] {
@@ -301,165 +356,6 @@ impl LockedAreas {
             work(area);
         }
     }
-}
-
-/// Maps the file's pages into `area`, whose addresses are the program's or reserved, and an empty memfd past
-/// the file's end and in holes that stay. An area that is not listed must have no holes listed.
-///
-/// # Errors
-/// `ENOMEM`; those of mmap(2).
-pub(crate) fn fill(task: &Task, list: &mut LockedAreas, area: &mut Area, content: Content) -> Result<()> {
-    let (start, end, protection) = (area.start, area.end, area.protection);
-    match map_pieces(task, list, area, content) {
-        Err(Errno::EAGAIN) if content != Content::Whole => map_pieces(task, list, area, Content::Whole)?,
-        done => done?,
-    }
-    if area.beyond < end { past_the_end(area.beyond.max(start), end, protection) } else { Ok(()) }
-}
-
-/// Maps the pieces of the file, and sets where the file ends in `area`.
-///
-/// # Errors
-/// `EAGAIN` if a hole would stay and the process may have none; those of [`fill`].
-fn map_pieces(task: &Task, list: &mut LockedAreas, area: &mut Area, content: Content) -> Result<()> {
-    let kind = if area.sharing == Sharing::Private { MAP_PRIVATE } else { MAP_SHARED };
-    let region = task.region.fd();
-    let (start, offset, protection, limit) = (area.start, area.offset, area.protection, area.bytes());
-    let shortest = content.shortest_hole();
-    let stopped = mapping::pieces(task, area.of, offset, limit, shortest, &mut |piece| {
-        let at = start + (piece.offset - offset) as usize;
-        let bytes = piece.bytes.min(start + limit - at);
-        let Some(within) = piece.region else {
-            if !holes::may_exist(task) {
-                return Err(Errno::EAGAIN);
-            }
-            list.holes().reserve(1)?;
-            past_the_end(at, at + bytes, protection)?;
-            return list.add_hole(at, at + bytes);
-        };
-        // SAFETY: the addresses belong to the mapping.
-        unsafe { lp_abi::syscall!(__NR_mmap, at, bytes, protection, kind | MAP_FIXED, region, within) }?;
-        list.cut_holes(at, at + bytes);
-        Ok(())
-    })?;
-    area.beyond = (start + stopped.saturating_sub(offset) as usize).min(area.end);
-    Ok(())
-}
-
-/// Allocates all pages of `area` that [`fill`] will map, so that `fill` does not fail for lack of them.
-///
-/// # Errors
-/// `ENOMEM`.
-pub(crate) fn populate(task: &Task, area: &Area, content: Content) -> Result<()> {
-    let (offset, bytes, shortest) = (area.offset, area.bytes(), content.shortest_hole());
-    mapping::pieces(task, area.of, offset, bytes, shortest, &mut |_| Ok(())).map(drop)
-}
-
-/// Maps an empty memfd, which raises SIGBUS when touched.
-fn past_the_end(start: usize, end: usize, protection: u32) -> Result<()> {
-    // SAFETY: creates a descriptor, closed below.
-    let fd = unsafe { lp_abi::syscall!(__NR_memfd_create, c"lightpath-end".as_ptr(), MFD_CLOEXEC) }?;
-    // SAFETY: the addresses belong to the mapping.
-    let mapped =
-        unsafe { lp_abi::syscall!(__NR_mmap, start, end - start, protection, MAP_SHARED | MAP_FIXED, fd, 0) };
-    // SAFETY: the descriptor was created above.
-    let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
-    mapped.map(drop)
-}
-
-/// Files may have changed size: where this process maps them, maps in what they have grown by and removes
-/// what they have shrunk by.
-#[inline]
-pub(crate) fn resized(task: &Task) {
-    if !is_empty() {
-        grown(task);
-    }
-}
-
-/// The address in an area at which the file's last page ends.
-fn end_of_file(task: &Task, area: &Area) -> usize {
-    let size = task.region.inode(area.of.id).size.load(Ordering::Relaxed); // Relaxed: one word.
-    let pages = size.next_multiple_of(PAGE_SIZE as u64).saturating_sub(area.offset);
-    area.start + pages.min(area.bytes() as u64) as usize
-}
-
-/// Adapts the area at `index` to its file's size. Returns whether it has grown.
-fn settle(task: &Task, list: &mut LockedAreas, index: usize) -> Result<bool> {
-    let Some(mut area) = list.areas().get(index).copied() else { return Ok(false) };
-    let (end, before) = (end_of_file(task, &area), area.beyond);
-    if end < before {
-        past_the_end(end, before, area.protection)?;
-        list.holes().reserve(1)?;
-        list.cut_holes(end, before);
-        area.beyond = end;
-    } else if end > before {
-        let Some(mut grown) = area.cut(before, area.end) else { return Ok(false) };
-        fill(task, list, &mut grown, Content::of(area.protection, 0))?;
-        area.beyond = grown.beyond;
-    }
-    list.areas()[index].beyond = area.beyond;
-    Ok(area.beyond > before)
-}
-
-/// The cause of a fault at an address of the program's.
-pub(crate) enum Fault {
-    /// The program's own fault.
-    Real,
-    /// The file had grown; its pages have been mapped in.
-    Mended,
-    /// The pages were mapped when the list was locked: another thread may have mapped them since the fault,
-    /// or the fault is real.
-    Unclear,
-}
-
-/// Handles a fault at `address`, by which the kernel has raised `signal` in the program, not in the gate.
-pub(crate) fn fault(task: &Task, signal: usize, address: usize) -> Fault {
-    let mut list = list();
-    let Some(index) = list.lists().areas.index_in(address, address + 1) else { return Fault::Real };
-    if signal == SIGBUS as usize
-        && let Some(is_mended) = holes::fault(task, &mut list, address)
-    {
-        return if is_mended { Fault::Mended } else { Fault::Real };
-    }
-    let area = list.areas()[index];
-    if address < area.beyond {
-        return Fault::Unclear;
-    }
-    let is_mended = end_of_file(task, &area) > address
-        && settle(task, &mut list, index).is_ok()
-        && address < list.areas()[index].beyond;
-    if is_mended { Fault::Mended } else { Fault::Real }
-}
-
-/// Maps in what files have grown by, after a call that could not use some of the program's memory. Returns
-/// whether there was anything. The caller must hold no lock.
-#[cold]
-pub(crate) fn grown(task: &Task) -> bool {
-    if is_empty() {
-        return false;
-    }
-    let mut list = list();
-    let count = list.areas().len();
-    (0..count).fold(false, |grown, index| grown | settle(task, &mut list, index).unwrap_or(false))
-}
-
-/// Reserves `bytes` of addresses, at `hint` if `flags` say so.
-///
-/// # Errors
-/// Those of mmap(2).
-pub(crate) fn reserve(hint: usize, bytes: usize, flags: u32) -> Result<usize> {
-    let flags = flags | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    // SAFETY: the mapping is where the program asked for it, or where nothing is mapped.
-    unsafe { lp_abi::syscall!(__NR_mmap, hint, bytes, 0, flags, -1i32, 0) }
-}
-
-/// Releases addresses.
-///
-/// # Errors
-/// `ENOMEM` if it would leave the kernel with too many mappings.
-pub(crate) fn unmap(start: usize, bytes: usize) -> Result<()> {
-    // SAFETY: the addresses belong to the mapping.
-    unsafe { lp_abi::syscall!(__NR_munmap, start, bytes) }.map(drop)
 }
 
 /// Before a fork: locks the list until [`after_fork`] on both sides, so that the child's copy is complete and

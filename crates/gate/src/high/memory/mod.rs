@@ -1,8 +1,10 @@
 //! Mappings of files of ours in this process. The list has its own lock, which is taken before every lock of
 //! the region.
-//!
-//! Cycle: `areas`, `holes`.
 
 pub(crate) mod areas;
+pub(crate) mod bus;
+pub(crate) mod fault;
+pub(crate) mod fill;
 pub(crate) mod holes;
+pub(crate) mod resize;
 mod sorted;

@@ -7,8 +7,8 @@
 use crate::high::calls::{
     access, aio, allocate, cachestat, chdir, chmod, close, credentials, dup, exec, fcntl, filter, fsopen,
     fsync, getdents, handle, inotify, ioctl, kcmp, link, listmount, lseek, madvise, mkdir, mlock, mmap,
-    mount, open, open_tree, poll, read, refused, rename, sendfile, shmop, sigprocmask, socket, stat, statfs,
-    statmount, truncate, utimensat, watch, write, xattr,
+    mount, mprotect, mremap, open, open_tree, poll, read, refused, remap_file_pages, rename, sendfile, shmop,
+    sigprocmask, socket, stat, statfs, statmount, truncate, utimensat, watch, write, xattr,
 };
 use crate::high::table::apart;
 use crate::low::arrive::sigaction;
@@ -96,7 +96,7 @@ calls! {
     __NR_poll: Handled(poll::poll);
     __NR_lseek: Handled(lseek::lseek, apart::first) Quick;
     __NR_mmap: Handled(mmap::mmap, apart::mmap);
-    __NR_mprotect: Handled(mmap::mprotect, apart::on_memory);
+    __NR_mprotect: Handled(mprotect::mprotect, apart::on_memory);
     __NR_munmap: Handled(mmap::munmap, apart::munmap);
     __NR_brk: Neither;
     __NR_rt_sigaction: Handled(sigaction::rt_sigaction, sigaction::rt_sigaction);
@@ -111,7 +111,7 @@ calls! {
     __NR_pipe: Handled(allocate::makes_descriptor);
     __NR_select: Handled(poll::select);
     __NR_sched_yield: Neither;
-    __NR_mremap: Handled(mmap::mremap, apart::mremap);
+    __NR_mremap: Handled(mremap::mremap, apart::mremap);
     __NR_msync: Handled(fsync::msync);
     __NR_mincore: Neither;
     __NR_madvise: Handled(madvise::madvise, apart::on_memory);
@@ -302,7 +302,7 @@ calls! {
     __NR_epoll_create: Handled(allocate::makes_descriptor);
     __NR_epoll_ctl_old: Never;
     __NR_epoll_wait_old: Never;
-    __NR_remap_file_pages: Handled(mmap::remap_file_pages);
+    __NR_remap_file_pages: Handled(remap_file_pages::remap_file_pages);
     __NR_getdents64: Handled(getdents::getdents64, apart::getdents);
     __NR_set_tid_address: Neither;
     __NR_restart_syscall: Neither;
@@ -415,7 +415,7 @@ calls! {
     __NR_copy_file_range: Handled(sendfile::copy_file_range, apart::first_and_third);
     __NR_preadv2: Handled(read::preadv2, apart::first);
     __NR_pwritev2: Handled(write::pwritev2, apart::first);
-    __NR_pkey_mprotect: Handled(mmap::pkey_mprotect, apart::on_memory);
+    __NR_pkey_mprotect: Handled(mprotect::pkey_mprotect, apart::on_memory);
     __NR_pkey_alloc: Neither;
     __NR_pkey_free: Neither;
     __NR_statx: Handled(stat::statx, apart::statx);

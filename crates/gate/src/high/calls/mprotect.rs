@@ -1,0 +1,58 @@
+//! mprotect(2) and pkey_mprotect(2) on files of ours.
+
+use lp_abi::linux::{__NR_mprotect, __NR_pkey_mprotect, PROT_WRITE};
+use lp_abi::{Errno, PAGE_SIZE};
+
+use crate::high::frame::handler::{handlers, kernel};
+use crate::high::memory::areas::{self, Sharing};
+use crate::high::run::own;
+use crate::high::run::own::end_of;
+use crate::low::dispatch::NOT_OURS;
+
+handlers! {
+    /// mprotect(2): a mapping of a descriptor without write access must not become writable.
+    fn mprotect(task, address: usize, length: usize, protection: u32) {
+        protect(address, length, protection, &|| kernel!(__NR_mprotect, address, length, protection))
+    }
+
+    /// pkey_mprotect(2): as mprotect(2).
+    fn pkey_mprotect(task, address: usize, length: usize, protection: u32, key: i32) {
+        protect(address, length, protection, &|| kernel!(__NR_pkey_mprotect, address, length, protection, key))
+    }
+}
+
+/// mprotect(2) by `call`.
+fn protect(address: usize, length: usize, protection: u32, call: &dyn Fn() -> isize) -> isize {
+    if let Some(refused) = own::refused(address, length) {
+        return refused;
+    }
+    if areas::is_empty() || !address.is_multiple_of(PAGE_SIZE) {
+        return NOT_OURS;
+    }
+    let Some(end) = end_of(address, length) else { return NOT_OURS };
+    protect_slow(address, end, protection, call)
+}
+
+#[cold]
+fn protect_slow(address: usize, end: usize, protection: u32, call: &dyn Fn() -> isize) -> isize {
+    let mut list = areas::list();
+    if list.find(address, end).is_none() {
+        return NOT_OURS;
+    }
+    let mut refused = false;
+    list.each(address, end, &mut |area| {
+        refused |= area.sharing == Sharing::SharedReadOnly && protection & PROT_WRITE != 0;
+    });
+    if refused {
+        return Errno::EACCES.to_ret();
+    }
+    if let Err(errno) = list.reserve() {
+        return errno.to_ret();
+    }
+    let done = call();
+    if done == 0 {
+        list.split(address, end);
+        list.each(address, end, &mut |area| area.protection = protection);
+    }
+    done
+}

@@ -1,0 +1,197 @@
+//! mremap(2) on files of ours.
+
+use lp_abi::linux::*;
+use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_vfs::mapping;
+use lp_vfs::task::Task;
+
+use crate::high::calls::mmap::is_error;
+use crate::high::frame::handler::{handlers, kernel, ret};
+use crate::high::memory::areas::{self, Area, LockedAreas, Sharing};
+use crate::high::memory::fill::{self, Content};
+use crate::high::run::own;
+use crate::high::run::own::end_of;
+use crate::low::dispatch::NOT_OURS;
+
+handlers! {
+    /// mremap(2).
+    fn mremap(task, old: usize, old_length: usize, new_length: usize, flags: u32, new: usize) {
+        let moves_to = (flags & MREMAP_FIXED != 0).then_some((new, new_length));
+        let ranges = core::iter::once((old, old_length.max(1))).chain(moves_to);
+        if let Some(refused) = ranges.into_iter().find_map(|(start, length)| own::refused(start, length)) {
+            return refused;
+        }
+        if areas::is_empty() || !old.is_multiple_of(PAGE_SIZE) {
+            return NOT_OURS;
+        }
+        let Some(old_end) = end_of(old, old_length.max(1)) else { return NOT_OURS };
+        remap(task, &Move { old, old_end, old_length, new_length, flags, new })
+    }
+}
+
+#[cold]
+fn remap(task: &Task, to: &Move) -> isize {
+    let mut list = areas::list();
+    match list.find(to.old, to.old + 1).map(|area| *area) {
+        Some(area) => ret(remap_area(task, &mut list, &area, to)),
+        None => remap_other(task, &mut list, to),
+    }
+}
+
+/// mremap(2) of a range that starts with a mapping of the kernel's. It may move onto files of ours, or cut
+/// some off behind it.
+fn remap_other(task: &Task, list: &mut LockedAreas, to: &Move) -> isize {
+    let lands = (to.flags & MREMAP_FIXED != 0).then(|| end_of(to.new, to.new_length)).flatten();
+    let lands = lands.map(|end| (to.new, end)).filter(|(start, end)| list.find(*start, *end).is_some());
+    let goes_on = list.find(to.old, to.old_end).is_some();
+    if lands.is_none() && !goes_on {
+        return NOT_OURS;
+    }
+    let cut = end_of(to.old, to.new_length).filter(|cut| *cut < to.old_end && to.flags & MREMAP_FIXED == 0);
+    if goes_on && cut.is_none() {
+        return Errno::EFAULT.to_ret(); // The range to move or grow must be one mapping.
+    }
+    if let Err(errno) = list.reserve() {
+        return errno.to_ret();
+    }
+    let done = kernel!(__NR_mremap, to.old, to.old_length, to.new_length, to.flags, to.new);
+    if !is_error(done) {
+        for (start, end) in lands.into_iter().chain(cut.map(|cut| (cut, to.old_end))) {
+            list.forget(task, start, end);
+        }
+    }
+    done
+}
+
+/// mremap's arguments.
+struct Move {
+    old: usize,
+    /// End of the pages to move; of the one page if `old_length` is 0.
+    old_end: usize,
+    old_length: usize,
+    new_length: usize,
+    flags: u32,
+    new: usize,
+}
+
+fn remap_area(task: &Task, list: &mut LockedAreas, area: &Area, to: &Move) -> Result<usize> {
+    let known = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
+    let fixed = to.flags & MREMAP_FIXED != 0;
+    let may_move = to.flags & MREMAP_MAYMOVE != 0;
+    if to.flags & !known != 0 || fixed && !may_move || to.new_length == 0 || to.flags & MREMAP_DONTUNMAP != 0
+    {
+        return Err(Errno::EINVAL);
+    }
+    let bytes = to.new_length.checked_next_multiple_of(PAGE_SIZE).ok_or(Errno::EINVAL)?;
+    let old_bytes = to.old_end - to.old;
+    if fixed {
+        let end = end_of(to.new, bytes).filter(|_| to.new.is_multiple_of(PAGE_SIZE)).ok_or(Errno::EINVAL)?;
+        if to.new < to.old_end && to.old < end {
+            return Err(Errno::EINVAL);
+        }
+    }
+    if to.old_end > area.end {
+        return Err(Errno::EFAULT);
+    }
+    list.reserve()?;
+    if !fixed && to.old_length != 0 {
+        if bytes <= old_bytes {
+            if bytes < old_bytes {
+                fill::unmap(to.old + bytes, old_bytes - bytes)?;
+                list.forget(task, to.old + bytes, to.old_end);
+            }
+            return Ok(to.old);
+        }
+        if to.old_end == area.end && extend(task, list, area, bytes - old_bytes)? {
+            return Ok(to.old);
+        }
+        if !may_move {
+            return Err(Errno::ENOMEM);
+        }
+    }
+    mapping::grow(task, area.of, bytes)?;
+    let moved = move_to(task, list, area, to, bytes);
+    if moved.is_err() {
+        mapping::end(task, area.of, bytes);
+    }
+    moved
+}
+
+/// Grows an area in place. Returns whether the addresses were free.
+fn extend(task: &Task, list: &mut LockedAreas, area: &Area, more: usize) -> Result<bool> {
+    match fill::reserve(area.end, more, MAP_FIXED_NOREPLACE) {
+        Ok(at) if at == area.end => {}
+        Ok(at) => {
+            let _ = fill::unmap(at, more);
+            return Ok(false);
+        }
+        Err(_) => return Ok(false),
+    }
+    let mut tail = Area {
+        start: area.end,
+        end: area.end + more,
+        offset: area.offset + area.bytes() as u64,
+        beyond: area.end + more,
+        ..*area
+    };
+    let noted = mapping::grow(task, area.of, more);
+    let content = Content::of(area.protection, 0);
+    if let Err(errno) = noted.and_then(|()| fill::fill(task, list, &mut tail, content)) {
+        let _ = fill::unmap(tail.start, more);
+        list.cut_holes(tail.start, tail.end);
+        if noted.is_ok() {
+            mapping::end(task, area.of, more);
+        }
+        return Err(errno);
+    }
+    if let Some(found) = list.find(area.start, area.end) {
+        found.end = tail.end;
+        found.beyond = if found.beyond < area.end { found.beyond } else { tail.beyond };
+    }
+    Ok(true)
+}
+
+/// Maps the file at a new address and then removes the old mapping. Pages of a private mapping that the
+/// program has changed are moved. The caller has recorded the new mapping's `bytes`.
+fn move_to(task: &Task, list: &mut LockedAreas, area: &Area, to: &Move, bytes: usize) -> Result<usize> {
+    let offset = area.offset + (to.old - area.start) as u64;
+    let moved = Area { start: 0, end: bytes, beyond: bytes, offset, ..*area };
+    let (hint, flags) = if to.flags & MREMAP_FIXED != 0 { (to.new, MAP_FIXED) } else { (0, 0) };
+    let start = fill::place(task, list, moved, hint, flags, Content::of(area.protection, 0))?;
+    let kept = (to.old_end - to.old).min(bytes);
+    if area.sharing == Sharing::Private && to.old_length != 0 && !carry(list, to.old, start, kept) {
+        let _ = fill::unmap(start, bytes);
+        list.cut_holes(start, start + bytes);
+        list.drop_area(start);
+        return Err(Errno::ENOMEM);
+    }
+    if to.old_length != 0 && fill::unmap(to.old, to.old_end - to.old).is_ok() {
+        list.forget(task, to.old, to.old_end);
+    }
+    Ok(start)
+}
+
+/// Moves pages one by one, because they may be many mappings. Moves all or none, but for those of holes,
+/// which are holes at the new address too.
+fn carry(list: &mut LockedAreas, from: usize, to: usize, bytes: usize) -> bool {
+    let page = |from, to| {
+        !is_error(kernel!(__NR_mremap, from, PAGE_SIZE, PAGE_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, to))
+    };
+    let mut at = 0;
+    while at < bytes {
+        match list.hole_in(from + at, from + bytes) {
+            Some((start, end)) if start == from + at => at = end - from,
+            _ if page(from + at, to + at) => at += PAGE_SIZE,
+            _ => break,
+        }
+    }
+    if at >= bytes {
+        return true;
+    }
+    for at in (0..at).step_by(PAGE_SIZE) {
+        if list.hole_in(from + at, from + at + PAGE_SIZE).is_none() {
+            page(to + at, from + at);
+        }
+    }
+    false
+}

@@ -1,0 +1,166 @@
+//! Filling mappings: the pages of the file, and what raises SIGBUS where there are none.
+
+use lp_abi::linux::{
+    __NR_close, __NR_memfd_create, __NR_mmap, __NR_munmap, MAP_ANONYMOUS, MAP_FIXED, MAP_LOCKED,
+    MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE, MAP_SHARED, MFD_CLOEXEC, PROT_EXEC,
+};
+use lp_abi::{Errno, Result};
+use lp_region::sync::{AtomicU32, Ordering};
+use lp_vfs::mapping;
+use lp_vfs::task::Task;
+
+use crate::high::memory::areas::{Area, LockedAreas, Sharing};
+use crate::high::memory::bus;
+
+/// Pages of the shortest hole that is mapped without pages.
+const SHORTEST: u64 = 256;
+/// The process locks all memory that it will map.
+static LOCKS_ALL: AtomicU32 = AtomicU32::new(0);
+
+/// Which pages of a mapping are allocated when it is made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// All.
+    Whole,
+    /// All but those of large holes.
+    Present,
+}
+
+impl Content {
+    /// What mmap(2) asks for.
+    pub(crate) fn of(protection: u32, flags: u32) -> Content {
+        let is_whole = flags & (MAP_LOCKED | MAP_POPULATE) != 0
+            || protection & PROT_EXEC != 0
+            || LOCKS_ALL.load(Ordering::Relaxed) != 0; // Relaxed: mlockall(2) beside mmap(2).
+        if is_whole { Content::Whole } else { Content::Present }
+    }
+
+    /// Pages of the shortest hole that stays.
+    pub(crate) fn shortest_hole(self) -> u64 {
+        if self == Content::Whole { u64::MAX } else { SHORTEST }
+    }
+}
+
+/// mlockall(2) or munlockall(2): whether memory that is mapped from here on is locked.
+pub(crate) fn set_locks_all(locks: bool) {
+    LOCKS_ALL.store(u32::from(locks), Ordering::Relaxed); // Relaxed: see `Content::of`.
+}
+
+/// Maps `area`, given as if at address 0, at `hint` according to `flags`, and adds it to the list. With
+/// `MAP_FIXED` it replaces what is there, which stays mapped and listed as long as the call can still fail
+/// for lack of pages or addresses.
+///
+/// # Errors
+/// `ENOMEM`; those of mmap(2).
+pub(crate) fn place(
+    task: &Task,
+    list: &mut LockedAreas,
+    area: Area,
+    hint: usize,
+    flags: u32,
+    content: Content,
+) -> Result<usize> {
+    list.reserve()?;
+    let bytes = area.bytes();
+    if flags & MAP_FIXED != 0 {
+        populate(task, &area, content)?;
+    }
+    let start = reserve(hint, bytes, flags)?;
+    if flags & MAP_FIXED != 0 {
+        list.forget(task, start, start + bytes);
+    }
+    let mut placed = Area { start, end: start + bytes, beyond: start + bytes, ..area };
+    if let Err(errno) = fill(task, list, &mut placed, content) {
+        let _ = unmap(start, bytes);
+        list.cut_holes(start, start + bytes);
+        return Err(errno);
+    }
+    list.insert(placed);
+    Ok(start)
+}
+
+/// Maps the file's pages into `area`, whose addresses are the program's or reserved, and an empty memfd past
+/// the file's end and in holes that stay. An area that is not listed must have no holes listed.
+///
+/// # Errors
+/// `ENOMEM`; those of mmap(2).
+pub(crate) fn fill(task: &Task, list: &mut LockedAreas, area: &mut Area, content: Content) -> Result<()> {
+    let (start, end, protection) = (area.start, area.end, area.protection);
+    match map_pieces(task, list, area, content) {
+        Err(Errno::EAGAIN) if content != Content::Whole => map_pieces(task, list, area, Content::Whole)?,
+        done => done?,
+    }
+    if area.beyond < end { past_the_end(area.beyond.max(start), end, protection) } else { Ok(()) }
+}
+
+/// Maps the pieces of the file, and sets where the file ends in `area`.
+///
+/// # Errors
+/// `EAGAIN` if a hole would stay and the process may have none; those of [`fill`].
+fn map_pieces(task: &Task, list: &mut LockedAreas, area: &mut Area, content: Content) -> Result<()> {
+    let kind = if area.sharing == Sharing::Private { MAP_PRIVATE } else { MAP_SHARED };
+    let region = task.region.fd();
+    let (start, offset, protection, limit) = (area.start, area.offset, area.protection, area.bytes());
+    let shortest = content.shortest_hole();
+    let stopped = mapping::pieces(task, area.of, offset, limit, shortest, &mut |piece| {
+        let at = start + (piece.offset - offset) as usize;
+        let bytes = piece.bytes.min(start + limit - at);
+        let Some(within) = piece.region else {
+            if !bus::may_exist(task) {
+                return Err(Errno::EAGAIN);
+            }
+            list.holes().reserve(1)?;
+            past_the_end(at, at + bytes, protection)?;
+            return list.add_hole(at, at + bytes);
+        };
+        // SAFETY: the addresses belong to the mapping.
+        unsafe { lp_abi::syscall!(__NR_mmap, at, bytes, protection, kind | MAP_FIXED, region, within) }?;
+        list.cut_holes(at, at + bytes);
+        Ok(())
+    })?;
+    area.beyond = (start + stopped.saturating_sub(offset) as usize).min(area.end);
+    Ok(())
+}
+
+/// Allocates all pages of `area` that [`fill`] will map, so that `fill` does not fail for lack of them.
+///
+/// # Errors
+/// `ENOMEM`.
+pub(crate) fn populate(task: &Task, area: &Area, content: Content) -> Result<()> {
+    let (offset, bytes, shortest) = (area.offset, area.bytes(), content.shortest_hole());
+    mapping::pieces(task, area.of, offset, bytes, shortest, &mut |_| Ok(())).map(drop)
+}
+
+/// Maps an empty memfd, which raises SIGBUS when touched.
+///
+/// # Errors
+/// Those of memfd_create(2) and mmap(2).
+pub(crate) fn past_the_end(start: usize, end: usize, protection: u32) -> Result<()> {
+    // SAFETY: creates a descriptor, closed below.
+    let fd = unsafe { lp_abi::syscall!(__NR_memfd_create, c"lightpath-end".as_ptr(), MFD_CLOEXEC) }?;
+    // SAFETY: the addresses belong to the mapping.
+    let mapped =
+        unsafe { lp_abi::syscall!(__NR_mmap, start, end - start, protection, MAP_SHARED | MAP_FIXED, fd, 0) };
+    // SAFETY: the descriptor was created above.
+    let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
+    mapped.map(drop)
+}
+
+/// Reserves `bytes` of addresses, at `hint` if `flags` say so.
+///
+/// # Errors
+/// Those of mmap(2).
+pub(crate) fn reserve(hint: usize, bytes: usize, flags: u32) -> Result<usize> {
+    let flags = flags | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    // SAFETY: the mapping is where the program asked for it, or where nothing is mapped.
+    unsafe { lp_abi::syscall!(__NR_mmap, hint, bytes, 0, flags, -1i32, 0) }
+}
+
+/// Releases addresses.
+///
+/// # Errors
+/// `ENOMEM` if it would leave the kernel with too many mappings.
+pub(crate) fn unmap(start: usize, bytes: usize) -> Result<()> {
+    // SAFETY: the addresses belong to the mapping.
+    unsafe { lp_abi::syscall!(__NR_munmap, start, bytes) }.map(drop)
+}
