@@ -2,13 +2,10 @@
 //!
 //! Opens of a file with a shadow open the shadow too, so the kernel knows who has it open, refuses a lease,
 //! breaks it, waits for its holders, and ends it with the last descriptor. Who opens or truncates a file that
-//! has [`inode_flags::LEASED`] does so to the shadow first, and waits there. Opens from before the shadow are
-//! found in the tables of all processes.
+//! has [`inode_flags::LEASED`] does so to the shadow first, and waits there (`lease_break.rs`). Opens from
+//! before the shadow are found in the tables of all processes.
 
-use lp_abi::linux::{
-    __NR_fcntl, __NR_openat, __NR_truncate, F_GETLEASE, F_RDLCK, F_SETLEASE, F_UNLCK, F_WRLCK, O_ACCMODE,
-    O_CLOEXEC, O_LARGEFILE, O_NOFOLLOW, O_NONBLOCK,
-};
+use lp_abi::linux::{__NR_fcntl, F_GETLEASE, F_RDLCK, F_SETLEASE, F_UNLCK, F_WRLCK};
 use lp_abi::{Errno, Fd, Result};
 use lp_region::records::{file_mode, inode_flags};
 use lp_region::sync::Ordering;
@@ -16,14 +13,11 @@ use lp_region::{FileId, InodeRef};
 use lp_vfs::pin::Pin;
 use lp_vfs::task::Task;
 use lp_vfs::walk::Found;
-use lp_vfs::watch::{self, LeaseBreak};
+use lp_vfs::watch;
 use lp_vfs::{fcntl, inode, opened, pin};
 
 use crate::high::fd::descriptor;
-use crate::high::frame::at::spare_buffer;
-use crate::high::frame::handler::thread;
-use crate::high::watch::{shadow_fd, shadow_make, shadow_path, signalled};
-use crate::low::live::deferred;
+use crate::high::watch::{shadow_fd, shadow_make, signalled};
 
 /// `F_GETLEASE`: the lease of an open file.
 ///
@@ -107,31 +101,4 @@ fn prepare(
 fn unmark(task: &Task, of: InodeRef) {
     let _held = inode::lock(task, of.id);
     watch::forget(task.region.inode(of.id), inode_flags::LEASED);
-}
-
-/// Does to the shadow what the caller is about to do to the inode, and waits there for the holders of leases.
-/// An opened shadow is kept for [`shadow_fd::open`].
-///
-/// # Errors
-/// `EWOULDBLOCK`, `EINTR`.
-pub(crate) fn give_way(task: &Task, broken: &LeaseBreak) -> Result<()> {
-    let Ok(path) = shadow_path::path_of(task, broken.inode, spare_buffer()) else { return Ok(()) };
-    let path = path.as_ptr() as usize;
-    let (nr, arguments) = match broken.flags {
-        None => (__NR_truncate, [path, 0, 0, 0, 0, 0]),
-        Some(flags) => {
-            let flags = flags & (O_ACCMODE | O_NONBLOCK) | O_NOFOLLOW | O_CLOEXEC | O_LARGEFILE;
-            (__NR_openat, [Fd::CWD.word(), path, flags as usize, 0, 0, 0])
-        }
-    };
-    // SAFETY: a NUL-terminated path in a buffer of the thread's, which outlives the call.
-    match unsafe { deferred::blocking_syscall(nr, arguments) } {
-        Ok(number) if broken.flags.is_some() => {
-            shadow_fd::drop_waited();
-            thread().waited_shadow.set(number as u32 + 1);
-            Ok(())
-        }
-        Err(errno @ (Errno::EAGAIN | Errno::EINTR)) => Err(errno),
-        _ => Ok(()),
-    }
 }

@@ -22,7 +22,7 @@ use crate::high::frame::handler::thread;
 use crate::high::run::words::SHADOWS;
 use crate::high::watch::shadow_end::Watchers;
 use crate::high::watch::shadow_path::{BASE, IN_CACHE, MEMORY, STALE, base, path_at, path_of};
-use crate::high::watch::{lease, shadow_end, shadow_fd, tree};
+use crate::high::watch::{lease_break, shadow_end, shadow_fd, tree};
 use lp_abi::text::Writer;
 
 /// [`Task::notify`]: reports an event to watchers through shadows. A process that has limited itself makes no
@@ -46,7 +46,7 @@ pub(crate) fn notify(task: &Task<'_>, event: &Event<'_>) {
             Ok(())
         }
         Event::Breaks(broken) => {
-            broken.outcome.set(lease::give_way(task, broken));
+            broken.outcome.set(lease_break::give_way(task, broken));
             Ok(())
         }
         Event::ClosedLate(id, flags) => shadow_fd::open_and_close(task, *id, *flags),
