@@ -12,6 +12,7 @@
 //! - [`host`]: commands that see the host read-only.
 //! - [`process`]: children with a time limit, and what they left running. [`program`]: what must be
 //!   installed.
+//! - [`sources`]: which calls the tests make, for the documents that are made from them.
 //!
 //! With `LP_TESTS_DOOR=tmpfs` both runs are made on tmpfs: a session that differs from itself is not a test.
 //! With `LP_TESTS_DOOR=over` the second is made over an empty directory of the host (`lightpath run --over`).
@@ -25,4 +26,5 @@ pub mod outcome;
 pub mod process;
 pub mod program;
 pub mod session;
+pub mod sources;
 pub mod suite;

@@ -155,6 +155,14 @@ pub mod superblock_flags {
     pub const GID: u32 = 16;
     /// As many inodes as there are were asked for.
     pub const UNLIMITED: u32 = 32;
+    /// `MS_SYNCHRONOUS`. This and the next three change nothing in memory; they are shown.
+    pub const SYNCHRONOUS: u32 = 64;
+    /// `MS_DIRSYNC`.
+    pub const DIRSYNC: u32 = 128;
+    /// `MS_MANDLOCK`.
+    pub const MANDLOCK: u32 = 256;
+    /// `MS_LAZYTIME`.
+    pub const LAZYTIME: u32 = 512;
 }
 
 impl crate::records::OpenFile {

@@ -253,6 +253,8 @@ pub mod inode_flags {
     pub const LEASED: u32 = 1 << 20;
     /// A process executes it, or did: opening it for writing must look ([`crate::process::Process::exe`]).
     pub const EXECUTED: u32 = 1 << 21;
+    /// The number that `F_SET_RW_HINT` has set.
+    pub const WRITE_HINT: u32 = 7 << 22;
     /// The type as in the mode, so that one look tells whether a file is a regular one without a shadow.
     /// Immutable; 0 where only the mode tells.
     pub const KIND: u32 = 0o170_000;

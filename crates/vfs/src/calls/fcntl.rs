@@ -10,10 +10,14 @@ use lp_region::sync::Ordering;
 use crate::caller::task::Task;
 use crate::descriptors::fget::HeldFile;
 use crate::descriptors::table::{self, entry};
+use crate::inodes::inode;
 use crate::rights::credentials;
 
 /// Flags that `F_SETFL` changes (`SETFL_MASK`).
 const SETTABLE: u32 = O_APPEND | O_NONBLOCK | O_NDELAY | O_DIRECT | O_NOATIME;
+
+/// `RWH_WRITE_LIFE_EXTREME`.
+const LONGEST_LIFE: u64 = 5;
 
 /// `F_GETFD`: [`FD_CLOEXEC`] or 0.
 ///
@@ -69,6 +73,36 @@ pub fn set_fl(task: &Task, fd: Fd, flags: u32) -> Result<()> {
     }
     // Regular files and directories have no fasync method, so FASYNC stays as it is.
     held.file.flags.store(old & !SETTABLE | flags & SETTABLE, Ordering::Relaxed);
+    Ok(())
+}
+
+/// `F_GET_RW_HINT`: how long what is written is expected to live (`RWH_WRITE_LIFE_*`).
+///
+/// # Errors
+/// `EBADF`.
+pub fn write_hint(task: &Task, fd: Fd) -> Result<u64> {
+    let held = task.fget_any(fd)?;
+    let flags = held.inode.flags.load(Ordering::Relaxed); // Relaxed: one word.
+    Ok(u64::from((flags & inode_flags::WRITE_HINT) >> inode_flags::WRITE_HINT.trailing_zeros()))
+}
+
+/// `F_SET_RW_HINT`, which keeps the value of `wanted` and changes nothing else in memory.
+///
+/// # Errors
+/// `EBADF`; `EPERM` for another user's file; those of `wanted`; `EINVAL` for an unknown value.
+pub fn set_write_hint(task: &Task, fd: Fd, wanted: impl FnOnce() -> Result<u64>) -> Result<()> {
+    let held = task.fget_any(fd)?;
+    if !credentials::owns(task, held.inode) {
+        return Err(Errno::EPERM);
+    }
+    let hint = wanted()?;
+    if hint > LONGEST_LIFE {
+        return Err(Errno::EINVAL);
+    }
+    let _locked = inode::lock(task, held.inode_id());
+    let flags = held.inode.flags.load(Ordering::Relaxed) & !inode_flags::WRITE_HINT; // Relaxed: under the lock.
+    let hint = (hint as u32) << inode_flags::WRITE_HINT.trailing_zeros();
+    held.inode.flags.store(flags | hint, Ordering::Relaxed);
     Ok(())
 }
 

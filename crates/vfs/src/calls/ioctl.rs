@@ -78,11 +78,16 @@ pub fn ioctl(task: &Task, fd: Fd, request: u32, argument: UserPtr) -> Result<()>
             put(argument, &(left as i32))
         }
         FIBMAP if regular => Err(no_blocks(task, argument)?),
-        FIFREEZE | FITHAW => Err(privileged(task, Errno::EOPNOTSUPP)),
+        FIFREEZE => Err(privileged(task, Errno::EOPNOTSUPP)),
+        // No file system here is ever frozen.
+        FITHAW => Err(privileged(task, Errno::EINVAL)),
         FS_IOC_FIEMAP => Err(Errno::EOPNOTSUPP),
         FICLONE => Err(clone_error(task, &held, Fd::new(argument.addr() as i32))),
         FICLONERANGE => Err(clone_error(task, &held, Fd::new(get::<i64>(argument)? as i32))),
-        FIDEDUPERANGE if regular => Err(Errno::EOPNOTSUPP),
+        // The number of destinations lies behind the offset and the length.
+        FIDEDUPERANGE if regular => {
+            Err(get::<[u64; 3]>(argument).map_or_else(|errno| errno, |_| Errno::EOPNOTSUPP))
+        }
         FIDEDUPERANGE => Err(Errno::EISDIR),
         FS_IOC_GETFLAGS => put(argument, &flags(&held, |(_, flag, _)| flag)),
         FS_IOC_SETFLAGS => {

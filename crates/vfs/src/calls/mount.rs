@@ -1,9 +1,9 @@
 //! mount(2): new file systems, bind mounts, remounts, moves, propagation types.
 
 use lp_abi::linux::{
-    MS_BIND, MS_MGC_MSK, MS_MGC_VAL, MS_MOVE, MS_NOATIME, MS_NODEV, MS_NODIRATIME, MS_NOEXEC, MS_NOSUID,
-    MS_NOSYMFOLLOW, MS_NOUSER, MS_PRIVATE, MS_RDONLY, MS_REC, MS_RELATIME, MS_REMOUNT, MS_SHARED, MS_SLAVE,
-    MS_STRICTATIME, MS_UNBINDABLE,
+    MS_BIND, MS_LAZYTIME, MS_MANDLOCK, MS_MGC_MSK, MS_MGC_VAL, MS_MOVE, MS_NOATIME, MS_NODEV, MS_NODIRATIME,
+    MS_NOEXEC, MS_NOSUID, MS_NOSYMFOLLOW, MS_NOUSER, MS_PRIVATE, MS_RDONLY, MS_REC, MS_RELATIME, MS_REMOUNT,
+    MS_SHARED, MS_SLAVE, MS_STRICTATIME, MS_SYNCHRONOUS, MS_UNBINDABLE,
 };
 use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::mount::{Groups, SOURCE, mount_flags};
@@ -112,8 +112,11 @@ fn own_flags(flags: u32) -> u32 {
         (MS_NOSYMFOLLOW, mount_flags::NOSYMFOLLOW),
     ];
     let own = NAMES.iter().filter(|(bit, _)| flags & bit != 0).fold(0, |all, (_, own)| all | own);
-    let strict = flags & (MS_NOATIME | MS_STRICTATIME) != 0;
-    if strict { own } else { own | mount_flags::RELATIME }
+    match (flags & MS_STRICTATIME, flags & MS_NOATIME) {
+        (0, 0) => own | mount_flags::RELATIME,
+        (0, _) => own,
+        _ => own & !mount_flags::NOATIME,
+    }
 }
 
 /// The kernel's do_new_mount.
@@ -175,6 +178,7 @@ pub(crate) fn make_fs<'t, 'r>(
     let superblock = made.insert(new).number();
     let read_only = options.read_only.unwrap_or(flags & MS_RDONLY != 0);
     superblock::set_read_only(task, superblock, read_only);
+    superblock::set_shown(task, superblock, flags, u32::MAX);
     let id = mounts::superblock_root(task, superblock);
     let generation = task.region.inode(id).generation.load(Ordering::Acquire);
     let root = InodeRef { id, generation };
@@ -273,6 +277,8 @@ fn remount_superblock(task: &Task<'_>, at: &Found, flags: u32, data: &[u8]) -> R
     let root = task.region.inode(at.inode.id).root.load(Ordering::Relaxed);
     let read_only = options.read_only.unwrap_or(flags & MS_RDONLY != 0);
     reconfigure(task, root, &options, Some(read_only))?;
+    // The kernel's MS_RMT_MASK.
+    superblock::set_shown(task, root, flags, MS_SYNCHRONOUS | MS_MANDLOCK | MS_LAZYTIME);
     if flags & MS_RDONLY != 0 {
         // Nobody writes to the file system, so nobody writes through this mount.
         task.region.mount(at.mount).flags.fetch_or(mount_flags::READ_ONLY, Ordering::AcqRel);

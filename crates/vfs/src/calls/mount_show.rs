@@ -2,8 +2,8 @@
 
 use lp_abi::linux::{
     MOUNT_ATTR_NOATIME, MOUNT_ATTR_NODEV, MOUNT_ATTR_NODIRATIME, MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID,
-    MOUNT_ATTR_NOSYMFOLLOW, MOUNT_ATTR_RDONLY, MOUNT_ATTR_RELATIME, MOUNT_ATTR_STRICTATIME, MS_PRIVATE,
-    MS_SHARED, MS_SLAVE, MS_UNBINDABLE,
+    MOUNT_ATTR_NOSYMFOLLOW, MOUNT_ATTR_RDONLY, MOUNT_ATTR_RELATIME, MOUNT_ATTR_STRICTATIME, MS_DIRSYNC,
+    MS_LAZYTIME, MS_MANDLOCK, MS_PRIVATE, MS_SHARED, MS_SLAVE, MS_SYNCHRONOUS, MS_UNBINDABLE,
 };
 use lp_abi::{PAGE_SIZE, Result};
 
@@ -29,6 +29,8 @@ pub struct Shown {
     pub is_read_only: bool,
     /// Whether the file system is read-only.
     pub is_superblock_read_only: bool,
+    /// Of `MS_SYNCHRONOUS`, `MS_DIRSYNC`, `MS_MANDLOCK`, `MS_LAZYTIME`, what the file system was mounted with.
+    pub superblock_flags: u32,
     /// Whether it must not be bound elsewhere.
     pub is_unbindable: bool,
     /// Peer group; 0 for none.
@@ -93,6 +95,7 @@ impl Shown {
             device: stat::split_device(task.device(root)),
             is_read_only: flags & mount_flags::READ_ONLY != 0,
             is_superblock_read_only: superblock::is_read_only(task, root),
+            superblock_flags: superblock::shown(task, root),
             is_unbindable,
             peers: shown(groups.peers),
             master: shown(groups.master),
@@ -132,6 +135,18 @@ impl Shown {
             0 => MS_PRIVATE,
             both => both,
         }
+    }
+
+    /// The options of the whole file system, except `ro`, `rw` and those of tmpfs, in the order of the kernel's
+    /// show_sb_opts.
+    pub fn superblock_options(&self) -> impl Iterator<Item = &'static [u8]> {
+        const NAMES: [(u32, &[u8]); 4] = [
+            (MS_SYNCHRONOUS, b"sync"),
+            (MS_DIRSYNC, b"dirsync"),
+            (MS_MANDLOCK, b"mand"),
+            (MS_LAZYTIME, b"lazytime"),
+        ];
+        NAMES.into_iter().filter(|(flag, _)| self.superblock_flags & flag != 0).map(|(_, name)| name)
     }
 
     /// Its options except `ro` and `rw`.

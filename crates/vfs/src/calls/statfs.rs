@@ -2,7 +2,7 @@
 
 use core::mem::MaybeUninit;
 
-use lp_abi::linux::statfs as Statfs;
+use lp_abi::linux::{MS_MANDLOCK, MS_SYNCHRONOUS, statfs as Statfs};
 use lp_abi::{Fd, NAME_MAX, PAGE_SIZE, Result, UserPtr};
 use lp_region::MountId;
 use lp_region::mount::mount_flags;
@@ -71,9 +71,12 @@ fn put(task: &Task, inode: &Inode, mount: MountId, to: UserPtr<Statfs>) -> Resul
     value.f_ffree = free_inodes as i64;
     value.f_fsid.val = [identity as i32, (identity >> 32) as i32 ^ inode.root.load(Relaxed) as i32];
     value.f_namelen = NAME_MAX as i64;
-    let flags = task.region.mount(mount).flags.load(Relaxed);
+    let mounted = task.region.mount(mount);
+    let flags = mounted.flags.load(Relaxed);
     let shown = FLAGS.iter().filter(|(_, of)| flags & of != 0);
-    value.f_flags = shown.fold(ST_VALID, |all, (bit, _)| all | bit);
+    // Of these two, `ST_*` and `MS_*` are the same bits.
+    let whole = superblock::shown(task, mounted.superblock.load(Relaxed)) & (MS_SYNCHRONOUS | MS_MANDLOCK);
+    value.f_flags = shown.fold(ST_VALID | i64::from(whole), |all, (bit, _)| all | bit);
     // SAFETY: the copy routine handles bad pointers.
     unsafe { ucopy::put(to.as_ptr(), &value) }
 }

@@ -1,7 +1,7 @@
 //! File systems of a region, like `struct super_block`: those that command lines name, and those that `mount
 //! -t tmpfs` creates. Both have a root number, which the header or a [`Superblock`] describes.
 
-use lp_abi::linux::{S_IFDIR, S_ISVTX};
+use lp_abi::linux::{MS_DIRSYNC, MS_LAZYTIME, MS_MANDLOCK, MS_SYNCHRONOUS, S_IFDIR, S_ISVTX};
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::layout::{COMMAND_ROOTS, SUPERBLOCKS};
 use lp_region::mount::{Superblock, superblock_flags};
@@ -153,6 +153,30 @@ pub(crate) fn set_read_only(task: &Task<'_>, root: u32, value: bool) {
     } else {
         word.fetch_and(!bit, Ordering::Relaxed)
     };
+}
+
+/// The options of a whole file system that are shown (show_sb_opts), as `MS_*` and as kept.
+const SHOWN: [(u32, u32); 4] = [
+    (MS_SYNCHRONOUS, superblock_flags::SYNCHRONOUS),
+    (MS_DIRSYNC, superblock_flags::DIRSYNC),
+    (MS_MANDLOCK, superblock_flags::MANDLOCK),
+    (MS_LAZYTIME, superblock_flags::LAZYTIME),
+];
+
+/// Keeps those of `flags` that are shown, in place of those in `mask`. Not of one of the command line.
+pub(crate) fn set_shown(task: &Task<'_>, root: u32, flags: u32, mask: u32) {
+    let Some(record) = record(task, root) else { return };
+    let kept = |of: u32| SHOWN.iter().filter(|(bit, _)| of & bit != 0).fold(0, |all, (_, own)| all | own);
+    // Relaxed, both: published by the turn that follows, or shown at some time.
+    record.flags.fetch_and(!kept(mask), Ordering::Relaxed);
+    record.flags.fetch_or(kept(flags & mask), Ordering::Relaxed);
+}
+
+/// Those of `MS_*` that are shown of a whole file system.
+pub(crate) fn shown(task: &Task<'_>, root: u32) -> u32 {
+    // Relaxed: a momentary value.
+    let kept = record(task, root).map_or(0, |record| record.flags.load(Ordering::Relaxed));
+    SHOWN.iter().filter(|(_, own)| kept & own != 0).fold(0, |all, (bit, _)| all | bit)
 }
 
 /// What statfs(2) reports of pages and inodes, total and free, for a file system with its own limits.

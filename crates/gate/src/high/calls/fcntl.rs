@@ -75,11 +75,16 @@ fn fcntl_file(task: &'static Task<'static>, fd: Fd, command: u32, argument: usiz
         // The kernel's memfd_add_seals, for a file that is sealed against seals.
         F_ADD_SEALS if mode & file_mode::WRITE != 0 && argument & !KNOWN_SEALS != 0 => Errno::EINVAL.to_ret(),
         F_ADD_SEALS => Errno::EPERM.to_ret(),
-        F_GET_RW_HINT | F_GET_FILE_RW_HINT => {
+        F_GET_RW_HINT => {
             // SAFETY: the copy routine handles bad pointers.
-            ret(unsafe { ucopy::put(argument as *mut u64, &0) })
+            ret(fcntl::write_hint(task, fd)
+                .and_then(|hint| unsafe { ucopy::put(argument as *mut u64, &hint) }))
         }
-        F_SET_RW_HINT | F_SET_FILE_RW_HINT => 0,
+        F_SET_RW_HINT => {
+            // SAFETY: as above.
+            let wanted = || unsafe { ucopy::get(argument as *const u64) };
+            ret(fcntl::set_write_hint(task, fd, wanted))
+        }
         F_GETPIPE_SZ | F_SETPIPE_SZ => Errno::EBADF.to_ret(),
         _ => Errno::EINVAL.to_ret(),
     }

@@ -88,7 +88,8 @@ impl Answer {
         if self.takes(STATMOUNT_SB_BASIC) {
             (self.is.sb_dev_major, self.is.sb_dev_minor) = shown.device;
             self.is.sb_magic = MAGIC;
-            self.is.sb_flags = if shown.is_superblock_read_only { MS_RDONLY } else { 0 };
+            let read_only = if shown.is_superblock_read_only { MS_RDONLY } else { 0 };
+            self.is.sb_flags = read_only | shown.superblock_flags;
         }
         if self.takes(STATMOUNT_MNT_BASIC) {
             let ids = |id| (mounts::unique_id(task, id), mounts::shown_id(id));

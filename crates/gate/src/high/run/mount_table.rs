@@ -149,6 +149,7 @@ fn info(task: &Task, shown: &Shown, parents: &Parents, line: &mut Writer<'_>) ->
     line.push(b" - tmpfs ");
     push_escaped(line, shown.source());
     line.push(if shown.is_superblock_read_only { b" ro" } else { b" rw" });
+    push_superblock_options(shown, line);
     push_tmpfs_options(shown, line);
     line.push(b"\n");
     Ok(())
@@ -161,6 +162,7 @@ fn plain(task: &Task, shown: &Shown, line: &mut Writer<'_>) -> Result<()> {
     push_escaped(line, mount_show::point_path(task, shown.id)?);
     let is_read_only = shown.is_read_only || shown.is_superblock_read_only;
     line.push(if is_read_only { b" tmpfs ro" } else { b" tmpfs rw" });
+    push_superblock_options(shown, line);
     push_own_options(shown, line);
     push_tmpfs_options(shown, line);
     line.push(b" 0 0\n");
@@ -175,6 +177,13 @@ fn stats(task: &Task, shown: &Shown, line: &mut Writer<'_>) -> Result<()> {
     push_escaped(line, mount_show::point_path(task, shown.id)?);
     line.push(b" with fstype tmpfs\n");
     Ok(())
+}
+
+fn push_superblock_options(shown: &Shown, line: &mut Writer<'_>) {
+    for option in shown.superblock_options() {
+        line.push(b",");
+        line.push(option);
+    }
 }
 
 fn push_own_options(shown: &Shown, line: &mut Writer<'_>) {
