@@ -72,7 +72,7 @@ fn fstat_slow(task: &Task, fd: Fd, to: UserPtr<stat>) -> Result<()> {
 /// Those of path_resolution(7); `EINVAL` for unknown flags; `EFAULT`.
 #[inline(always)]
 pub fn fstatat(task: &Task, dirfd: Fd, path: UserPtr, to: UserPtr<stat>, flags: u32) -> Result<Place<()>> {
-    if flags & !(AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH) != 0 {
+    if flags & !KNOWN_FLAGS != 0 {
         return Err(Errno::EINVAL);
     }
     if flags & AT_EMPTY_PATH != 0 && is_absent(path)? {
