@@ -106,9 +106,9 @@ pub struct SlabHead {
     pub base: AtomicU64,
 }
 
-/// An inode, like `struct inode`. 256 bytes. Line 1 is what walks, opens and permission checks read; writes of
-/// content and changes of a directory's entries leave it alone, but for the link count of the parent of a new
-/// directory.
+/// An inode, like `struct inode`. 256 bytes. Line 1 is what walks, opens and permission checks read. Writes of
+/// content leave it alone, and so do changes of a directory's entries, but for the links of the parent of a
+/// new directory.
 #[repr(C, align(64))]
 pub struct Inode {
     /// Guards the attributes and times; odd while they change.
@@ -183,8 +183,10 @@ pub struct Inode {
     /// Target of a short symbolic link; of a file or directory with [`inode_flags::ORIGIN`] the list and the
     /// offset of its record (`lp_vfs::below`). Immutable.
     pub inline: [AtomicU8; SHORT_TARGET],
-    /// Root of the tree of the inode's record locks and flocks, `u32::MAX` while it changes: whoever takes
-    /// the lock over from a dead lane builds it again. Lock.
+    /// Guards the tree of record locks and flocks, like `flc_lock` of Linux's `struct file_lock_context`.
+    pub locks_lock: OwnerLock,
+    /// Root of that tree; 0 without a lock, `u32::MAX` while it changes: whoever takes `locks_lock` over from a
+    /// dead lane builds it again. Locks_lock; 0 may be used as seen.
     pub locks: AtomicU32,
     /// Directory: the lane that moves it to another parent. Guarded by the lock of its parent; a burial
     /// clears a dead lane's mark.
@@ -203,7 +205,7 @@ pub const NO_ACL_YET: u32 = !COVERED;
 pub const ABOVE_LAYER: u64 = 1 << 52;
 
 /// Longest target of a symbolic link kept in the inode itself, in bytes.
-pub const SHORT_TARGET: usize = 56;
+pub const SHORT_TARGET: usize = 48;
 
 /// A time in the format of `struct stat`.
 #[repr(C)]
@@ -220,8 +222,6 @@ pub struct Stamp {
 pub mod inode_flags {
     /// It has been mapped since it was created; truncation keeps its pages.
     pub const MAPPED: u32 = 1;
-    /// A lock record was created since the inode was; close must check.
-    pub const LOCKED: u32 = 2;
     /// `O_TMPFILE` without `O_EXCL`: link may give it a name.
     pub const LINKABLE: u32 = 8;
     /// Directory removed: nothing may be created in it.
@@ -352,7 +352,7 @@ pub mod file_mode {
     pub const MOUNT_SHIFT: u32 = 16;
 }
 
-/// A POSIX, OFD or flock lock. 64 bytes. Guarded by its inode's lock; a node of its inode's tree.
+/// A POSIX, OFD or flock lock. 64 bytes. Guarded by its inode's `locks_lock`; a node of its inode's tree.
 #[repr(C, align(64))]
 pub struct LockRecord {
     /// First byte.

@@ -23,7 +23,7 @@ const HEADER: Fields = fields!(Header: magic version checksum length data_pages 
     numbers boot flown programs shadows mount_turn mount_serial mount_limit frozen);
 const INODE: Fields = fields!(Inode: seq pages size atime mtime ctime mode uid gid nlink number generation flags acl
     default_acl xattr rdev root parent self_dirent link lock data_seq map tail btime btime_nsec atime_due entries custody
-    inline locks moving);
+    inline locks_lock locks moving);
 const LANE: Fields = fields!(Lane: process tid id generation burial waits_for posix_wait shifting walked writing
     writing_depth pins unlisting holding intent taken claims unlinked chains arrived kept moves caches pages moving reads
     answered passed bytes);

@@ -47,7 +47,7 @@ const REASONS: &[(&[&str], &str)] = &[
         ],
         "The content of a file, or the entries of a directory, have one sequence count and one lock.",
     ),
-    (&["inode.locks", "lock record"], "The locks of a file are one tree."),
+    (&["inode.locks", "inode.locks_lock", "lock record"], "The locks of a file are one tree."),
     (&["inode.custody", "inode.link"], "The inode loses its last name or its last user."),
     (&["bucket", "overflow bucket"], "The names hash to one bucket, which holds several."),
     (&["dirent", "long name"], "Both use one name, and one of them changes it."),

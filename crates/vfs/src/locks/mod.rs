@@ -1,6 +1,6 @@
 //! Locks that programs take on files: flock(2) and fcntl(2)'s record locks.
 //!
-//! The locks on an inode are guarded by the inode's lock. Nobody sleeps with that lock held.
+//! The locks on an inode are guarded by its `locks_lock`. Nobody sleeps with that lock held.
 //!
 //! Cycle inside: `file_lock` asks `deadlock` before it sleeps, which reads the records' families; `lock_tree`
 //! holds what `file_lock` reads out of the records.
