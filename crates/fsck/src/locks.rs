@@ -74,6 +74,7 @@ pub fn lock_at(offset: u64) -> Option<&'static str> {
         ("descriptor table", at::PROCESSES_AT, at::PROCESSES, at::LANE_SIZE, offset_of!(Process, table_lock)),
         ("file position", at::FILES_AT, at::FILES, size_of::<OpenFile>(), offset_of!(OpenFile, lock)),
         ("inode", at::INODES_AT, at::INODES, size_of::<Inode>(), offset_of!(Inode, lock)),
+        ("file's locks", at::INODES_AT, at::INODES, size_of::<Inode>(), offset_of!(Inode, locks_lock)),
     ];
     let offset = usize::try_from(offset).ok()?;
     if offset == offset_of!(Header, split_lock) {

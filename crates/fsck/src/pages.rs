@@ -165,6 +165,7 @@ impl Check<'_> {
             self.structure(|| format!("inode {index} has a size that no file has"));
         }
         self.lock(locks::of_inode(inode), || format!("inode {index}"));
+        self.lock(&inode.locks_lock, || format!("the locks of inode {index}"));
         let key = locks::inode_words(inode)[4].load(Relaxed);
         if key != 0 && key != index {
             self.structure(|| format!("inode {index} has the lock key {key}"));

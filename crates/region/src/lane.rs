@@ -42,73 +42,90 @@ pub const MOVING_CALLS: [u32; 16] = [
 /// Words of an intent.
 pub const INTENT_WORDS: usize = 15;
 
-/// A lane. 7 KiB, followed by a process record: two lines of marks, the intent, unlinked inodes, allocation
-/// caches, counters.
+/// A lane. 7 KiB, followed by a process record: three lines that other lanes read, the intent, unlinked
+/// inodes, allocation caches, counters.
 ///
 /// Only the owning thread writes a field (guard: *lane*). The reaper takes over once the owner is dead.
 #[repr(C, align(64))]
 pub struct Lane {
-    /// Process that owns the lane; 0 if free. Atomic: claimed by compare-and-swap.
+    /// Process that owns the lane; 0 if free. Atomic: claimed by compare-and-swap. Others read this line to
+    /// know whether the lane is alive; it seldom changes.
     pub process: AtomicU32,
     /// Thread id; [`GONE`] once the thread is known to have ended while its process lives.
     pub tid: AtomicU32,
+    /// The lane's own id, which it writes into the locks that it takes.
+    pub id: AtomicU32,
+    /// Incremented each time the lane is claimed; the high bits of a [`LaneId`](crate::ids::LaneId). Atomic.
+    pub generation: AtomicU32,
+    /// Guards the burial of the lane: replaying its intent and freeing its slots.
+    pub burial: OwnerLock,
+    /// Lock that the lane waits for, as an offset in the region; 0 if none.
+    pub waits_for: AtomicU64,
+    /// Another process's POSIX lock that the thread waits for, read to detect EDEADLK: [`crate::ids::LockId`]
+    /// and, in the high half, the lock's version.
+    pub posix_wait: WaitingFor,
+    /// Nonzero while the lane changes where paths lead; see [`crate::shape`].
+    pub shifting: AtomicU32,
+    /// Mounts inside others ([`crate::ids::MountId`]) that the last walks of the lane went through: their
+    /// records are not used again meanwhile. They stay until the next walk.
+    pub walked: [AtomicU32; 3],
     /// Mount through which this lane is changing files ([`crate::ids::MountId::mark`]); 0 none: the
-    /// mount-writer mark.
+    /// mount-writer mark. This line changes in almost every call; only rare calls read another lane's.
     pub writing: AtomicU32,
     /// Nesting of `writing`.
     pub writing_depth: AtomicU32,
-    /// Number of the inode whose biased lock the lane holds; 0 if none. See [`crate::bias`].
-    pub holding: AtomicU32,
     /// Pins: open files ([`crate::ids::FileId`]) and inodes (1 << 32 | [`crate::ids::InodeId`]) that must not
     /// be reclaimed.
     pub pins: [AtomicU64; 6],
+    /// The record being unlinked from each chain.
+    pub unlisting: [AtomicU32; 2],
+    /// Number of the inode whose biased lock the lane holds; 0 if none. See [`crate::bias`]. On a line of its
+    /// own: whoever wants one of those locks reads it.
+    pub holding: Alone<AtomicU32>,
     /// The change in progress; see [`Intent`].
     pub intent: Intent,
     /// Slot taken from each cache and not yet linked in.
     pub taken: [AtomicU32; 12],
+    /// The record that the lane has claimed or is freeing: index and, in the high half, generation.
+    pub claims: [AtomicU64; 2],
     /// Inodes whose last link this lane removed. They stay for the lane's next owner.
     pub unlinked: Unlinked,
     /// Heads of the lane's chains: closed files, and inodes without links; see [`crate::custody`]. They stay
     /// for the lane's next owner. Only the lane's owner changes them.
     pub chains: [AtomicU32; 2],
-    /// The record being unlinked from each chain.
-    pub unlisting: [AtomicU32; 2],
-    /// The record that the lane has claimed or is freeing: index and, in the high half, generation.
-    pub claims: [AtomicU64; 2],
     /// Files and inodes added to its chains since it last began to sweep each chain.
     pub arrived: [AtomicU32; 2],
     /// Inodes that its last sweep left in the chain.
     pub kept: AtomicU32,
-    /// Nonzero while the lane changes where paths lead; see [`crate::shape`].
-    pub shifting: AtomicU32,
     /// Directories that the lane has marked as moving; see [`crate::moving`].
     pub moves: [AtomicU32; 2],
-    /// Lock that the lane waits for, as an offset in the region; 0 if none.
-    pub waits_for: AtomicU64,
     /// Caches of free slots, by slab.
     pub caches: [LaneCache; 12],
     /// Page allocation.
     pub pages: PageMarks,
+    /// Slots in transit between each cache and the slab's shared part.
+    pub moving: [Moving; 12],
+    /// Reads of content.
+    pub reads: Reads,
     /// Calls answered in the process, by number.
     pub answered: [AtomicU32; COUNTED_CALLS],
     /// Calls passed to the kernel, by number.
     pub passed: [AtomicU32; COUNTED_CALLS],
     /// Bytes moved by calls answered in the process, by index in [`MOVING_CALLS`].
     pub bytes: [AtomicU64; MOVING_CALLS.len()],
-    /// The lane's own id, which it writes into the locks that it takes.
-    pub id: AtomicU32,
-    /// Slots in transit between each cache and the slab's shared part.
-    pub moving: [Moving; 12],
-    /// Incremented each time the lane is claimed; the high bits of a [`LaneId`](crate::ids::LaneId). Atomic.
-    pub generation: AtomicU32,
-    /// Guards the burial of the lane: replaying its intent and freeing its slots.
-    pub burial: OwnerLock,
-    /// Another process's POSIX lock that the thread waits for, read to detect EDEADLK: [`crate::ids::LockId`]
-    /// and, in the high half, the lock's version.
-    pub posix_wait: WaitingFor,
-    /// Mounts inside others ([`crate::ids::MountId`]) that the last walks of the lane went through: their
-    /// records are not used again meanwhile. They stay until the next walk.
-    pub walked: [AtomicU32; 3],
+}
+
+/// A field on a cache line of its own.
+#[repr(C, align(64))]
+pub struct Alone<T>(T);
+
+impl<T> core::ops::Deref for Alone<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.0
+    }
 }
 
 impl Lane {
@@ -162,8 +179,9 @@ pub struct Moving {
     pub ledger: AtomicU64,
 }
 
-/// State of page allocation kept between two allocations, and the pages in the lane's hands.
-#[repr(C)]
+/// State of page allocation kept between two allocations, and the pages in the lane's hands. A cache line:
+/// other lanes confirm its exchanges.
+#[repr(C, align(64))]
 pub struct PageMarks {
     /// Chunk that the lane allocates from, plus one; 0 if none.
     pub chunk: AtomicU32,
@@ -182,10 +200,19 @@ pub struct PageMarks {
     pub index: AtomicU64,
     /// Page after the last one populated ahead of use.
     pub ready: AtomicU32,
-    /// Reads answered, used to read the clock only once in a while.
-    pub reads: AtomicU32,
-    /// The second that the lane last read from the clock; never in the future.
-    pub second: AtomicU64,
 }
 
-const _: () = assert!(size_of::<Lane>() <= crate::layout::LANE_SIZE - crate::layout::PROCESS_SIZE);
+/// What a lane notes of its reads of content, on a line that no other lane reads: each read writes it.
+#[repr(C, align(64))]
+pub struct Reads {
+    /// The second that the lane last read from the clock; never in the future.
+    pub second: AtomicU64,
+    /// Reads answered, used to read the clock only once in a while.
+    pub count: AtomicU32,
+}
+
+const _: () = {
+    use core::mem::offset_of;
+    assert!(size_of::<Lane>() <= crate::layout::LANE_SIZE - crate::layout::PROCESS_SIZE);
+    assert!(offset_of!(Lane, writing) == 64 && offset_of!(Lane, holding) == 128);
+};

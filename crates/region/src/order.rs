@@ -20,6 +20,8 @@ pub enum Rank {
     Directory,
     /// Another inode; the lower number first.
     Inode,
+    /// The locks on a file.
+    FileLocks,
     /// A process's descriptor table.
     Table,
     /// The split of hash buckets, taken by try only.

@@ -106,13 +106,24 @@ pub struct SlabHead {
     pub base: AtomicU64,
 }
 
-/// An inode, like `struct inode`. 256 bytes: attributes, times, content, small content.
+/// An inode, like `struct inode`. 256 bytes. Line 1 is what walks, opens and permission checks read. Writes of
+/// content leave it alone, and so do changes of a directory's entries, but for the links of the parent of a
+/// new directory.
 #[repr(C, align(64))]
 pub struct Inode {
     /// Guards the attributes and times; odd while they change.
     pub seq: Seq,
-    /// Generation of the slot, incremented when the inode is freed. Atomic.
-    pub generation: AtomicU32,
+    /// Pages of content: `st_blocks` is 8 per page. Seq, and also stored inside a data section, together with
+    /// the size and the times of the same change; recounted from the map after a death.
+    pub pages: AtomicU32,
+    /// Bytes of content. Seq, and also stored inside a data section.
+    pub size: AtomicU64,
+    /// Access time. Seq.
+    pub atime: Stamp,
+    /// Modification time. Seq.
+    pub mtime: Stamp,
+    /// Change time. Seq.
+    pub ctime: Stamp,
     /// Type and permission bits, as `st_mode`. Seq.
     pub mode: AtomicU32,
     /// Owner. Seq. Follows `mode`, as in `struct stat`.
@@ -121,31 +132,43 @@ pub struct Inode {
     pub gid: AtomicU32,
     /// Links; 0 once unlinked, and while free. Seq.
     pub nlink: AtomicU32,
-    /// Bytes of content. Seq, and also stored inside a data section.
-    pub size: AtomicU64,
+    /// `st_ino`: the slot's index above [`Header::numbers`], or the number in the layer below. Immutable.
+    pub number: AtomicU64,
+    /// Generation of the slot, incremented when the inode is freed. Atomic.
+    pub generation: AtomicU32,
+    /// [`inode_flags`]. Lock, read as seen.
+    pub flags: AtomicU32,
     /// Blob of the access ACL, an inode without a name; 0 means none and may be used as seen. Bit 31,
     /// [`COVERED`], says that something may be mounted on the inode: one look tells that neither is so.
     /// Atomic.
     pub acl: AtomicU32,
-    /// Blob of the extended attributes; 0 means none. Lock.
+    /// Directory: blob of the default ACL; 0 means none. Atomic.
+    pub default_acl: AtomicU32,
+    /// Blob of the extended attributes; 0 means none and may be used as seen. Lock.
     pub xattr: AtomicU32,
     /// Device number of a device node. Immutable.
     pub rdev: AtomicU32,
     /// Number of the root it belongs to. Immutable.
     pub root: AtomicU32,
-    /// `st_ino`: the slot's index above [`Header::numbers`], or the number in the layer below. Immutable.
-    pub number: AtomicU64,
-    /// Pages of content: `st_blocks` is 8 per page. Seq, and also stored inside a data section, together with
-    /// the size and the times of the same change; recounted from the map after a death.
-    pub pages: AtomicU32,
-    /// [`inode_flags`]. Lock, read as seen.
-    pub flags: AtomicU32,
-    /// Access time. Seq.
-    pub atime: Stamp,
-    /// Modification time. Seq.
-    pub mtime: Stamp,
-    /// Change time. Seq.
-    pub ctime: Stamp,
+    /// Directory: its parent. Seq; changes under the locks of both parents and the directory, with `moving`
+    /// set.
+    pub parent: AtomicU32,
+    /// Directory: the entry that names it. Seq, as `parent`.
+    pub self_dirent: AtomicU32,
+    /// Link of the slab's free list, or of a lane's chain of inodes without links.
+    pub link: AtomicU32,
+    /// The inode's lock. Guards the content, the map and, for a directory, its entries; biased to a sole
+    /// writer.
+    pub lock: BiasedLock,
+    /// Guards the content against readers; odd while bytes or the map change. In a directory it also guards
+    /// `entries`, and `mtime` and `ctime` where they change with an entry. So each change of its names
+    /// advances it.
+    pub data_seq: Seq,
+    /// Page map: its root page in the low half, its height in the high half, so that both change in one
+    /// store; 0 is empty, height 0 a single page. Lock, read under data_seq.
+    pub map: AtomicU64,
+    /// Directory: position of the next new entry. Lock.
+    pub tail: AtomicU64,
     /// Birth time in seconds. Immutable.
     pub btime: AtomicU64,
     /// Birth time, nanoseconds. Immutable.
@@ -153,37 +176,18 @@ pub struct Inode {
     /// Second by which the next read must check relatime; 0: at once. Atomic; writers of mtime and ctime
     /// store 0.
     pub atime_due: AtomicU32,
-    /// The inode's lock. Guards the content, the map and, for a directory, its entries; biased to a sole
-    /// writer.
-    pub lock: BiasedLock,
-    /// Guards the content against readers; odd while bytes or the map change. In a directory it also guards
-    /// `entries`, and `mtime` and `ctime` where they change with an entry: line 0, which every walk through
-    /// it reads, stays unchanged. So each change of its names advances it.
-    pub data_seq: Seq,
-    /// Page map: its root page in the low half, its height in the high half, so that both change in one
-    /// store; 0 is empty, height 0 a single page. Lock, read under data_seq.
-    pub map: AtomicU64,
-    /// Directory: blob of the default ACL; 0 means none. Atomic.
-    pub default_acl: AtomicU32,
-    /// For an inode without links: which lane keeps it, and which frees it. Atomic.
-    pub custody: Custody,
-    /// Directory: position of the next new entry. Lock.
-    pub tail: AtomicU64,
     /// Directory: live entries. Lock.
     pub entries: AtomicU32,
-    /// Directory: its parent. Seq; changes under the locks of both parents and the directory, with `moving`
-    /// set.
-    pub parent: AtomicU32,
-    /// Directory: the entry that names it. Seq, as `parent`.
-    pub self_dirent: AtomicU32,
-    /// Root of the tree of the inode's record locks and flocks, `u32::MAX` while it changes: whoever takes
-    /// the lock over from a dead lane builds it again. Lock.
-    pub locks: AtomicU32,
+    /// For an inode without links: which lane keeps it, and which frees it. Atomic.
+    pub custody: Custody,
     /// Target of a short symbolic link; of a file or directory with [`inode_flags::ORIGIN`] the list and the
     /// offset of its record (`lp_vfs::below`). Immutable.
     pub inline: [AtomicU8; SHORT_TARGET],
-    /// Link of the slab's free list, or of a lane's chain of inodes without links.
-    pub link: AtomicU32,
+    /// Guards the tree of record locks and flocks, like `flc_lock` of Linux's `struct file_lock_context`.
+    pub locks_lock: OwnerLock,
+    /// Root of that tree; 0 without a lock, `u32::MAX` while it changes: whoever takes `locks_lock` over from a
+    /// dead lane builds it again. Locks_lock; 0 may be used as seen.
+    pub locks: AtomicU32,
     /// Directory: the lane that moves it to another parent. Guarded by the lock of its parent; a burial
     /// clears a dead lane's mark.
     pub moving: Moving,
@@ -201,7 +205,7 @@ pub const NO_ACL_YET: u32 = !COVERED;
 pub const ABOVE_LAYER: u64 = 1 << 52;
 
 /// Longest target of a symbolic link kept in the inode itself, in bytes.
-pub const SHORT_TARGET: usize = 56;
+pub const SHORT_TARGET: usize = 48;
 
 /// A time in the format of `struct stat`.
 #[repr(C)]
@@ -218,8 +222,6 @@ pub struct Stamp {
 pub mod inode_flags {
     /// It has been mapped since it was created; truncation keeps its pages.
     pub const MAPPED: u32 = 1;
-    /// A lock record was created since the inode was; close must check.
-    pub const LOCKED: u32 = 2;
     /// `O_TMPFILE` without `O_EXCL`: link may give it a name.
     pub const LINKABLE: u32 = 8;
     /// Directory removed: nothing may be created in it.
@@ -352,7 +354,7 @@ pub mod file_mode {
     pub const MOUNT_SHIFT: u32 = 16;
 }
 
-/// A POSIX, OFD or flock lock. 64 bytes. Guarded by its inode's lock; a node of its inode's tree.
+/// A POSIX, OFD or flock lock. 64 bytes. Guarded by its inode's `locks_lock`; a node of its inode's tree.
 #[repr(C, align(64))]
 pub struct LockRecord {
     /// First byte.
@@ -444,9 +446,9 @@ const _: () = {
     assert!(size_of::<Chunk>() == 256 && size_of::<LongName>() == 256);
     assert!(size_of::<Header>() <= lp_abi::PAGE_SIZE);
     assert!(core::mem::offset_of!(Header, roots) == 64 && core::mem::offset_of!(Header, tickets) == 128);
-    assert!(core::mem::offset_of!(Inode, atime) == 64 && core::mem::offset_of!(Inode, lock) == 128);
+    assert!(core::mem::offset_of!(Inode, mode) == 64 && core::mem::offset_of!(Inode, lock) == 128);
     assert!(core::mem::offset_of!(Inode, uid) == core::mem::offset_of!(Inode, mode) + 4);
-    assert!(core::mem::offset_of!(Inode, map) == 152 && core::mem::offset_of!(Inode, inline) == 192);
+    assert!(core::mem::offset_of!(Inode, seq) == 0 && core::mem::offset_of!(Inode, inline) == 192);
     assert!(at::DATA_AT.is_multiple_of(2 << 20));
     assert!(at::DIRENTS <= 1 << crate::bucket::ID_BITS && at::OVERFLOWS <= 1 << crate::bucket::NEXT_BITS);
 };

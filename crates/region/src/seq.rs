@@ -33,6 +33,14 @@ impl Seq {
         release_fence();
     }
 
+    /// [`Seq::end`] of a change that contained no other, so that the count is odd: one instruction.
+    #[inline]
+    pub fn end_alone(&self) {
+        let seq = self.0.load(Ordering::Relaxed); // Relaxed: only the lock's holder writes it.
+        // PAIRS: as in `end`.
+        self.0.store(seq.wrapping_add(1), Ordering::Release);
+    }
+
     /// Ends a change. The caller holds the lock that guards the record.
     #[inline]
     pub fn end(&self) {

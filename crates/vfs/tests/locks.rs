@@ -7,7 +7,7 @@ use lp_abi::{Errno, Fd, syscall};
 use lp_region::ProcessId;
 use lp_region::records::LockRecord;
 use lp_region::sync::Ordering;
-use lp_vfs::{Task, clock, close, flock, fork, open, record_lock, table};
+use lp_vfs::{Task, clock, close, flock, fork, inode, open, record_lock, table};
 
 mod setup;
 use setup::{Fixture, Random, lent};
@@ -215,6 +215,30 @@ fn a_waiter_gets_the_lock_and_a_ring_is_refused() {
     assert_eq!(ours(task, fd, F_SETLK, &mut unlock), 0);
     assert_eq!(waiter.join().unwrap().0, 0);
     assert_eq!(ours(task, fd, F_SETLK, &mut a.clone()), Errno::EAGAIN.number());
+}
+
+/// A writer may be stopped in the middle of its write.
+#[test]
+fn locks_do_not_wait_for_a_writer() {
+    let fixture = Fixture::private(1 << 20);
+    let task = &fixture.task;
+    let fd = our_files(&fixture, 1)[0];
+    struct Whole(Task<'static>);
+    // SAFETY: one thread uses the task at a time.
+    unsafe impl Send for Whole {}
+    let other = Whole(second(task));
+    let _writing = inode::lock(task, fixture.inode_id(fd));
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let Whole(other) = { other };
+        let mut lock = Flock { kind: F_WRLCK as i16, ..Flock::default() };
+        let set = ours(&other, fd, F_SETLK, &mut lock);
+        let whole = flock::flock(&other, fd, LOCK_EX | LOCK_NB);
+        lock.kind = F_UNLCK as i16;
+        done.send((set, whole, ours(&other, fd, F_SETLK, &mut lock))).expect("a listener");
+    });
+    let results = is_done.recv_timeout(std::time::Duration::from_secs(10));
+    assert_eq!(results, Ok((0, Ok(()), 0)));
 }
 
 #[test]

@@ -162,6 +162,7 @@ impl Rebuild {
             let words = locks::inode_words(inode);
             words.iter().for_each(|word| word.store(0, Relaxed));
             words[4].store(index, Relaxed);
+            inode.locks_lock.clear();
             if !inode::has_possible_number(self.region, InodeId(index)) {
                 inode.number.store(inode::own_number(self.region, InodeId(index)), Relaxed);
             }

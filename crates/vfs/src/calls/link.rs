@@ -166,7 +166,10 @@ pub(crate) fn link_at(task: &Task<'_>, target: Spot, parent: &Parent) -> Result<
         );
     }
     // The kernel's vfs_link: having had a name once is enough. Relaxed: under the file's lock.
-    file.flags.store(file.flags.load(Ordering::Relaxed) & !inode_flags::LINKABLE, Ordering::Relaxed);
+    let flags = file.flags.load(Ordering::Relaxed);
+    if flags & inode_flags::LINKABLE != 0 {
+        file.flags.store(flags & !inode_flags::LINKABLE, Ordering::Relaxed);
+    }
     drop(file_locked);
     drop(locked);
     if load == Load::Crowded {

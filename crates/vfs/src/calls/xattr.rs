@@ -305,6 +305,9 @@ fn get(task: &Task, id: InodeId, inode: &Inode, name: &Name, to: UserSlice) -> R
     }
     may(task, inode, space, Access::Read)?;
     resolve(name, space)?;
+    if BlobKind::Xattr.handle(inode) == 0 {
+        return Err(Errno::ENODATA);
+    }
     let _locked = inode::lock(task, id);
     let view = blob::of(task, inode, BlobKind::Xattr).ok_or(Errno::ENODATA)?;
     let record = xattrs::records(view)
@@ -325,6 +328,10 @@ fn get(task: &Task, id: InodeId, inode: &Inode, name: &Name, to: UserSlice) -> R
 }
 
 fn list(task: &Task, id: InodeId, inode: &Inode, to: UserSlice) -> Result<usize> {
+    // Each is looked at once, as in the kernel's simple_xattr_list.
+    if [BlobKind::Acl, BlobKind::DefaultAcl, BlobKind::Xattr].iter().all(|kind| kind.handle(inode) == 0) {
+        return Ok(0);
+    }
     let _locked = inode::lock(task, id);
     let mut total = 0;
     each_name(task, inode, |len, _| {

@@ -228,7 +228,7 @@ impl Swap {
     fn apply(&self, task: &Task, lane: &Lane) {
         let inode = task.region.inode(self.of);
         inode.seq.begin();
-        inode.mode.store(self.mode, Relaxed); // Relaxed: inside the section.
+        inode::put(&inode.mode, self.mode);
         inode::touch_in_section(inode, Touch::Change, self.time);
         // PAIRS: the load of the word in `validated::look`.
         let word = self.which.word(inode);

@@ -165,6 +165,16 @@ pub(crate) fn set_time(stamp: &Stamp, time: Time) {
     stamp.nsec.store(time.nsec, Relaxed);
 }
 
+/// Sets a word of line 1, inside a `seq` section. A word that already has the value is not stored, so that
+/// walks keep the line.
+#[inline(always)]
+pub(crate) fn put(word: &AtomicU32, value: u32) {
+    // Relaxed, both: inside the section.
+    if word.load(Relaxed) != value {
+        word.store(value, Relaxed);
+    }
+}
+
 /// `st_size` and `st_blocks` as on tmpfs.
 #[inline(always)]
 pub(crate) fn size_and_blocks(inode: &Inode, mode: u32) -> (u64, u64) {
@@ -372,10 +382,10 @@ pub(crate) fn set_times(inode: &Inode, atime: Time, mtime: Time, ctime: Time) {
 /// that may be watched is always due.
 #[inline(always)]
 pub(crate) fn accessed(task: &Task, inode: &Inode, bytes: usize, mount: impl FnOnce() -> MountId) {
-    let marks = &task.lane.pages;
+    let marks = &task.lane.reads;
     // Relaxed throughout: the lane's own words, and a hint of the inode's.
-    let reads = marks.reads.load(Relaxed).wrapping_add(1);
-    marks.reads.store(reads, Relaxed);
+    let reads = marks.count.load(Relaxed).wrapping_add(1);
+    marks.count.store(reads, Relaxed);
     let due = u64::from(inode.atime_due.load(Relaxed));
     if due <= marks.second.load(Relaxed) || reads.is_multiple_of(CLOCK_EVERY) {
         accessed_slow(task, inode, bytes, mount());
@@ -406,7 +416,7 @@ fn is_stale(seen: &Attributes, now: Time) -> bool {
 
 fn stamp_access(task: &Task, inode: &Inode, mount: MountId) {
     let now = task.now();
-    task.lane.pages.second.store(now.sec as u64, Relaxed);
+    task.lane.reads.second.store(now.sec as u64, Relaxed);
     let due = inode.atime_due.load(Relaxed); // Relaxed: checked again below.
     let flags = task.region.mount(mount).flags.load(Relaxed); // Relaxed: one word.
     let never =

@@ -48,10 +48,9 @@ impl Owners {
     fn apply(&self, task: &Task) {
         let inode = task.region.inode(self.of);
         inode.seq.begin();
-        // Relaxed throughout: inside the section.
-        inode.mode.store(self.mode, Relaxed);
-        inode.uid.store(self.uid, Relaxed);
-        inode.gid.store(self.gid, Relaxed);
+        inode::put(&inode.mode, self.mode);
+        inode::put(&inode.uid, self.uid);
+        inode::put(&inode.gid, self.gid);
         inode::touch_in_section(inode, Touch::Change, self.time);
         inode.seq.end();
     }

@@ -1,7 +1,7 @@
 //! The life of an open file: created, installed in a table, removed, freed.
 
 use lp_abi::{Errno, Fd, Result};
-use lp_region::records::{OpenFile, file_mode, inode_flags};
+use lp_region::records::{OpenFile, file_mode};
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{DirentId, FileId, InodeId, InodeRef, MountId};
 
@@ -213,7 +213,7 @@ fn look_slow(task: &Task, old: u64) {
 /// they were taken through.
 fn drop_locks(task: &Task, id: FileId) {
     let inode = InodeRef::from_word(task.region.file(id).inode.load(Ordering::Relaxed)).id;
-    if task.region.inode(inode).flags.load(Ordering::Relaxed) & inode_flags::LOCKED != 0 {
+    if file_lock::is_locked(task, inode) {
         file_lock::drop_posix(task, inode);
     }
 }

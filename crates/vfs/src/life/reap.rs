@@ -185,7 +185,7 @@ fn release(task: &Task, retired: LaneId) -> bool {
 }
 
 /// close(2) removes the file from the table first and then drops the process's POSIX locks. Finishes that;
-/// returns false if a live thread holds the inode's lock.
+/// returns false if a live thread holds the lock of the inode's locks.
 fn drop_locks_of_closer(task: &Task, record: &Lane) -> bool {
     let word = record.pins[pin::slot::CLOSE].load(Ordering::Acquire);
     if word == 0 || word & pin::INODE != 0 {

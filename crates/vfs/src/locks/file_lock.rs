@@ -1,22 +1,22 @@
 //! Locks on files: the common part of flock(2) and of fcntl(2)'s POSIX and open file description locks.
 //!
-//! An inode's locks stand in a tree ([`lock_tree`](crate::locks::lock_tree)) under the inode's lock, as
-//! Linux's `struct file_lock` in the lists of `i_flctx`. A lock is released by its owner's death without
+//! An inode's locks stand in a tree ([`lock_tree`](crate::locks::lock_tree)) under a lock of their own
+//! ([`Inode::locks_lock`](lp_region::records::Inode::locks_lock)), as Linux's `struct file_lock` in the lists
+//! of `i_flctx`: who locks a file does not wait for who writes it. A lock is released by its owner's death without
 //! anybody's help: who meets one that is in the way looks whether its owner lives. Waiters sleep on the
 //! record that is in the way, for a bounded time, and look again.
 
 use lp_abi::{Errno, Result};
 use lp_region::lane::Lane;
 use lp_region::life::SlotState;
-use lp_region::order;
-use lp_region::records::{LockRecord, inode_flags};
+use lp_region::order::{self, LockGuard, Rank};
+use lp_region::records::LockRecord;
 use lp_region::slab::Slot;
 use lp_region::sync::{Ordering, futex_wait};
 use lp_region::{FileId, InodeId, InodeRef, LockId, ProcessId};
 
 use crate::caller::task::Task;
 use crate::descriptors::named;
-use crate::inodes::inode;
 use crate::locks::deadlock::Waiting;
 use crate::locks::lock::{ByteRange, Lock, LockType, Owner, family, read, wake};
 use crate::locks::lock_tree::{FIRST, Locks};
@@ -48,6 +48,35 @@ pub(crate) fn file_owner(task: &Task, id: FileId, family: u32) -> Owner {
     Owner { family, id: id.0, generation: task.region.file(id).generation.load(Ordering::Relaxed) }
 }
 
+/// Whether there may be a lock on an inode: surely if the caller has one.
+#[inline]
+pub(crate) fn is_locked(task: &Task, id: InodeId) -> bool {
+    // Relaxed: a lock of the caller's was made by its own process or an ancestor, so it is seen.
+    task.region.inode(id).locks.load(Ordering::Relaxed) != 0
+}
+
+/// Takes the lock of an inode's tree of locks.
+#[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
+fn lock_tree<'r>(task: &Task<'r>, id: InodeId) -> LockGuard<'r> {
+    let lock = &task.region.inode(id).locks_lock;
+    let of = order::of(&task.lane.holding);
+    order::wait(of, order::what(Rank::FileLocks, lock));
+    lock.lock(task.lane_id, task);
+    order::keep(of, lock)
+}
+
+/// [`lock_tree`], unless a live thread, which may be stopped, holds it.
+#[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
+fn lock_tree_unless_held<'r>(task: &Task<'r>, id: InodeId) -> Option<LockGuard<'r>> {
+    let lock = &task.region.inode(id).locks_lock;
+    if !lock.try_lock_or_take_over(task.lane_id, task) {
+        return None;
+    }
+    let of = order::of(&task.lane.holding);
+    order::took(of, order::what(Rank::FileLocks, lock));
+    Some(order::keep(of, lock))
+}
+
 /// Acquires a lock, replacing the owner's locks on the same bytes.
 ///
 /// # Errors
@@ -57,7 +86,7 @@ pub(crate) fn acquire(task: &Task, id: InodeId, lock: &Lock, wait: LockWait) -> 
     let (mut looked_at, mut interrupted) = (None, false);
     let mut waiting = Waiting::new(task);
     loop {
-        let held = inode::lock(task, id);
+        let held = lock_tree(task, id);
         let Some(blocker) = blocker(&Locks::of(task, id), lock) else {
             let done = set(task, id, lock.owner, lock.range, Some(lock));
             drop(held);
@@ -78,7 +107,7 @@ pub(crate) fn acquire(task: &Task, id: InodeId, lock: &Lock, wait: LockWait) -> 
             return Err(Errno::EINTR);
         }
         let version = in_way.version.load(Ordering::Acquire);
-        in_way.waiters.fetch_add(1, Ordering::Relaxed); // Relaxed: under the inode's lock.
+        in_way.waiters.fetch_add(1, Ordering::Relaxed); // Relaxed: under the tree's lock.
         drop(held);
         let slept = match lock.owner.family {
             family::POSIX if waiting.closes_ring(blocker, version) => Err(Errno::EDEADLK),
@@ -102,7 +131,7 @@ pub(crate) fn conflict(task: &Task, id: InodeId, lock: &Lock) -> Option<Lock> {
     let mut looked_at = None;
     loop {
         let found = {
-            let _held = inode::lock(task, id);
+            let _held = lock_tree(task, id);
             blocker(&Locks::of(task, id), lock).map(|blocker| read(task.region.lock_record(blocker)))?
         };
         if looked_at == Some(found.owner) {
@@ -115,7 +144,7 @@ pub(crate) fn conflict(task: &Task, id: InodeId, lock: &Lock) -> Option<Lock> {
 
 /// The first of the owner's own locks that overlaps `range`.
 pub(crate) fn own(task: &Task, id: InodeId, owner: Owner, range: ByteRange) -> Option<Lock> {
-    let _held = inode::lock(task, id);
+    let _held = lock_tree(task, id);
     let locks = Locks::of(task, id);
     locks.meeting(range, FIRST).map(|(_, lock)| read(lock)).find(|lock| lock.owner == owner)
 }
@@ -125,21 +154,19 @@ pub(crate) fn own(task: &Task, id: InodeId, owner: Owner, range: ByteRange) -> O
 /// # Errors
 /// `ENOLCK` if a lock must be split and there is no record for its other half.
 pub(crate) fn release(task: &Task, id: InodeId, owner: Owner, range: ByteRange) -> Result<()> {
-    let record = task.region.inode(id);
-    if record.flags.load(Ordering::Relaxed) & inode_flags::LOCKED == 0 {
-        return Ok(()); // No lock was ever made.
+    if !is_locked(task, id) {
+        return Ok(());
     }
-    let _held = inode::lock(task, id);
+    let _held = lock_tree(task, id);
     set(task, id, owner, range, None)
 }
 
 /// Whether `owner` has a lock of this kind.
 pub fn holds(task: &Task, id: InodeId, owner: Owner, kind: LockType) -> bool {
-    let record = task.region.inode(id);
-    if record.flags.load(Ordering::Relaxed) & inode_flags::LOCKED == 0 {
-        return false; // No lock was ever made.
+    if !is_locked(task, id) {
+        return false;
     }
-    let _held = inode::lock(task, id);
+    let _held = lock_tree(task, id);
     let locks = Locks::of(task, id);
     locks
         .meeting(ByteRange::ALL, FIRST)
@@ -157,13 +184,13 @@ pub(crate) fn drop_posix(task: &Task, id: InodeId) {
 /// Drops the flock and OFD locks of an open file that is being freed.
 #[cold]
 pub(crate) fn drop_file_slow(task: &Task, id: FileId) {
-    let _held = inode::lock(task, inode_of(task, id));
+    let _held = lock_tree(task, inode_of(task, id));
     drop_file_locked(task, id);
 }
 
-/// [`drop_file_slow`], unless a live thread holds the inode's lock. Returns whether it did.
+/// [`drop_file_slow`], unless a live thread holds the tree's lock. Returns whether it did.
 pub(crate) fn try_drop_file(task: &Task, id: FileId) -> bool {
-    let held = inode::lock_unless_held(task, inode_of(task, id));
+    let held = lock_tree_unless_held(task, inode_of(task, id));
     if held.is_some() {
         drop_file_locked(task, id);
     }
@@ -174,7 +201,7 @@ fn inode_of(task: &Task, id: FileId) -> InodeId {
     InodeRef::from_word(task.region.file(id).inode.load(Ordering::Relaxed)).id
 }
 
-/// [`drop_file_slow`] for a caller that holds the inode's lock.
+/// [`drop_file_slow`] for a caller that holds the tree's lock.
 fn drop_file_locked(task: &Task, id: FileId) {
     remove_where(task, inode_of(task, id), |lock| {
         lock.owner.family != family::POSIX && lock.owner.id == id.0
@@ -183,7 +210,7 @@ fn drop_file_locked(task: &Task, id: FileId) {
 }
 
 /// Drops the POSIX locks of a dead process on an inode that it has open, unless a live thread holds the
-/// inode's lock. Returns whether none are left.
+/// tree's lock. Returns whether none are left.
 pub(crate) fn try_drop_dead(task: &Task, id: InodeId, process: ProcessId) -> bool {
     let owner = owner_of_process(task, process);
     try_drop_where(task, id, |lock| lock.owner == owner)
@@ -196,18 +223,17 @@ pub(crate) fn try_drop_all(task: &Task, id: InodeId) -> bool {
 }
 
 fn try_drop_where(task: &Task, id: InodeId, which: impl Fn(&Lock) -> bool) -> bool {
-    let inode = task.region.inode(id);
-    if inode.locks.load(Ordering::Relaxed) == 0 {
+    if !is_locked(task, id) {
         return true;
     }
-    let held = inode::lock_unless_held(task, id);
+    let held = lock_tree_unless_held(task, id);
     if held.is_some() {
         remove_where(task, id, which);
     }
     held.is_some()
 }
 
-/// The first lock that keeps `lock` from being had. The caller holds the inode's lock.
+/// The first lock that keeps `lock` from being had. The caller holds the tree's lock.
 fn blocker(locks: &Locks, lock: &Lock) -> Option<LockId> {
     let blocks = |other: &Lock| {
         other.owner != lock.owner && (other.kind == LockType::Exclusive || lock.kind == LockType::Exclusive)
@@ -230,7 +256,7 @@ struct Own {
 }
 
 /// Sets the owner's locks on `range` to `lock`, like posix_lock_inode: cuts its other locks out of the range,
-/// and merges adjacent ones of the same type. The caller must hold the inode's lock.
+/// and merges adjacent ones of the same type. The caller must hold the tree's lock.
 fn set(task: &Task, id: InodeId, owner: Owner, range: ByteRange, lock: Option<&Lock>) -> Result<()> {
     let locks = &Locks::of(task, id);
     let own = look(locks, owner, range, lock);
@@ -250,8 +276,6 @@ fn set(task: &Task, id: InodeId, owner: Owner, range: ByteRange, lock: Option<&L
                 locks.insert(&lock).inspect_err(|_| half.into_iter().for_each(|half| locks.remove(half)))?
             }
         };
-        let flags = task.region.inode(id).flags.load(Ordering::Relaxed);
-        task.region.inode(id).flags.store(flags | inode_flags::LOCKED, Ordering::Relaxed);
     }
     let mut other = own.other;
     while other.is_some() {
@@ -327,11 +351,11 @@ fn clear(task: &Task, locks: &Locks, id: LockId, range: ByteRange, lock: Option<
 }
 
 fn drop_where(task: &Task, id: InodeId, which: impl Fn(&Lock) -> bool) {
-    let _held = inode::lock(task, id);
+    let _held = lock_tree(task, id);
     remove_where(task, id, which);
 }
 
-/// Removes locks. The caller holds the inode's lock.
+/// Removes locks. The caller holds the tree's lock.
 fn remove_where(task: &Task, id: InodeId, which: impl Fn(&Lock) -> bool) {
     let locks = Locks::of(task, id);
     let mut key = FIRST;
@@ -342,7 +366,7 @@ fn remove_where(task: &Task, id: InodeId, which: impl Fn(&Lock) -> bool) {
 }
 
 /// Leaves a record that a dead lane had in hand to the inode that it is a lock on, if it is one. The lane
-/// still holds that inode's lock: nobody else has changed the record since. The caller holds the lane's
+/// still holds that tree's lock: nobody else has changed the record since. The caller holds the lane's
 /// `burial`.
 pub(crate) fn settle_in_hand(task: &Task, lane: &Lane) {
     let taken = &lane.taken[LockRecord::SLAB];
@@ -389,8 +413,8 @@ fn sleep(task: &Task, record: &LockRecord, version: u32) -> Result<()> {
 
 /// After a sleep: stops counting as a waiter. A changed lock has forgotten its waiters already.
 fn wake_up(task: &Task, id: InodeId, record: &LockRecord, version: u32) {
-    let _held = inode::lock(task, id);
-    let waiters = record.waiters.load(Ordering::Relaxed); // Relaxed: under the inode's lock.
+    let _held = lock_tree(task, id);
+    let waiters = record.waiters.load(Ordering::Relaxed); // Relaxed: under the tree's lock.
     if record.version.load(Ordering::Relaxed) == version && waiters != 0 {
         record.waiters.store(waiters - 1, Ordering::Relaxed);
     }

@@ -81,9 +81,9 @@ pub struct Lock {
     pub pid: u32,
 }
 
-/// Decodes a record. The caller must hold the inode's lock.
+/// Decodes a record. The caller must hold the lock of the inode's tree.
 pub(crate) fn read(record: &LockRecord) -> Lock {
-    // Relaxed throughout: under the inode's lock.
+    // Relaxed throughout: under that lock.
     Lock {
         owner: Owner {
             family: record.family.load(Ordering::Relaxed),
@@ -99,9 +99,9 @@ pub(crate) fn read(record: &LockRecord) -> Lock {
     }
 }
 
-/// Wakes the waiters of a lock that has changed. The caller must hold the inode's lock.
+/// Wakes the waiters of a lock that has changed. The caller must hold the lock of the inode's tree.
 pub(crate) fn wake(record: &LockRecord) {
-    // Relaxed: under the inode's lock. Release: a lock changes before its version does.
+    // Relaxed: under that lock. Release: a lock changes before its version does.
     record.version.store(record.version.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
     if record.waiters.load(Ordering::Relaxed) != 0 {
         record.waiters.store(0, Ordering::Relaxed);

@@ -4,7 +4,7 @@
 //! ranks that are hashes of the slots' numbers, with the last byte locked in each subtree in
 //! [`LockRecord::last`]. Linux's `flc_posix` is a list.
 //!
-//! The inode's lock guards the tree. Which inode a lock is on, the record alone says ([`LockRecord::inode`]):
+//! [`Inode::locks_lock`] guards the tree. Which inode a lock is on, the record alone says ([`LockRecord::inode`]):
 //! a lock exists from the store of that word until the word is 0 again. The tree is derived. While it
 //! changes, [`Inode::locks`] is [`CHANGING`], and whoever finds that under the lock builds the tree from the
 //! records again: its writer has died.
@@ -34,7 +34,7 @@ pub(crate) type LockKey = (u64, u32);
 /// Before every lock.
 pub(crate) const FIRST: LockKey = (0, 0);
 
-/// The locks of an inode whose lock the caller holds.
+/// The locks of an inode whose `locks_lock` the caller holds.
 pub(crate) struct Locks<'t, 'r> {
     task: &'t Task<'r>,
     id: InodeId,
@@ -79,9 +79,9 @@ fn rank(id: LockId) -> u32 {
     mixed ^ mixed >> 16
 }
 
-// Relaxed throughout: under the inode's lock.
+// Relaxed throughout: under the tree's lock.
 impl<'t, 'r> Locks<'t, 'r> {
-    /// The caller holds the inode's lock until it drops this.
+    /// The caller holds `locks_lock` until it drops this.
     pub(crate) fn of(task: &'t Task<'r>, id: InodeId) -> Self {
         let inode = task.region.inode(id);
         let root = inode.locks.load(Ordering::Relaxed);

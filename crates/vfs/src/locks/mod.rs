@@ -1,6 +1,6 @@
 //! Locks that programs take on files: flock(2) and fcntl(2)'s record locks.
 //!
-//! The locks on an inode are guarded by the inode's lock. Nobody sleeps with that lock held.
+//! The locks on an inode are guarded by its `locks_lock`. Nobody sleeps with that lock held.
 //!
 //! [`lock`] says what a lock is, [`lock_tree`] keeps those of an inode, [`file_lock`] acquires and releases
 //! them, [`flock`] and [`record_lock`] are the calls.

@@ -441,9 +441,9 @@ fn set_parent(task: &Task<'_>, moved: &Moved, entry: DirentId) {
 fn set_links(task: &Task<'_>, links: &Links, now: Time) {
     let inode = task.region.inode(links.id);
     inode.seq.begin();
-    inode.nlink.store(links.nlink, Ordering::Relaxed);
+    inode::put(&inode.nlink, links.nlink);
     inode::touch_in_section(inode, Touch::Change, now);
-    inode.seq.end();
+    inode.seq.end_alone();
     if links.nlink == 0 && dir::is(inode) {
         // Relaxed: under the directory's lock; readers take it as seen.
         inode.flags.store(inode.flags.load(Ordering::Relaxed) | inode_flags::DEAD, Ordering::Relaxed);
@@ -469,6 +469,6 @@ fn set_directory(task: &Task<'_>, after: &Directory, now: Time) {
     inode.data_seq.begin();
     inode.entries.store(after.entries, Ordering::Relaxed);
     inode::touch_in_section(inode, Touch::Modify, now);
-    inode.data_seq.end();
+    inode.data_seq.end_alone();
     inode.tail.store(after.tail, Ordering::Relaxed);
 }

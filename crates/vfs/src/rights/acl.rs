@@ -158,6 +158,9 @@ pub(crate) fn get(task: &Task, id: InodeId, inode: &Inode, which: BlobKind, to: 
     if inode.mode.load(Relaxed) & S_IFMT == S_IFLNK {
         return Err(Errno::EOPNOTSUPP);
     }
+    if which.handle(inode) == 0 {
+        return Err(Errno::ENODATA);
+    }
     let _locked = inode::lock(task, id);
     let view = blob::of(task, inode, which).ok_or(Errno::ENODATA)?;
     let len = view.len() as usize;
