@@ -33,3 +33,42 @@ page \- a page in a directory
 Does nothing.
 X
 mkdir man1; sed 's/PAGE/OTHER/; s/^page/other/' page.1 | gzip >man1/other.1.gz; export MANPAGER=cat MANWIDTH=60; for i in 1 2; do man ./page.1 2>&1; echo $?; done; man ./nosuch.1 2>&1 | sed "s:$T:T:"; mkdir -p tree; mv man1 tree; man -M "$T/tree" other 2>&1; man -M "$T/tree" -k nosuch >/dev/null 2>&1; man -l -Tutf8 page.1 >out; wc -l <out; man -w ./page.1 | sed "s:$T:T:"
+
+#:: root_static needs chroot,busybox,tar,mount,unshare
+# A root directory with one static program, and file systems mounted in it.
+mkdir -p r/bin r/etc r/mnt r/there; cp "$(readlink -f "$(command -v busybox)")" r/bin/busybox; for p in sh ls cat tar mount umount pwd readlink mkdir rm wc sort chroot; do ln -s busybox r/bin/$p; done
+printf '#!/bin/sh\necho "$0 $*"; ls /\n' >r/s; chmod +x r/s; ln -s /s r/bin/link; echo host >outside; echo root:x:0:0::/:/bin/sh >r/etc/passwd
+chroot r /bin/sh -c 'pwd; ls /; cd bin; pwd; cd ../..; pwd; /s a b; link c; cat /etc/passwd; cat /outside; cat ../outside; cat </etc/passwd | wc -l; echo new >/etc/new; sh -c "cat /etc/new"; readlink /bin/link' 2>&1; echo $?
+(cd r && tar cf ../t.tar etc s); mkdir r/x; cat t.tar | chroot r tar xf - -C /x; ls r/x; chroot r tar cf - /x 2>/dev/null | tar tf -
+chroot r /none; echo $?; chroot r /etc; echo $?; chroot r sh -c 'chroot /x /s' 2>&1; echo $?; chroot r sh -c 'chroot . /s d'
+unshare -m sh -c 'mount --bind r/etc r/there; mount -t tmpfs none r/mnt; chroot r sh -c "ls /there /mnt; echo x >/mnt/x; cat /mnt/../mnt/x; cd /there; ls ..; cd /mnt; pwd; cat ../there/new"; chroot r/mnt true; echo $?; cd r/mnt; cat x; umount /mnt 2>/dev/null; cd ../..; umount r/mnt; echo $?; umount r/there; echo $?'
+chroot r sh -c 'while :; do :; done' & sleep 0.3; kill $!; wait $! 2>/dev/null; echo $?; rm -r r/x t.tar
+
+#:: root_dynamic needs chroot,bash,python3,tar,ldd limit 120
+# Programs with their loader and their libraries, which are found in the root directory.
+put() {
+    for p in "$@"; do
+        b=$(readlink -f "$(command -v "$p")"); cp "$b" "r/bin/$p"; ldd "$b" | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p'
+    done | sort -u | while read -r l; do mkdir -p "r${l%/*}"; test -e "r$l" || cp -L "$l" "r$l"; done
+}
+mkdir -p r/bin r/lib64 r/tmp; put bash ls cat tar env sort wc tee chroot; ln -s bash r/bin/sh; cp -L /lib64/ld-linux-x86-64.so.2 r/lib64; export PATH=/bin:$PATH
+printf '#!/bin/sh\necho "$0 $*" && pwd\n' >r/s; chmod +x r/s; printf '#!/bin/env bash\necho env "$0"\n' >r/e; chmod +x r/e
+chroot r /bin/bash -c 'echo "$0"; ls /; pwd; cat <<<text; for i in 1 2; do /bin/ls /bin | wc -l; done; /s a; cd /tmp; ../s b; /e; env -i /bin/sh -c "echo \$PWD; cat /s | sort"; (exec -a name ls ..); echo more | tee f >g; cat f g; tar cf - f g | tar tf -; ls nosuch; echo $?; cat /proc/self/stat' 2>&1; echo $?
+chroot r /bin/sh -c 'chroot /tmp /bin/sh' 2>&1; echo $?; mv r/lib64 r/away; chroot r /bin/ls 2>&1; echo $?; mv r/away r/lib64; chroot r /bin/ls / | wc -l
+cat >p.py <<'P'
+import os
+here, top = os.open('.', os.O_RDONLY), os.open('/', os.O_PATH)
+os.chroot('r')
+print(sorted(os.listdir('/')), os.path.exists('/etc'), os.getuid(), sorted(os.listdir('.')))
+os.chdir('/tmp')
+print(os.getcwd(), os.popen('ls; pwd').read(), os.system('cat /s >/dev/null'))
+open('/tmp/new', 'w').write('text')
+os.fchdir(here)
+print(open('r/tmp/new').read())
+os.chdir(top) if False else os.fchdir(top)
+os.chroot('.')
+print(os.path.exists('/etc'), os.getcwd())
+os.fchdir(here)
+print(os.getcwd() == os.environ['T'])
+P
+python3 p.py 2>&1; rm -r r/lib* r/bin

@@ -70,6 +70,8 @@ pub(crate) trait Door {
     fn write(&self, fd: i32, from: &[u8]) -> i64;
     /// pread(2).
     fn pread(&self, fd: i32, to: &mut [u8], at: i64) -> i64;
+    /// chroot(2).
+    fn chroot(&self, path: &CStr) -> i64;
     /// mkdir(2).
     fn mkdir(&self, path: &CStr) -> i64;
     /// mknod(2) of a FIFO.

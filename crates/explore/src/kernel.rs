@@ -69,6 +69,11 @@ impl Door for Kernel {
         answer(unsafe { libc::pread(fd, to.as_mut_ptr().cast(), to.len(), at) } as i64)
     }
 
+    fn chroot(&self, path: &CStr) -> i64 {
+        // SAFETY: above.
+        answer(i64::from(unsafe { libc::chroot(path.as_ptr()) }))
+    }
+
     fn mkdir(&self, path: &CStr) -> i64 {
         // SAFETY: above.
         answer(i64::from(unsafe { libc::mkdir(path.as_ptr(), 0o755) }))

@@ -246,6 +246,10 @@ impl Door for Light {
         size(read::pread(self.task(), Fd::new(fd), lent::room(to), at))
     }
 
+    fn chroot(&self, path: &CStr) -> i64 {
+        place(chdir::chroot(self.task(), Fd::CWD, lent::path(path)))
+    }
+
     fn mkdir(&self, path: &CStr) -> i64 {
         place(mkdir::mkdirat(self.task(), Fd::CWD, lent::path(path), 0o755))
     }

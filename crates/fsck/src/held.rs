@@ -58,7 +58,7 @@ impl Check<'_> {
                     self.inconsistent(|| format!("descriptor {fd} of process slot {} is no open file", id.0));
                 }
             }
-            for word in [&process.cwd, &process.exe] {
+            for word in process.places() {
                 let named = Spot::from_word(word.load(Relaxed)).inode;
                 if named != InodeRef::NONE && !self.lives(named) {
                     self.inconsistent(|| {

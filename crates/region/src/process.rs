@@ -62,8 +62,10 @@ pub struct Process {
     pub limited: AtomicU32,
     /// Set by the gate's constructor once it has attached: a canary.
     pub attached: AtomicU32,
+    /// Root directory if it is in a mount ([`crate::ids::Spot`]), else 0: chroot(2).
+    pub root: AtomicU64,
     /// Unused.
-    pub unused: [AtomicU32; 6],
+    pub unused: [AtomicU32; 4],
     /// Parked placeholders among the first 64 descriptors.
     pub parked: AtomicU64,
     /// Serialises changes of the table while threads share it.
@@ -84,6 +86,11 @@ pub struct Process {
 }
 
 impl Process {
+    /// What keeps an inode and its mount in use besides open files: each is a [`crate::ids::Spot`] or 0.
+    pub fn places(&self) -> [&AtomicU64; 3] {
+        [&self.cwd, &self.exe, &self.root]
+    }
+
     /// Makes each close check for `reason`.
     pub fn closes_look(&self, reason: u32) {
         self.posix_locks.fetch_or(reason, Ordering::Release);
@@ -95,7 +102,7 @@ impl Process {
         let Process {
             life: _, table_lock, pid, run, pid_namespace, moves, threads_gone, fd_limit, threads, umask, ruid, fsuid,
             fsgid, caps, group_count, mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited,
-            cwd, parked, exe, fsize_limit, unused, unused_too, gate_words, groups,
+            cwd, root, parked, exe, fsize_limit, unused, unused_too, gate_words, groups,
         } = self;
         let words = [
             pid, run, pid_namespace, moves, threads_gone, fd_limit, threads, umask, ruid, fsuid, fsgid, caps, group_count,
@@ -104,7 +111,7 @@ impl Process {
         // Relaxed: published with the slot's life.
         words.into_iter().chain(unused).chain(unused_too)
             .chain(gate_words).chain(groups).for_each(|word| word.store(0, Ordering::Relaxed));
-        [cwd, parked, exe, fsize_limit].into_iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        [cwd, root, parked, exe, fsize_limit].into_iter().for_each(|word| word.store(0, Ordering::Relaxed));
         table_lock.clear();
     }
 }
@@ -155,6 +162,10 @@ pub mod caps {
     pub const SYS_RESOURCE: u32 = 256;
     /// `CAP_LEASE`.
     pub const LEASE: u32 = 512;
+    /// `CAP_SYS_CHROOT`.
+    pub const SYS_CHROOT: u32 = 1024;
+    /// No capability: `SECBIT_NO_SETUID_FIXUP` is set, so access(2) checks with the effective capabilities.
+    pub const NO_FIXUP: u32 = 1 << 31;
 }
 
 /// [`Run::stats`]: calls are counted.

@@ -63,7 +63,7 @@ pub use inodes::{blob, limit};
 pub use lane::{freeze, intent, pin};
 pub use life::{boot, fork, mapping, mount_tree, reap, reclaim};
 pub use locks::{file_lock, flock, lock, lock_tree, record_lock, signal_target};
-pub use names::{dir, dirent, hash, link_target, name, walk};
+pub use names::{dir, dirent, hash, link_target, name, root, walk};
 pub use rights::permission;
 
 pub mod file {

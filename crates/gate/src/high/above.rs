@@ -10,6 +10,7 @@ use lp_region::records::PROGRAMS;
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{DirentId, InodeId, LaneId, ProcessId, Spot};
 use lp_vfs::boot::ImageIds;
+use lp_vfs::getcwd::Start;
 use lp_vfs::table::entry;
 use lp_vfs::task::Task;
 use lp_vfs::{boot, close, fork, getcwd};
@@ -22,7 +23,7 @@ use crate::high::life::credentials;
 use crate::high::life::join;
 use crate::high::life::left;
 use crate::high::memory::{areas, bus, fault};
-use crate::high::route::libraries;
+use crate::high::route::{libraries, rooted};
 use crate::high::run::region;
 use crate::high::run::region::joined;
 use crate::high::run::{apart, mounts};
@@ -330,7 +331,7 @@ impl Above for High {
     }
 
     fn holds(path: &[u8]) -> bool {
-        mounts::mounts().holds(path)
+        mounts::mounts().holds(path) || rooted::takes(path)
     }
 }
 
@@ -400,7 +401,7 @@ fn name_thread(task: &Task) {
     let exe = Spot::from_word(task.process.exe.load(Ordering::Relaxed));
     let dirent = DirentId(task.process.exe_dirent.load(Ordering::Relaxed));
     let parent = InodeId(task.region.dirent(dirent).parent.load(Ordering::Relaxed));
-    let Ok(path) = getcwd::of_entry(task, exe, dirent, parent) else { return };
+    let Ok(path) = getcwd::of_entry(task, exe, dirent, parent, Start::Host) else { return };
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let mut comm = [0u8; 16];
     let length = name.len().min(comm.len() - 1);

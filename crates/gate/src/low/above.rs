@@ -160,7 +160,8 @@ pub(crate) trait Above: Quick {
     /// Whether a file of ours may be mapped in the process.
     fn has_mappings() -> bool;
 
-    /// Whether `path` starts with a mount's path, compared as text.
+    /// Whether `path` starts with a mount's path, compared as text. In a process whose root directory is in a
+    /// mount, every absolute path does.
     fn holds(path: &[u8]) -> bool;
 }
 

@@ -176,7 +176,10 @@ pub(crate) fn note(task: &Task<'_>, prefix: Prefix, dir: Spot, tree: u32) {
     }
     let state = task.region.mount(dir.mount).state();
     let is_inner = task.region.standing(dir.mount, state).parent.is_some();
-    if state.kind() != mount_state::ATTACHED {
+    // Absolute paths of a process with a root directory of its own lead elsewhere than those of others, whose
+    // task this may become.
+    let is_rooted = prefix.base == 0 && task.process.root.load(Ordering::Acquire) != 0;
+    if state.kind() != mount_state::ATTACHED || is_rooted {
         return;
     }
     let entry = prefix.place(task);

@@ -173,7 +173,7 @@ impl<'r> Task<'r> {
             table: FdTable::of(region, process_id),
             run,
             root_device: device(region),
-            prefix: MountPrefix::of(run),
+            prefix: MountPrefix::new(run, process),
             clock,
             interrupted: || false,
             blocking: system_call,

@@ -7,13 +7,22 @@ use lp_region::{DirentId, InodeId, InodeRef, MountId, Spot, ucopy};
 
 use crate::caller::task::Task;
 use crate::names::mounts::{self, AboveRoot};
-use crate::names::{dir, dirent};
+use crate::names::{dir, dirent, root};
 
 /// What the kernel's d_path appends to the path of something without a name.
 const DELETED: &[u8] = b" (deleted)";
 
 /// What getcwd puts before the path of a directory that is out of the tree.
 const UNREACHABLE: &[u8] = b"(unreachable)";
+
+/// Where a path starts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Start {
+    /// At the process's root directory, if what it names is there; else at the host's.
+    Root,
+    /// At the host's root directory.
+    Host,
+}
 
 /// Maximum number of retries because a rename came in between.
 const TRIES: u32 = 1000;
@@ -32,7 +41,7 @@ pub fn getcwd(task: &Task<'_>, buffer: UserSlice) -> Result<Option<usize>> {
     if mounts::is_gone(task, cwd.inode) {
         return Err(Errno::ENOENT);
     }
-    let path = of_spot(task, cwd, UNREACHABLE)?;
+    let path = of_spot(task, cwd, Start::Root, UNREACHABLE)?;
     if path.len() + 1 > buffer.len() {
         return Err(Errno::ERANGE);
     }
@@ -45,14 +54,16 @@ pub fn getcwd(task: &Task<'_>, buffer: UserSlice) -> Result<Option<usize>> {
 ///
 /// # Errors
 /// `ENAMETOOLONG`.
-pub fn of_directory<'t>(task: &'t Task<'_>, dir: Spot) -> Result<&'t [u8]> {
-    of_spot(task, dir, b"")
+pub fn of_directory<'t>(task: &'t Task<'_>, dir: Spot, start: Start) -> Result<&'t [u8]> {
+    of_spot(task, dir, start, b"")
 }
 
-/// The path of a directory. `unreachable` is put before the path of one in a mount that is out of the tree.
-fn of_spot<'t>(task: &'t Task<'_>, dir: Spot, unreachable: &[u8]) -> Result<&'t [u8]> {
+/// The path of a directory. `unreachable` is put before the path of one that is not below the process's root,
+/// or in a mount that is out of the tree.
+fn of_spot<'t>(task: &'t Task<'_>, dir: Spot, start: Start, unreachable: &[u8]) -> Result<&'t [u8]> {
+    let top = start.top(task);
     for _ in 0..TRIES {
-        let mut text = PathBuilder::new(task);
+        let mut text = PathBuilder::new(task, top);
         match climb(task, &mut text, dir)? {
             Climbed::Moved => {}
             Climbed::Top => return Ok(text.get(task)),
@@ -70,28 +81,35 @@ fn of_spot<'t>(task: &'t Task<'_>, dir: Spot, unreachable: &[u8]) -> Result<&'t 
 ///
 /// # Errors
 /// `ENAMETOOLONG`.
-pub fn of_file<'t>(task: &'t Task<'_>, file: &OpenFile) -> Result<&'t [u8]> {
+pub fn of_file<'t>(task: &'t Task<'_>, file: &OpenFile, start: Start) -> Result<&'t [u8]> {
     // Relaxed, all three: immutable while open.
     let inode = InodeRef::from_word(file.inode.load(Ordering::Relaxed));
     let opened = DirentId(file.dirent.load(Ordering::Relaxed));
     let parent = InodeId(file.parent.load(Ordering::Relaxed));
-    of_entry(task, Spot { inode, mount: file.mount() }, opened, parent)
+    of_entry(task, Spot { inode, mount: file.mount() }, opened, parent, start)
 }
 
 /// [`of_file`] for an inode that was found as `opened` in the directory `found_in`.
 ///
 /// # Errors
 /// `ENAMETOOLONG`.
-pub fn of_entry<'t>(task: &'t Task<'_>, spot: Spot, opened: DirentId, found_in: InodeId) -> Result<&'t [u8]> {
+pub fn of_entry<'t>(
+    task: &'t Task<'_>,
+    spot: Spot,
+    opened: DirentId,
+    found_in: InodeId,
+    start: Start,
+) -> Result<&'t [u8]> {
+    let top = start.top(task);
     let Spot { inode, mount } = spot;
     let record = task.region.inode(inode.id);
     if dir::is(record) && !dir::is_dead(record) || task.region.mount(mount).root() == inode {
-        return of_directory(task, spot);
+        return of_directory(task, spot, start);
     }
     for _ in 0..TRIES {
         let named = names(task, opened, inode);
         let entry = if named { opened } else { other_name(task, inode) };
-        let mut text = PathBuilder::new(task);
+        let mut text = PathBuilder::new(task, top);
         let parent = if entry.is_some() {
             InodeId(task.region.dirent(entry).parent.load(Ordering::Relaxed))
         } else {
@@ -137,7 +155,7 @@ pub fn within<'t>(task: &'t Task<'_>, inode: InodeRef) -> Result<&'t [u8]> {
     // Without a mount, the climb meets no mount's root.
     let mut spot = Spot { inode, mount: MountId::NONE };
     for _ in 0..TRIES {
-        let mut text = PathBuilder::new(task);
+        let mut text = PathBuilder::new(task, None);
         if !dir::is(task.region.inode(inode.id)) {
             let entry = other_name(task, inode);
             if entry.is_none() {
@@ -159,9 +177,10 @@ pub fn within<'t>(task: &'t Task<'_>, inode: InodeRef) -> Result<&'t [u8]> {
 enum Climbed {
     /// Something moved meanwhile.
     Moved,
-    /// At the root of the host's tree.
+    /// At the root directory.
     Top,
-    /// At the root of a mount that is out of the tree, or of a file system that the mount shows only in part.
+    /// At the host's root directory, which is not the process's; at the root of a mount that is out of the
+    /// tree, or of a file system that the mount shows only in part.
     Nowhere,
 }
 
@@ -171,12 +190,16 @@ fn climb(task: &Task<'_>, text: &mut PathBuilder, from: Spot) -> Result<Climbed>
     let Spot { inode: InodeRef { id: mut at, .. }, mut mount } = from;
     loop {
         let inode = task.region.inode(at);
+        if text.top.is_some_and(|top| top.inode.id == at && top.mount == mount) {
+            text.end_at_root()?;
+            return Ok(Climbed::Top);
+        }
         if task.region.mount(mount).root().id == at {
             match mounts::above(task, mount, mounts::ASIDE) {
                 AboveRoot::Host => {
                     text.prepend(mounts::path(task, mount))?;
                     text.end_at_root()?;
-                    return Ok(Climbed::Top);
+                    return Ok(if text.top.is_some() { Climbed::Nowhere } else { Climbed::Top });
                 }
                 AboveRoot::Nothing => {
                     text.end_at_root()?;
@@ -212,17 +235,25 @@ fn climb(task: &Task<'_>, text: &mut PathBuilder, from: Spot) -> Result<Climbed>
 struct PathBuilder {
     buffer: *mut u8,
     start: usize,
+    /// Where a climb ends: the process's root directory if it is in a mount.
+    top: Option<Spot>,
+}
+
+impl Start {
+    fn top(self, task: &Task<'_>) -> Option<Spot> {
+        if self == Start::Root { root::of(task) } else { None }
+    }
 }
 
 /// Position of the NUL behind a path.
 const END: usize = PATH_MAX - 1;
 
 impl PathBuilder {
-    fn new(task: &Task<'_>) -> Self {
+    fn new(task: &Task<'_>, top: Option<Spot>) -> Self {
         let buffer = task.scratch.outside.get().cast::<u8>();
         // SAFETY: the buffer is longer than PATH_MAX and belongs to the task.
         unsafe { *buffer.add(END) = 0 };
-        PathBuilder { buffer, start: END }
+        PathBuilder { buffer, start: END, top }
     }
 
     /// Makes an empty path a slash, the path of a root.

@@ -211,7 +211,8 @@ fn above(task: &Task<'_>, mount: MountId) -> impl Iterator<Item = MountId> {
 /// # Errors
 /// `ENAMETOOLONG`.
 pub fn point_path<'t>(task: &'t Task<'_>, id: MountId) -> Result<&'t [u8]> {
-    getcwd::of_directory(task, Spot { inode: task.region.mount(id).root(), mount: id })
+    let root = Spot { inode: task.region.mount(id).root(), mount: id };
+    getcwd::of_directory(task, root, getcwd::Start::Root)
 }
 
 /// The part of its file system that a mount shows: a path from that file system's root, in `scratch.outside`.

@@ -4,10 +4,10 @@ use core::mem::MaybeUninit;
 
 use lp_abi::linux::{
     __NR_capget, __NR_close, __NR_getegid, __NR_geteuid, __NR_getgid, __NR_getgroups, __NR_getresuid,
-    __NR_open, __NR_prlimit64, __NR_read, __NR_setfsgid, __NR_setfsuid, __NR_stat, __NR_umask,
+    __NR_open, __NR_prctl, __NR_prlimit64, __NR_read, __NR_setfsgid, __NR_setfsuid, __NR_stat, __NR_umask,
     _LINUX_CAPABILITY_VERSION_3, CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_FSETID,
-    CAP_LEASE, CAP_LINUX_IMMUTABLE, CAP_MKNOD, CAP_SYS_ADMIN, CAP_SYS_RESOURCE, O_CLOEXEC, O_RDONLY,
-    RLIMIT_FSIZE, S_ISVTX, stat,
+    CAP_LEASE, CAP_LINUX_IMMUTABLE, CAP_MKNOD, CAP_SYS_ADMIN, CAP_SYS_CHROOT, CAP_SYS_RESOURCE, O_CLOEXEC,
+    O_RDONLY, RLIMIT_FSIZE, S_ISVTX, stat,
 };
 use lp_abi::{Errno, Fd, Result};
 use lp_region::lane::GONE;
@@ -165,6 +165,26 @@ fn describe(region: Region, id: ProcessId) {
     process.pid_namespace.store(own_pid_namespace(), Ordering::Relaxed);
     load_credentials(process);
     load_umask(process);
+    load_securebits(process);
+}
+
+/// Reads the calling thread's securebits.
+pub fn load_securebits(credentials: &Process) {
+    // SAFETY: takes no pointers.
+    let bits = unsafe { lp_abi::syscall!(__NR_prctl, PR_GET_SECUREBITS) }.unwrap_or(0);
+    set_securebits(credentials, bits as u32);
+}
+
+/// `PR_GET_SECUREBITS` of linux/prctl.h.
+const PR_GET_SECUREBITS: u32 = 27;
+/// `SECBIT_NO_SETUID_FIXUP` of linux/securebits.h.
+const NO_SETUID_FIXUP: u32 = 4;
+
+/// Records what matters of a thread's securebits: capabilities(7). Its descendants inherit it.
+pub fn set_securebits(credentials: &Process, bits: u32) {
+    let caps = credentials.caps.load(Ordering::Relaxed) & !caps::NO_FIXUP;
+    let fixup = if bits & NO_SETUID_FIXUP != 0 { caps::NO_FIXUP } else { 0 };
+    credentials.caps.store(caps | fixup, Ordering::Relaxed);
 }
 
 /// Identifies the caller's pid namespace: its inode number, or 0 without /proc (namespaces(7)).
@@ -443,8 +463,7 @@ pub fn exit(task: &Task) {
     for (fd, _) in task.table.open() {
         let _ = open_file::remove(task, fd);
     }
-    let named = [&task.process.cwd, &task.process.exe]
-        .map(|word| Spot::from_word(word.load(Ordering::Relaxed)).inode);
+    let named = task.process.places().map(|word| Spot::from_word(word.load(Ordering::Relaxed)).inode);
     let is_unlinked =
         |of: InodeRef| of != InodeRef::NONE && task.region.inode(of.id).nlink.load(Ordering::Relaxed) == 0;
     let kept = named.into_iter().any(is_unlinked) || mapped::keeps_unlinked(task);
@@ -500,7 +519,8 @@ pub fn load_credentials(process: &Process) {
 
 fn load_capabilities(process: &Process) {
     let (effective, permitted) = capabilities();
-    process.caps.store(effective, Ordering::Relaxed);
+    let kept = process.caps.load(Ordering::Relaxed) & caps::NO_FIXUP;
+    process.caps.store(effective | kept, Ordering::Relaxed);
     process.permitted.store(permitted, Ordering::Relaxed);
 }
 
@@ -549,7 +569,7 @@ fn umask_by_setting() -> u32 {
 
 /// The effective and the permitted capabilities that matter to file calls, as [`caps`].
 fn capabilities() -> (u32, u32) {
-    const WANTED: [(u32, u32); 10] = [
+    const WANTED: [(u32, u32); 11] = [
         (CAP_DAC_OVERRIDE, caps::DAC_OVERRIDE),
         (CAP_DAC_READ_SEARCH, caps::DAC_READ_SEARCH),
         (CAP_FOWNER, caps::FOWNER),
@@ -560,6 +580,7 @@ fn capabilities() -> (u32, u32) {
         (CAP_SYS_ADMIN, caps::SYS_ADMIN),
         (CAP_SYS_RESOURCE, caps::SYS_RESOURCE),
         (CAP_LEASE, caps::LEASE),
+        (CAP_SYS_CHROOT, caps::SYS_CHROOT),
     ];
     let header = [_LINUX_CAPABILITY_VERSION_3, 0u32];
     // Effective, permitted, inheritable: the low words, then the high ones.

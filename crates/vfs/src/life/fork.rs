@@ -100,7 +100,8 @@ fn copy_process(task: &Task, child: &Process) {
     for (to, from) in child.groups.iter().zip(&credentials.groups).take(groups) {
         to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
     }
-    // The working directory and the executed file stay alive: the parent's slot holds them meanwhile.
+    // The directories and the executed file stay alive: the parent's slot holds them meanwhile.
+    child.root.store(parent.root.load(Ordering::Relaxed), Ordering::Release);
     child.cwd.store(parent.cwd.load(Ordering::Relaxed), Ordering::Release);
     child.exe.store(parent.exe.load(Ordering::Relaxed), Ordering::Release);
 }

@@ -34,7 +34,7 @@ impl Tree<'_, '_> {
         let by_process = || {
             region.processes().any(|process| {
                 let record = region.process(process);
-                let stands = [&record.cwd, &record.exe].into_iter().any(|word| {
+                let stands = record.places().into_iter().any(|word| {
                     let word = word.load(Ordering::Acquire);
                     word != 0 && Spot::from_word(word).mount == id
                 });

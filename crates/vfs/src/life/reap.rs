@@ -110,7 +110,7 @@ pub(crate) fn empty(task: &Task, id: ProcessId) -> bool {
     if done {
         process.fd_limit.store(0, Ordering::Release);
     }
-    for word in [&process.cwd, &process.exe] {
+    for word in process.places() {
         word.store(0, Ordering::Release);
     }
     drop_mappings(task, id) && done

@@ -295,7 +295,7 @@ impl<'t, 'r> Sweep<'t, 'r> {
                 }
             }
             calm &= stood_still;
-            for word in [&process.cwd, &process.exe] {
+            for word in process.places() {
                 hit |= self.found_inode(Spot::from_word(word.load(Ordering::Acquire)).inode.id);
             }
             if hit && self.region.process_is_dead(id, self.task.process_id) {

@@ -23,5 +23,6 @@ pub(crate) mod mounts;
 pub mod name;
 mod path_text;
 pub(crate) mod removal;
+pub mod root;
 pub(crate) mod tree;
 pub mod walk;

@@ -17,7 +17,7 @@ use lp_region::{DirentId, InodeId, InodeRef, MountId, RunId, Spot};
 
 use crate::caller::task::Task;
 use crate::caller::walked;
-use crate::names::dir;
+use crate::names::{dir, root};
 
 /// Maximum number of repeated lookups because the mounts changed.
 const TRIES: u32 = 1000;
@@ -60,6 +60,14 @@ pub(crate) unsafe fn enter(task: &Task<'_>, path: *const u8, length: usize, walk
 
 #[inline(never)]
 fn enter_slow(task: &Task<'_>, path: &[u8], walk: usize) -> Crossing {
+    match root::of(task) {
+        Some(root) => Crossing::Inside { root, walked: 0 },
+        None => enter_from_host(task, path, walk),
+    }
+}
+
+/// [`enter`] for a path that starts at the host's root, whatever the process's root is.
+pub(crate) fn enter_from_host(task: &Task<'_>, path: &[u8], walk: usize) -> Crossing {
     match longest(task, path) {
         Some((mount, walked)) => crossing(task, mount, walked, walk),
         None if is_plain(path) => Crossing::Outside,
@@ -70,7 +78,7 @@ fn enter_slow(task: &Task<'_>, path: &[u8], walk: usize) -> Crossing {
 /// Into a mount of the command line, or what is mounted on its root, unless it is no longer at its path.
 #[inline]
 fn crossing(task: &Task<'_>, index: usize, walked: usize, walk: usize) -> Crossing {
-    match root(task, index, walk) {
+    match base_top(task, index, walk) {
         Some(root) => Crossing::Inside { root, walked },
         None => Crossing::Outside,
     }
@@ -140,7 +148,7 @@ fn enter_crooked(task: &Task<'_>, path: &[u8], walk: usize) -> Crossing {
 /// The root of a mount of the command line, or of what is mounted on it; `None` if it is no longer at its
 /// path.
 #[inline]
-fn root(task: &Task<'_>, index: usize, walk: usize) -> Option<Spot> {
+pub(crate) fn base_top(task: &Task<'_>, index: usize, walk: usize) -> Option<Spot> {
     let base = base(task, index);
     if !is_in_place(task, base.mount) {
         return None;
@@ -151,7 +159,7 @@ fn root(task: &Task<'_>, index: usize, walk: usize) -> Option<Spot> {
 /// The inode number that stat shows at the path of a mount of the command line; `None` if that is no longer
 /// there.
 pub fn listed(task: &Task<'_>, index: usize) -> Option<u64> {
-    root(task, index, ASIDE).map(|root| root.inode.id.0.into())
+    base_top(task, index, ASIDE).map(|root| root.inode.id.0.into())
 }
 
 /// Whether a mount of the command line is at the path of that: it has been neither moved nor unmounted. Its

@@ -36,7 +36,7 @@ use crate::names::name::Name;
 pub use crate::names::path_text::PathBuffer;
 use crate::names::path_text::buffer;
 pub(crate) use crate::names::path_text::{PathText, copied, copy_path, is_empty, keep};
-use crate::names::{dir, hash, link_target, tree};
+use crate::names::{dir, hash, link_target, root, tree};
 use crate::rights::permission::{self, EXEC};
 use crate::rights::protected;
 
@@ -152,7 +152,10 @@ fn walk<G: Goal>(task: &Task<'_>, dirfd: Fd, given: PathText, goal: G) -> Result
     let text = buffer(task, given.which).cast::<u8>().cast_const();
     // SAFETY: the buffer holds `length` bytes and a NUL.
     let (end, absolute) = unsafe { (text.add(given.length), *text == b'/') };
-    let base = if absolute { Some(Spot::NONE) } else { base(task, dirfd) };
+    let base = match absolute {
+        true => Some(Spot::NONE),
+        false => base(task, dirfd).or_else(|| root::base_of_run(task, dirfd)),
+    };
     let Some(base) = base else { return Ok(Place::Outside(Outside::AsGiven)) };
     let (here, mount) = (base.inode, base.mount);
     let base = base.to_word();
@@ -262,12 +265,14 @@ fn walk_limited<G: Goal>(
         }
         from = base;
     }
-    let (here, mount, which) = (from.inode, from.mount, given.which);
+    let (here, mount, which, base) = (from.inode, from.mount, given.which, from.to_word());
     let mut walk =
-        Walk { task, limits, which, text, end, here, mount, settled: true, links: 0, base: 0, tree: ODD };
+        Walk { task, limits, which, text, end, here, mount, settled: true, links: 0, base, tree: ODD };
     if absolute {
         match walk.enter() {
-            Crossing::Inside { .. } if limits.has(RESOLVE_NO_XDEV) => return Err(Errno::EXDEV),
+            Crossing::Inside { .. } if limits.has(RESOLVE_NO_XDEV) && root::of(task).is_none() => {
+                return Err(Errno::EXDEV);
+            }
             Crossing::Inside { root, walked } => walk.start(root, walked),
             Crossing::Outside => return Ok(Place::Outside(Outside::AsGiven)),
         }
@@ -307,7 +312,8 @@ struct Walk<'t, 'r, L> {
     /// Whether the lookup of what is mounted here is done: the walk started here, or has looked.
     settled: bool,
     links: u32,
-    /// Where the path starts: a directory, or 0 for `/`.
+    /// Where the path starts: a directory, or 0 for `/`. 0 also after `..`, which looks at the root
+    /// directory.
     base: u64,
     /// `Header::tree` before the first step, or [`ODD`].
     tree: u32,
@@ -580,6 +586,7 @@ impl<'r, L: Limits> Walk<'_, 'r, L> {
         self.text = past_slashes(after);
         let last = if name.is_dot() { LastType::Dot } else { LastType::DotDot };
         if last == LastType::DotDot {
+            self.base = 0;
             match self.up()? {
                 Up::Parent => {}
                 Up::Here if self.limits.has(RESOLVE_BENEATH) => {
@@ -651,10 +658,14 @@ impl<'r, L: Limits> Walk<'_, 'r, L> {
         if tree::is_above(task, top.id, self.here.id) { Ok(Up::Parent) } else { Err(Errno::ENOENT) }
     }
 
-    /// Whether this is the directory that confines the walk.
-    #[inline(always)]
+    /// Whether `..` of this leads nowhere else: it is the directory that confines the walk, or the root
+    /// directory.
+    #[inline]
     fn is_top(&self, spot: Spot) -> bool {
-        self.limits.has(SCOPED) && self.limits.top() == Top::Spot(spot)
+        match self.limits.has(SCOPED) {
+            true => self.limits.top() == Top::Spot(spot),
+            false => root::is(self.task, spot),
+        }
     }
 
     /// `..` of a root: continues in the host directory that contains the mount.
@@ -666,7 +677,7 @@ impl<'r, L: Limits> Walk<'_, 'r, L> {
             to[above.len()] = b'/';
             Ok(())
         })?;
-        self.absolute()
+        self.lead(mounts::enter_from_host(self.task, self.rest(), self.which as usize))
     }
 
     /// Continues with the target of a symbolic link; `after` is what follows the link in the text.
@@ -703,7 +714,11 @@ impl<'r, L: Limits> Walk<'_, 'r, L> {
             return Err(Errno::EXDEV);
         }
         if !self.limits.has(RESOLVE_IN_ROOT) {
-            self.cross()?; // The process's root is the host's.
+            // As in the kernel, the mount of a root directory that the walk has not met yet is another one.
+            let has_met = self.base == 0;
+            if !has_met || root::of(self.task).is_none_or(|root| root.mount != self.mount) {
+                self.cross()?;
+            }
             return self.absolute();
         }
         let limits = self.limits;
@@ -729,7 +744,12 @@ impl<'r, L: Limits> Walk<'_, 'r, L> {
 
     /// Finds where the text, an absolute path, leads.
     fn absolute(&mut self) -> Result<Turn> {
-        match self.enter() {
+        self.lead(self.enter())
+    }
+
+    /// Goes where the text, an absolute path, leads.
+    fn lead(&mut self, crossing: Crossing) -> Result<Turn> {
+        match crossing {
             Crossing::Inside { root, walked } => {
                 self.start(root, walked);
                 Ok(Turn::On)

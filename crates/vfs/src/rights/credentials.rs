@@ -30,10 +30,16 @@ impl Identity {
     }
 
     /// The identity of access(2): the real user and group. Capabilities count for a real root only, and then
-    /// all permitted ones do (access_override_creds, `SECBIT_NO_SETUID_FIXUP` clear).
+    /// all permitted ones do; with `SECBIT_NO_SETUID_FIXUP` the effective ones count (the kernel's
+    /// access_override_creds).
     pub(crate) fn real(process: &Process) -> Self {
         let uid = process.ruid.load(Ordering::Relaxed);
-        let caps = if uid == 0 { process.permitted.load(Ordering::Relaxed) } else { 0 };
+        let effective = process.caps.load(Ordering::Relaxed);
+        let caps = match uid {
+            _ if effective & caps::NO_FIXUP != 0 => effective,
+            0 => process.permitted.load(Ordering::Relaxed),
+            _ => 0,
+        };
         Identity { uid, gid: process.rgid.load(Ordering::Relaxed), caps }
     }
 }

@@ -1,15 +1,16 @@
 //! chdir(2), fchdir(2), getcwd(2), chroot(2).
 
-use lp_abi::linux::{__NR_chdir, __NR_chroot, __NR_fchdir};
+use lp_abi::linux::{__NR_chdir, __NR_chroot, __NR_fchdir, __NR_getcwd};
 use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
 use lp_region::sync::Ordering;
+use lp_region::ucopy;
 use lp_vfs::task::{Place, Task};
-use lp_vfs::walk::Follow;
-use lp_vfs::{chdir, getcwd, target, walk};
+use lp_vfs::{chdir, getcwd, root, target};
 
 use crate::high::fd::descriptor;
-use crate::high::frame::at::{At, Last, path_in};
+use crate::high::frame::at::{At, Last, spare_buffer};
 use crate::high::frame::handler::{handlers, kernel, ret};
+use crate::high::life::task::block_prefixes;
 use crate::high::route::path::one;
 use crate::low::dispatch::NOT_OURS;
 
@@ -36,7 +37,7 @@ handlers! {
     fn getcwd(task, to: UserSlice) {
         // Relaxed: the process's own word.
         if task.process.cwd.load(Ordering::Relaxed) == 0 {
-            return NOT_OURS;
+            return if root::of(task).is_some() { unreachable(to) } else { NOT_OURS };
         }
         match getcwd::getcwd(task, to) {
             Ok(None) => NOT_OURS,
@@ -45,33 +46,52 @@ handlers! {
         }
     }
 
-    /// chroot(2) into a mount is impossible, because the kernel would have to know the directory.
+    /// chroot(2): the kernel's root directory does not change while ours is in a mount.
     fn chroot(task, path: UserPtr) {
-        // No directory of ours can be the kernel's root.
-        let ours = |at: At| match walk::inode(task, at.dirfd, at.path, Follow::Link)? {
-            Place::Outside(outside) => Ok::<Place<()>, Errno>(Place::Outside(outside)),
-            Place::Inside(found) => Err(match lp_vfs::dir::is(task.region.inode(found.inode.id)) {
-                true => Errno::EPERM,
-                false => Errno::ENOTDIR,
-            }),
+        let ours = |at: At| {
+            let done = chdir::chroot(task, at.dirfd, at.path)?;
+            if let Place::Inside(()) = done {
+                block_prefixes();
+            }
+            Ok(done)
         };
-        one(task, At::cwd(path), Last::Follow, ours, |at| kernel!(__NR_chroot, at.path))
+        let host = |at: At| {
+            let done = kernel!(__NR_chroot, at.path);
+            if done >= 0 {
+                chdir::root_left(task);
+            }
+            done
+        };
+        one(task, At::cwd(path), Last::Follow, ours, host)
     }
+}
+
+/// getcwd(2) in a host directory while the root directory is in a mount.
+#[cold]
+fn unreachable(to: UserSlice) -> isize {
+    const UNREACHABLE: &[u8] = b"(unreachable)";
+    let text = spare_buffer();
+    text[..UNREACHABLE.len()].copy_from_slice(UNREACHABLE);
+    let rest = &mut text[UNREACHABLE.len()..];
+    let done = kernel!(__NR_getcwd, rest.as_mut_ptr(), rest.len());
+    if done < 0 {
+        return done;
+    }
+    let skip = if rest[0] == b'/' { 0 } else { UNREACHABLE.len() };
+    let text = &text[skip..UNREACHABLE.len() + done as usize];
+    if text.len() > to.len() {
+        return Errno::ERANGE.to_ret();
+    }
+    // SAFETY: the text is as long; the copy routine handles bad pointers.
+    ret(unsafe { ucopy::copy(to.start().as_ptr(), text.as_ptr(), text.len()) }.map(|()| text.len()))
 }
 
 /// A magic link may have made the path one relative to a descriptor.
 fn chdir_at(task: &Task, at: At) -> Result<Place<()>> {
-    if at.dirfd == Fd::CWD {
-        return chdir::chdir(task, at.path);
-    }
     if target::is_itself(at.path) {
         return chdir::fchdir(task, at.dirfd).map(Place::Inside);
     }
-    let found = match walk::inode(task, at.dirfd, at.path, Follow::Link)? {
-        Place::Inside(found) => found,
-        Place::Outside(outside) => return Ok(Place::Outside(outside)),
-    };
-    chdir::chdir(task, path_in(getcwd::of_directory(task, found.spot())?))
+    chdir::chdir_from(task, at.dirfd, at.path)
 }
 
 /// After the kernel has changed its working directory, the process's is the host's.

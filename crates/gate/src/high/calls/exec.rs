@@ -14,14 +14,15 @@ use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::mount::mount_flags;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
+use lp_vfs::getcwd::{self, Start};
 use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::{self, Follow, Found};
-use lp_vfs::{busy, getcwd, mounts, permission, pin};
+use lp_vfs::{busy, mounts, permission, pin, root};
 
 use crate::high::calls::chmod::last_of;
 use crate::high::calls::exec_arguments::{Arguments, Exec, SCRIPTS};
-use crate::high::calls::linker;
 use crate::high::calls::stat::is_empty;
+use crate::high::calls::{exec_interpreter, linker};
 use crate::high::fd::descriptor;
 use crate::high::fd::placeholder::close_number;
 use crate::high::frame::at::{At, EMPTY, Last, Route, Which};
@@ -174,7 +175,7 @@ fn find(task: &'static Task<'static>, at: At, last: Last, flags: u32) -> Result<
     }
 }
 
-fn may_execute(task: &Task, found: &Found) -> Result<()> {
+pub(crate) fn may_execute(task: &Task, found: &Found) -> Result<()> {
     let inode = task.region.inode(found.inode.id);
     let mode = inode.mode.load(Ordering::Relaxed); // Relaxed: one word.
     match mode & S_IFMT {
@@ -217,7 +218,7 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
     let mut room = [0u8; MEMFD_NAME + 1];
     let name = memfd_name(task, found, &mut room);
     if loader == Some(Loader::Static) {
-        return match image::of_program(task, found.inode, name) {
+        return match image::of_program(task, found.inode, name, None) {
             Ok(fd) => {
                 let load =
                     LoaderHook::Static(Static { fd, directory: given.dirfd, path: given.path.as_ptr() });
@@ -226,18 +227,45 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
             Err(errno) => errno.to_ret(),
         };
     }
-    let load = match (loader, Elf::new(head, &read)) {
-        (Some(loader), Some(elf)) => {
+    let (Some(loader), Some(elf)) = (loader, Elf::new(head, &read)) else {
+        return match image::of_program(task, found.inode, name, None) {
+            Ok(fd) => program(task, found, fd, exec.argv, &environment, LoaderHook::Preload),
+            Err(errno) => errno.to_ret(),
+        };
+    };
+    let load = match root::of(task) {
+        // All that it looks for is in a mount.
+        Some(_) if loader.is_gnu() => LoaderHook::Audit { storage: 0 },
+        _ => {
             let program = Program { elf: &elf, origin: check::directory_of(name.to_bytes()) };
             // SAFETY: the record is the thread's own.
             program.load(unsafe { &*current::thread() }, loader, &environment, |_| ())
         }
-        _ => LoaderHook::Preload,
     };
-    match image::of_program(task, found.inode, name) {
-        Ok(fd) => program(task, found, fd, exec.argv, &environment, load),
+    dynamic(task, found, &elf, name, |fd| program(task, found, fd, exec.argv, &environment, load))
+}
+
+/// Executes a dynamic program by `execute`, which gets a copy of it.
+fn dynamic(
+    task: &'static Task<'static>,
+    found: &Found,
+    elf: &Elf<'_>,
+    name: &CStr,
+    execute: impl FnOnce(Fd) -> isize,
+) -> isize {
+    let linker = match exec_interpreter::of(task, elf) {
+        Ok(linker) => linker,
+        Err(errno) => return errno.to_ret(),
+    };
+    let change = linker.as_ref().map(|linker| &linker.change);
+    let done = match image::of_program(task, found.inode, name, change) {
+        Ok(fd) => execute(fd),
         Err(errno) => errno.to_ret(),
+    };
+    if let Some(linker) = linker {
+        close_number(linker.fd);
     }
+    done
 }
 
 /// Longest name of a memfd, in bytes: `MFD_NAME_MAX_LEN` of mm/memfd.c.
@@ -246,7 +274,8 @@ const MEMFD_NAME: usize = 249;
 /// The name of a program's memfd: the program's path if it is short enough, for programs that ask the kernel
 /// what is executed ([`crate::low::start::auditor`]).
 fn memfd_name<'r>(task: &Task, found: &Found, room: &'r mut [u8; MEMFD_NAME + 1]) -> &'r CStr {
-    let path = getcwd::of_entry(task, found.spot(), found.dirent, found.parent).unwrap_or_default();
+    let path =
+        getcwd::of_entry(task, found.spot(), found.dirent, found.parent, Start::Root).unwrap_or_default();
     let mut text = Writer::new(room);
     text.push(path);
     text.finish();

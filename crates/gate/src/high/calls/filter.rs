@@ -20,7 +20,8 @@ use lp_vfs::limit;
 
 use crate::high::calls::limit as limit_calls;
 use crate::high::fd::placeholder;
-use crate::high::frame::handler::{handlers, ret, task};
+use crate::high::frame::handler::{handlers, kernel, ret, task};
+use crate::high::life::credentials::securebits_changed;
 use crate::high::memory::holes;
 use crate::low::cover::patch;
 use crate::low::dispatch::{AGAIN, NOT_OURS};
@@ -29,6 +30,7 @@ use crate::low::thread::pool;
 
 /// Constants of linux/prctl.h, linux/seccomp.h and linux/audit.h.
 const PR_SET_SECCOMP: u32 = 22;
+const PR_SET_SECUREBITS: u32 = 28;
 const MODE_STRICT: u32 = 1;
 const MODE_FILTER: u32 = 2;
 const SET_STRICT: u32 = 0;
@@ -46,6 +48,9 @@ const DATA: u32 = 64;
 handlers! {
     /// prctl(2).
     fn prctl(task, option: u32, mode: u32, program: usize, c: usize, d: usize) {
+        if option == PR_SET_SECUREBITS {
+            return securebits_changed(task, mode, kernel!(__NR_prctl, option, mode, program, c, d));
+        }
         if option != PR_SET_SECCOMP || lp_abi::sys::is_limited() {
             return NOT_OURS;
         }

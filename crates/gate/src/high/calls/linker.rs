@@ -147,7 +147,7 @@ fn program(exec: &Exec) -> Option<(usize, usize)> {
 /// A memfd with the program that a path into a mount names.
 fn copy(task: &'static Task<'static>, at: At) -> Result<Fd> {
     let found = readable(task, at)?;
-    let fd = image::of_program(task, found.inode, c"program");
+    let fd = image::of_program(task, found.inode, c"program", None);
     pin::clear(task, pin::slot::FIRST);
     fd
 }

@@ -17,6 +17,7 @@ pub(crate) mod credentials;
 pub(crate) mod dup;
 pub(crate) mod exec;
 pub(crate) mod exec_arguments;
+pub(crate) mod exec_interpreter;
 pub(crate) mod fcntl;
 pub(crate) mod filter;
 pub(crate) mod fsopen;

@@ -11,6 +11,7 @@ use lp_abi::linux::{
 use lp_abi::{Errno, Fd, MAX_SYMLINKS, PATH_MAX, Result, UserPtr, UserSlice};
 use lp_region::ucopy;
 use lp_vfs::open::{self, Extended, Top};
+use lp_vfs::root;
 use lp_vfs::task::{Outside, Task};
 
 use crate::high::calls::open::{How, open_by_kernel, open_ours};
@@ -49,21 +50,24 @@ pub(crate) fn open(task: &'static Task<'static>, at: At, limits: &Extended, how:
         return Errno::EXDEV.to_ret();
     }
     let absolute = absolute && limits.resolve & RESOLVE_IN_ROOT == 0;
-    if !absolute && is_base_ours(task, at.dirfd) {
+    let is_rooted = root::of(task).is_some();
+    if if absolute { is_rooted } else { is_base_ours(task, at.dirfd) } {
         return call.inside(from, None);
     }
     if !absolute && at.dirfd != Fd::CWD && descriptor::is_hidden(task, at.dirfd) {
         return Errno::EBADF.to_ret();
     }
     let last = call.how.last();
-    if may_enter(from) {
+    // A host directory of a process whose root is in a mount is outside of it.
+    if !is_rooted && may_enter(from) {
         return match hostlink::into_mount_limited(Which::First, from, last, limits.resolve) {
             Some(entered) => call.enter(entered),
             None => open_by_kernel(task, at, &call.how),
         };
     }
     let done = open_by_kernel(task, at, &call.how);
-    if may_be_link(done)
+    if !is_rooted
+        && may_be_link(done)
         && let Some(entered) = hostlink::into_mount_limited(Which::First, from, last, limits.resolve)
     {
         return call.enter(entered);

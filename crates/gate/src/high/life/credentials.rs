@@ -3,7 +3,7 @@
 use lp_abi::linux::{__NR_mmap, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use lp_region::process::Process;
 use lp_region::sync::{AtomicU32, Ordering};
-use lp_vfs::boot::load_credentials;
+use lp_vfs::boot::{load_credentials, load_securebits, set_securebits};
 use lp_vfs::task::Task;
 
 use crate::high::run::words::STALE;
@@ -18,6 +18,19 @@ pub(crate) fn changed(task: &'static Task<'static>, done: isize) -> isize {
             part(task);
         }
         load_credentials(task.credentials.get());
+    }
+    done
+}
+
+/// A call has changed the thread's securebits, unless it failed.
+pub(crate) fn securebits_changed(task: &'static Task<'static>, bits: u32, done: isize) -> isize {
+    // Relaxed, as in `changed`.
+    if done >= 0 && is_shared(task) && task.process.threads.load(Ordering::Relaxed) != 0 {
+        part(task);
+        load_credentials(task.credentials.get());
+    }
+    if done >= 0 {
+        set_securebits(task.credentials.get(), bits);
     }
     done
 }
@@ -48,6 +61,8 @@ fn part(task: &'static Task<'static>) {
                 Err(_) => report::refuse(&[b"no memory for a thread's credentials"]),
             }
         }
+        // What is not read from the kernel.
+        (*own.get()).caps.store(task.credentials.get().caps.load(Ordering::Relaxed), Ordering::Relaxed);
         task.credentials.set(&*own.get());
     }
 }
@@ -56,8 +71,14 @@ fn part(task: &'static Task<'static>) {
 pub(crate) fn of_new_thread(task: &'static Task<'static>) {
     if PARTED.load(Ordering::Relaxed) != 0 {
         part(task);
-        load_credentials(task.credentials.get());
+        load_all(task.credentials.get());
     }
+}
+
+/// Reads all from the kernel.
+fn load_all(credentials: &Process) {
+    load_credentials(credentials);
+    load_securebits(credentials);
 }
 
 /// The new image gets this thread's credentials; the process record may hold others.
@@ -78,6 +99,6 @@ pub(crate) fn exec_failed(task: &Task) {
 /// In the new image: reloads the credentials if the exec was such a thread's.
 pub(crate) fn after_exec(task: &Task) {
     if task.process.gate_words[STALE].swap(0, Ordering::Relaxed) != 0 {
-        load_credentials(task.process);
+        load_all(task.process);
     }
 }

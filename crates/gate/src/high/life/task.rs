@@ -2,16 +2,17 @@
 
 use core::cell::Cell;
 
-use lp_region::sync::Ordering;
+use lp_region::sync::{Ordering, heavy_barrier, light_barrier};
 use lp_region::{LaneId, ProcessId, Region, RunId};
 use lp_vfs::mounts::Prefix;
+use lp_vfs::root;
 use lp_vfs::table::FdTable;
 use lp_vfs::task::Task;
 
 use crate::high::watch::shadow;
 use crate::low::live::deferred;
-use crate::low::thread::current;
 use crate::low::thread::record::Thread;
+use crate::low::thread::{current, pool};
 
 /// Fills in the task of `thread` field by field, so that its buffers and their pages stay untouched.
 pub(crate) fn set_task(
@@ -36,7 +37,7 @@ pub(crate) fn set_task(
         (&raw mut (*task).run).write(run);
         (&raw mut (*task).root_device).write(lp_vfs::inode::device(region));
         (&raw mut (*task).entered).write(Cell::new(0));
-        (&raw mut (*task).prefix).write(Prefix::of(run));
+        (&raw mut (*task).prefix).write(Prefix::new(run, process));
         (&raw mut (*task).clock).write(lp_vfs::clock::now);
         (&raw mut (*task).interrupted).write(deferred::interrupted);
         (&raw mut (*task).blocking).write(deferred::blocking_syscall);
@@ -46,7 +47,25 @@ pub(crate) fn set_task(
     thread.task.set(task);
     current::refresh();
     // SAFETY: all fields are initialised, and the task lives as long as the record.
-    unsafe { &*task }
+    let task = unsafe { &*task };
+    light_barrier(); // PAIRS: the heavy barrier in `block_prefixes`.
+    if root::of(task).is_some() {
+        task.prefix.block();
+    }
+    task
+}
+
+/// Makes all threads look closely at absolute paths. The process has a root directory in a mount.
+#[cold]
+pub(crate) fn block_prefixes() {
+    // PAIRS: the light barrier in `set_task`. Without it, a thread that starts at this moment may miss the
+    // change.
+    let _ = heavy_barrier();
+    pool::each(|thread| {
+        // SAFETY: the record is valid, and the prefix is an atomic, even where no task is. A task of another
+        // process only takes longer.
+        unsafe { (*(*thread).task_room.get().cast::<Task<'static>>()).prefix.block() };
+    });
 }
 
 /// Does nothing. A field missing here, and so in [`set_task`], is a compile error.

@@ -12,7 +12,7 @@ use lp_vfs::task::Task;
 use crate::high::fd::{own_descriptor, placeholder};
 use crate::high::frame::at::{At, Last, Route, Which, buffer, spare_buffer};
 use crate::high::frame::handler::thread;
-use crate::high::route::magic;
+use crate::high::route::{magic, rooted};
 use crate::high::run::apart;
 use crate::high::run::mounts::mounts;
 
@@ -326,6 +326,6 @@ impl Walk {
         }
         self.done[self.length..end].copy_from_slice(rest);
         self.done[end] = 0;
-        Some(At::text(self.done))
+        Some(rooted::inside(joined_task(), self.done))
     }
 }

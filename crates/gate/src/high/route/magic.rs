@@ -1,19 +1,20 @@
-//! Magic links of the host to things of ours: /proc/self/fd/N, /proc/self/cwd, /proc/self/exe, /dev/fd/N,
-//! /dev/stdin.
+//! Magic links of the host to things of ours: /proc/self/fd/N, /proc/self/cwd, /proc/self/root,
+//! /proc/self/exe, /dev/fd/N, /dev/stdin.
 //!
 //! The kernel's links lead to placeholders, so these paths are answered here if their target is ours.
 
 use lp_abi::linux::{S_IFLNK, S_IFMT};
-use lp_abi::{Errno, Fd, PATH_MAX};
+use lp_abi::{Errno, Fd, PATH_MAX, Result};
 use lp_region::life::SlotState;
-use lp_region::sync::Ordering;
+use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{DirentId, FileId, InodeId, ProcessId, Spot, ucopy};
-use lp_vfs::getcwd;
+use lp_vfs::getcwd::{self, Start};
 use lp_vfs::table::{FdTable, entry};
 use lp_vfs::task::Task;
 
 use crate::high::fd::{descriptor, directory, own_descriptor};
 use crate::high::frame::at::{At, DOT, Last, Route, Which, buffer, path_in, spare_buffer};
+use crate::high::route::{hostlink, rooted};
 use crate::high::run::apart;
 use crate::high::run::mount_table;
 use crate::high::run::mounts::MountPaths;
@@ -28,6 +29,8 @@ pub(crate) enum Link {
     Descriptor(Fd),
     /// The working directory.
     Cwd,
+    /// The root directory.
+    Root,
     /// The running program.
     Exe,
 }
@@ -73,8 +76,8 @@ fn parse_process<'p>(task: &Task, name: &'p [u8]) -> Option<(ProcessId, Link, &'
         let (fd, rest) = parse_decimal(number)?;
         return Some((process, Link::Descriptor(Fd::new(fd as i32)), rest));
     }
-    let rest = name.strip_prefix(b"cwd").map(|rest| (process, Link::Cwd, rest));
-    rest.or_else(|| name.strip_prefix(b"exe").map(|rest| (process, Link::Exe, rest)))
+    let links: [(&[u8], Link); 3] = [(b"cwd", Link::Cwd), (b"exe", Link::Exe), (b"root", Link::Root)];
+    links.iter().find_map(|(text, link)| Some((process, *link, name.strip_prefix(*text)?)))
 }
 
 /// The process of the run whose directory under /proc a path enters, and the rest of the path.
@@ -108,6 +111,7 @@ fn is_ours(task: &Task, magic: Magic) -> bool {
         }
         Link::Cwd => process.cwd.load(Ordering::Relaxed) != 0,
         Link::Exe => process.exe.load(Ordering::Relaxed) != 0,
+        Link::Root => process.root.load(Ordering::Relaxed) != 0,
     }
 }
 
@@ -136,7 +140,7 @@ pub(crate) fn may_concern_mount(path: &[u8]) -> bool {
         rest = after;
     }
     if own.is_none() {
-        return [&b"/fd"[..], b"/cwd", b"/exe"].iter().any(|name| rest.starts_with(name));
+        return [&b"/fd"[..], b"/cwd", b"/exe", b"/root"].iter().any(|name| rest.starts_with(name));
     }
     if rest.starts_with(b"/exe") && link::is_own() {
         return true;
@@ -175,12 +179,12 @@ pub(crate) fn route(task: &Task, which: Which, last: Last, length: usize) -> Rou
     {
         return Route::Nameless(fd); // The link itself: its target is not followed.
     }
-    if !own || magic.link == Link::Exe {
+    if !own || matches!(magic.link, Link::Exe | Link::Root) {
         return route_named(task, which, magic, length);
     }
     let dirfd = match magic.link {
         Link::Descriptor(fd) => fd,
-        Link::Cwd | Link::Exe => Fd::CWD,
+        Link::Cwd | Link::Exe | Link::Root => Fd::CWD,
     };
     match text[magic.end..length].iter().position(|byte| *byte != b'/') {
         Some(skip) => Route::Ours(At { dirfd, path: path_in(&text[magic.end + skip..]) }),
@@ -219,7 +223,7 @@ fn route_named(task: &Task, which: Which, magic: Magic, length: usize) -> Route 
         (Some(named), _) if named + rest_length < PATH_MAX => {
             text[named..named + rest_length].copy_from_slice(&rest[..rest_length]);
             text[named + rest_length] = 0;
-            Route::Ours(At::text(text))
+            Route::Ours(rooted::inside(Some(task), text))
         }
         (Some(_), _) => Route::Bad(Errno::ENAMETOOLONG),
         (None, Link::Descriptor(fd)) if magic.process == task.process_id => Route::Nameless(fd),
@@ -230,26 +234,27 @@ fn route_named(task: &Task, which: Which, magic: Magic, length: usize) -> Route 
 /// The path of the target of a link of ours, NUL-terminated in `to`; `None` if it was unlinked or never had
 /// one.
 fn name_of(task: &Task, magic: Magic, to: &mut [u8; PATH_MAX]) -> Option<usize> {
-    let length = text_of(task, magic, to)?;
+    let length = text_of(task, magic, Start::Host, to)?;
     (!to[..length].ends_with(b" (deleted)")).then_some(length)
 }
 
 /// The result of readlink(2) for a link of ours, NUL-terminated in `to`.
-fn text_of(task: &Task, magic: Magic, to: &mut [u8; PATH_MAX]) -> Option<usize> {
+fn text_of(task: &Task, magic: Magic, start: Start, to: &mut [u8; PATH_MAX]) -> Option<usize> {
     let process = task.region.process(magic.process);
     // Relaxed, all: one word each. If another process closes the file meanwhile, the name was right a moment
     // ago.
     let text = match magic.link {
         Link::Descriptor(fd) => {
             let word = FdTable::of(task.region, magic.process).entry(fd)?.load(Ordering::Relaxed);
-            getcwd::of_file(task, task.region.file(FileId(word as u32)))
+            getcwd::of_file(task, task.region.file(FileId(word as u32)), start)
         }
-        Link::Cwd => getcwd::of_directory(task, Spot::from_word(process.cwd.load(Ordering::Relaxed))),
+        Link::Cwd => of_place(task, &process.cwd, start),
+        Link::Root => of_place(task, &process.root, start),
         Link::Exe => {
             let exe = Spot::from_word(process.exe.load(Ordering::Relaxed));
             let dirent = DirentId(process.exe_dirent.load(Ordering::Relaxed));
             let parent = InodeId(task.region.dirent(dirent).parent.load(Ordering::Relaxed));
-            getcwd::of_entry(task, exe, dirent, parent)
+            getcwd::of_entry(task, exe, dirent, parent, start)
         }
     };
     let text = text.ok().filter(|text| text.len() < to.len())?;
@@ -258,35 +263,44 @@ fn text_of(task: &Task, magic: Magic, to: &mut [u8; PATH_MAX]) -> Option<usize> 
     Some(text.len())
 }
 
+/// The path of a process's working or root directory.
+fn of_place<'t>(task: &'t Task, place: &AtomicU64, start: Start) -> Result<&'t [u8]> {
+    getcwd::of_directory(task, Spot::from_word(place.load(Ordering::Relaxed)), start)
+}
+
 /// readlink(2) of a magic link of ours: its text in the thread's first buffer. `None` for everything else.
 #[cold]
 pub(crate) fn readlink(task: &Task, at: At) -> Option<&'static [u8]> {
     let text = buffer(Which::First);
     // SAFETY: the gate's fault handler is installed.
-    let length = unsafe { ucopy::string(text, at.path.as_ptr()) }.ok()?;
+    let mut length = unsafe { ucopy::string(text, at.path.as_ptr()) }.ok()?;
     if text[..length].starts_with(b"/dev/std") {
         return None;
+    }
+    if may_be_link(&text[..length]) {
+        length = hostlink::join_absolute(Which::First, at.dirfd, length)?;
     }
     let magic = parse(task, &text[..length])?;
     if magic.end != length {
         return None;
     }
     let length = match magic.link {
-        _ if is_ours(task, magic) => text_of(task, magic, text)?,
+        _ if is_ours(task, magic) => text_of(task, magic, Start::Root, text)?,
         Link::Exe => program_of(task, magic, text)?,
         _ => return None,
     };
     Some(&text[..length])
 }
 
+/// Whether a relative path may be a magic link in a directory under /proc.
+fn may_be_link(path: &[u8]) -> bool {
+    matches!(path, b"cwd" | b"root" | b"exe") || !path.is_empty() && path.iter().all(u8::is_ascii_digit)
+}
+
 /// The path in a mount of what a magic link of ours leads to, in `to`, for a walk over host directories that
 /// has arrived at the link. `ENOENT` if it has no name; `None` for any other path.
 #[cold]
-pub(crate) fn target<'t>(
-    task: &Task,
-    path: &[u8],
-    to: &'t mut [u8; PATH_MAX],
-) -> Option<Result<&'t [u8], Errno>> {
+pub(crate) fn target<'t>(task: &Task, path: &[u8], to: &'t mut [u8; PATH_MAX]) -> Option<Result<&'t [u8]>> {
     let magic = parse(task, path).filter(|magic| magic.end == path.len() && is_ours(task, *magic))?;
     Some(name_of(task, magic, to).map(|length| &to[..length]).ok_or(Errno::ENOENT))
 }

@@ -5,3 +5,4 @@ pub(crate) mod hostlink;
 pub(crate) mod libraries;
 pub(crate) mod magic;
 pub(crate) mod path;
+pub(crate) mod rooted;

@@ -9,13 +9,14 @@ use lp_abi::{Errno, Fd, MAX_SYMLINKS, PATH_MAX, Result};
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
 use lp_vfs::link::Two;
+use lp_vfs::root;
 use lp_vfs::target;
 use lp_vfs::task::{Outside, Place, Task};
 
 use crate::high::fd::descriptor;
 use crate::high::frame::at::{At, Last, Route, Which, buffer};
 use crate::high::frame::handler::{ReturnValue, failed_with, given};
-use crate::high::route::{hostlink, magic};
+use crate::high::route::{hostlink, magic, rooted};
 use crate::high::run::apart;
 use crate::high::run::mounts::{MountPaths, mounts};
 
@@ -71,6 +72,14 @@ pub(crate) fn route_apart(which: Which, at: At) -> Route {
 
 #[inline(never)]
 fn route_slow(task: Option<&Task>, which: Which, at: At, last: Last) -> Route {
+    match task.and_then(|task| rooted::route(task, at)) {
+        Some(inside) => Route::Ours(inside),
+        None => route_from_host(task, which, at, last),
+    }
+}
+
+/// The route of a path that starts at the host's root directory if it is absolute.
+fn route_from_host(task: Option<&Task>, which: Which, at: At, last: Last) -> Route {
     let mounts = mounts();
     let head = buffer(which);
     let room = (mounts.longest() + 1).min(PATH_MAX);
@@ -88,7 +97,7 @@ fn route_slow(task: Option<&Task>, which: Which, at: At, last: Last) -> Route {
     };
     if head[0] == b'/' {
         if mounts.holds(&head[..length]) {
-            return Route::Ours(at);
+            return rooted::from_host(task, which, at);
         }
         return route_absolute(task, mounts, which, at, last);
     }
@@ -162,7 +171,10 @@ fn route_relative(
     let text = buffer(which);
     // SAFETY: the gate's fault handler is installed.
     match unsafe { ucopy::string(text, at.path.as_ptr()) } {
-        Ok(length) if mounts.names(&text[..length]) => hostlink::route_joined(which, at.dirfd, length),
+        Ok(length) if mounts.names(&text[..length]) => match task.and_then(root::of) {
+            Some(_) => hostlink::route_crooked(task, which, at, last),
+            None => hostlink::route_joined(which, at.dirfd, length),
+        },
         // The working directory may be /proc/self/fd.
         Ok(length) if text[..length].iter().all(u8::is_ascii_digit) => {
             match hostlink::join_absolute(which, at.dirfd, length) {
@@ -248,7 +260,7 @@ fn in_scratch(buffer: *const u8) -> At {
 pub(crate) fn route_outside(task: &Task, which: Which, at: At, last: Last, outside: Outside) -> Route {
     match outside {
         Outside::AsGiven => Route::Host,
-        Outside::Rewritten(_) => route_slow(Some(task), which, leave(task, at, outside), last),
+        Outside::Rewritten(_) => route_from_host(Some(task), which, leave(task, at, outside), last),
     }
 }
 

@@ -3,8 +3,8 @@
 use core::ffi::CStr;
 
 use lp_abi::linux::{
-    __NR_close, __NR_ftruncate, __NR_lseek, __NR_memfd_create, __NR_sendfile, __NR_write, MFD_CLOEXEC,
-    SEEK_SET,
+    __NR_close, __NR_ftruncate, __NR_lseek, __NR_memfd_create, __NR_pwrite64, __NR_sendfile, __NR_write,
+    MFD_CLOEXEC, SEEK_SET,
 };
 use lp_abi::{Errno, Fd, Result};
 use lp_region::InodeRef;
@@ -16,19 +16,47 @@ use crate::high::frame::at::spare_buffer;
 use crate::high::frame::content::read_at;
 use crate::high::run::shelf::{self, Label};
 
+/// Bytes that a copy of a program has in place of the program's.
+pub(crate) struct Change {
+    /// Their offset in the file.
+    pub(crate) at: u64,
+    pub(crate) bytes: [u8; Change::ROOM],
+    pub(crate) length: usize,
+}
+
+impl Change {
+    /// Most bytes of a change.
+    pub(crate) const ROOM: usize = 40;
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length.min(Change::ROOM)]
+    }
+
+    fn make(&self, fd: Fd) -> Result<()> {
+        let bytes = self.bytes();
+        // SAFETY: the kernel reads the bytes.
+        let put = unsafe { lp_abi::syscall!(__NR_pwrite64, fd, bytes.as_ptr(), bytes.len(), self.at) };
+        put.inspect_err(|_| close(fd)).map(drop)
+    }
+}
+
 /// A memfd with a program, close-on-exec: a copy from the run's shelf, or a new one. The caller has the inode
 /// pinned.
 ///
 /// # Errors
 /// Those of read(2), memfd_create(2) and write(2).
-pub(crate) fn of_program(task: &Task, program: InodeRef, name: &CStr) -> Result<Fd> {
+pub(crate) fn of_program(task: &Task, program: InodeRef, name: &CStr, change: Option<&Change>) -> Result<Fd> {
+    let copy = || {
+        let fd = copy_to_memfd(task, program, name)?;
+        change.map_or(Ok(()), |change| change.make(fd)).map(|()| fd)
+    };
     below::complete(task, task.region.inode(program.id))?;
-    let Some(version) = version::of(task, program) else { return copy_to_memfd(task, program, name) };
-    let label = Label::new(version, name.to_bytes());
+    let Some(version) = version::of(task, program) else { return copy() };
+    let label = Label::new(version, &[name.to_bytes(), change.map_or(&[], Change::bytes)]);
     if let Some(fd) = shelf::find(task, label) {
         return Ok(fd);
     }
-    let fd = copy_to_memfd(task, program, name)?;
+    let fd = copy()?;
     if version::of(task, program) == Some(version) {
         shelf::keep(task, label, fd);
     }
@@ -51,11 +79,13 @@ pub(crate) fn copy_to_memfd(task: &Task, of: InodeRef, name: &CStr) -> Result<Fd
         }
         None => by_process(task, of, fd),
     };
-    if copied.is_err() {
-        // SAFETY: the descriptor was created above, and nothing else uses it.
-        let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
-    }
-    copied.map(|()| fd)
+    copied.inspect_err(|_| close(fd)).map(|()| fd)
+}
+
+/// Closes a memfd that was made here.
+fn close(fd: Fd) {
+    // SAFETY: nothing else uses the descriptor.
+    let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
 }
 
 /// Lets the kernel copy the pages of a version of the file from the region's file.

@@ -37,16 +37,19 @@ const MSG_CMSG_CLOEXEC: usize = 0x4000_0000;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Label {
     version: [u64; 4],
-    /// Hash of the memfd's name, by which the program finds itself.
+    /// Hash of the memfd's name, by which the program finds itself, and of what is changed in the copy.
     name: u64,
 }
 
 impl Label {
-    /// The label of a copy of that version in a memfd with that name.
-    pub(crate) fn new(version: Version, name: &[u8]) -> Self {
+    /// The label of a copy of that version in a memfd; `parts` are its name and the change.
+    pub(crate) fn new(version: Version, parts: &[&[u8]]) -> Self {
         // FNV-1a.
         let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-        Label { version: version.to_words(), name: name.iter().fold(0xcbf2_9ce4_8422_2325, hash) }
+        Label {
+            version: version.to_words(),
+            name: parts.iter().copied().flatten().fold(0xcbf2_9ce4_8422_2325, hash),
+        }
     }
 
     fn version(&self) -> Version {

@@ -127,6 +127,16 @@ impl<'r> Elf<'r> {
         Ok(None)
     }
 
+    /// Writes the loader's path to `to`, NUL-terminated, and returns its offset in the file and the bytes
+    /// that it occupies there; `None` without a loader.
+    pub(crate) fn interpreter(&self, to: &mut [u8; lp_abi::PATH_MAX]) -> Option<(u64, usize)> {
+        let segment = self.find(|segment| segment.kind == PT_INTERP)?;
+        let length = (segment.file_bytes as usize).min(to.len() - 1);
+        let got = (self.read)(&mut to[..length], segment.offset);
+        to[got] = 0;
+        (got == length && length > 1).then_some((segment.offset, length))
+    }
+
     /// Bytes of thread-local storage that the file needs in each thread.
     pub(crate) fn storage(&self) -> u64 {
         self.find(|segment| segment.kind == PT_TLS).map_or(0, |segment| segment.bytes)

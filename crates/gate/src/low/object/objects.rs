@@ -1,7 +1,8 @@
 //! Loaded objects: the dynamic linker's list, and what their program headers say.
 
 use lp_abi::image;
-use lp_abi::linux::{__NR_stat, stat};
+use lp_abi::linux::{__NR_close, __NR_stat, stat};
+use lp_abi::text::number;
 use lp_vfs::boot::ImageIds;
 
 use crate::low::tools::{names, report};
@@ -104,14 +105,29 @@ impl Auxiliary {
         // SAFETY: the caller guarantees the process's vector; the kernel mapped both objects that it names.
         let (segments, linker) = unsafe { (self.segments(), segments_at(self.linker)) };
         let base = self.base();
-        let named = segments.iter().find(|segment| segment.kind == PT_INTERP);
-        // SAFETY: PT_INTERP holds a NUL-terminated string.
-        let name = named.map_or(&b""[..], |at| unsafe {
-            report::c_bytes(base.wrapping_add(at.address as usize) as *const u8)
-        });
+        let name = self.linker_path();
         let program = Object { base, segments, name: &[] };
         let linker = linker.map(|segments| Object { base: self.linker, segments, name });
         [Some(program), linker].into_iter().flatten()
+    }
+
+    /// The path by which the program names the dynamic linker; empty if it has none.
+    fn linker_path(&self) -> &'static [u8] {
+        // SAFETY: the vector was read from the process, or has no headers.
+        let named = unsafe { self.segments() }.iter().find(|segment| segment.kind == PT_INTERP);
+        // SAFETY: PT_INTERP holds a NUL-terminated string.
+        named.map_or(&b""[..], |at| unsafe {
+            report::c_bytes(self.base().wrapping_add(at.address as usize) as *const u8)
+        })
+    }
+
+    /// Closes the descriptor of the dynamic linker that the exec gave the image, if it gave it one.
+    pub(crate) fn close_linker(&self) {
+        let number = self.linker_path().strip_prefix(names::DESCRIPTORS).and_then(number);
+        if let Some(number) = number {
+            // SAFETY: the exec made the descriptor, and the kernel has mapped the linker.
+            let _ = unsafe { lp_abi::syscall!(__NR_close, number) };
+        }
     }
 
     /// The address to which the main program's addresses are relative.

@@ -73,6 +73,7 @@ unsafe fn start(envp: *mut *mut u8) -> Option<u64> {
         // SAFETY: the kernel has mapped both; the dynamic linker's later mappings are covered as it makes
         // them.
         unsafe { loaded::cover(auxiliary.first_objects()) };
+        close_linker(&auxiliary);
         return mask;
     }
     // SAFETY: the dynamic linker's list is complete, because it loads all objects before it calls
@@ -88,7 +89,15 @@ unsafe fn start(envp: *mut *mut u8) -> Option<u64> {
     }
     // SAFETY: the objects are mapped, and this initialiser runs before theirs.
     unsafe { loaded::cover(objects.filter(|object| !waits || object.base != auxiliary.linker)) };
+    close_linker(&auxiliary);
     mask
+}
+
+/// Closes what the exec gave the image to start with, if the root directory is in a mount.
+fn close_linker(auxiliary: &Auxiliary) {
+    if High::holds(b"/") {
+        auxiliary.close_linker();
+    }
 }
 
 /// Starts the gate in a static program, which is mapped as `program`. Returns the signal mask to set, if any.

@@ -13,6 +13,9 @@ use crate::low::thread::{current, home};
 /// Stack of unused records.
 static UNUSED: AtomicPtr<Thread> = AtomicPtr::new(null_mut());
 
+/// Last of all records that were ever made, each of which names the one before.
+static ALL: AtomicPtr<Thread> = AtomicPtr::new(null_mut());
+
 /// Records reserved for a limited process and never used: the next one, and the end of the last.
 static READY: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
@@ -33,8 +36,33 @@ pub(crate) fn start_first() -> *mut Thread {
     let thread = first();
     // SAFETY: the record is zeroed, as `prepare` requires, and not in use.
     unsafe { prepare(thread) };
+    list(thread);
     current::enter(thread);
     thread
+}
+
+/// Adds a record that was just made to the list of all.
+fn list(thread: *mut Thread) {
+    let mut last = ALL.load(Ordering::Relaxed);
+    loop {
+        // SAFETY: the record is the caller's, and nobody else changes this field.
+        unsafe { (*thread).older.set(last) };
+        // PAIRS: the acquire in `each`.
+        match ALL.compare_exchange_weak(last, thread, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(now) => last = now,
+        }
+    }
+}
+
+/// Calls `work` on every record of the process's memory, in use or not. Only atomics of it may be accessed.
+pub(crate) fn each(work: impl Fn(*mut Thread)) {
+    let mut thread = ALL.load(Ordering::Acquire); // PAIRS: the release in `list`.
+    while !thread.is_null() {
+        work(thread);
+        // SAFETY: records are never unmapped, and the field does not change once the record is in the list.
+        thread = unsafe { (*thread).older.get() };
+    }
 }
 
 /// Makes the first thread's record `current` again on that thread. The loader of glibc before 2.35 sets the
@@ -56,7 +84,9 @@ pub(crate) fn take() -> Option<*mut Thread> {
     // PAIRS: the release in `push`.
     let first = UNUSED.swap(null_mut(), Ordering::Acquire);
     let thread = if first.is_null() {
-        take_ready().or_else(make)?
+        let new = take_ready().or_else(make)?;
+        list(new);
+        new
     } else {
         // SAFETY: a record taken from the list is valid and belongs to the taker alone.
         push(unsafe { (*first).next.get() });

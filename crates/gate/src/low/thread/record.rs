@@ -46,6 +46,8 @@ pub(crate) struct Thread {
     pub(crate) share_mask: Cell<u64>,
     /// Next record in the list of unused ones.
     pub(crate) next: Cell<*mut Thread>,
+    /// The record made before this one.
+    pub(crate) older: Cell<*mut Thread>,
     /// Signal actions: the process's, or the child's own.
     pub(crate) actions: Cell<*const Actions>,
     /// The kernel's thread id.

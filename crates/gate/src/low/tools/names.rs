@@ -10,6 +10,9 @@ pub(crate) const ROOM: usize = 1024;
 /// Prefix of the paths of objects that have no name of their own. Such an object is keyed by its content.
 pub(crate) const NAMELESS: &[u8] = b"/proc/";
 
+/// Directory of the calling process's descriptors.
+pub(crate) const DESCRIPTORS: &[u8] = b"/proc/self/fd/";
+
 /// Prefix of a memfd's name in the target of /proc/self/exe.
 pub(crate) const MEMFD: &[u8] = b"/memfd:";
 

@@ -1,0 +1,86 @@
+//! The dynamic linker (`PT_INTERP`) of a program that is executed while the root directory is in a mount.
+//!
+//! The kernel looks that path up from its own root directory, where another linker may be, or none. So it
+//! gets a copy of the program in which the path is that of a descriptor: of a copy of the linker that a
+//! lookup from the process's root directory finds. The gate closes the descriptor in the new image
+//! ([`crate::low::object::objects::Auxiliary::close_linker`]).
+
+use lp_abi::linux::{__NR_fcntl, F_SETFD, S_IFMT, S_IFREG};
+use lp_abi::text::Writer;
+use lp_abi::{Errno, Fd, Result};
+use lp_region::sync::Ordering;
+use lp_vfs::task::{Place, Task};
+use lp_vfs::walk::{self, Follow, Found};
+use lp_vfs::{busy, pin, root};
+
+use crate::high::calls::exec::may_execute;
+use crate::high::fd::placeholder::close_number;
+use crate::high::frame::at::{At, Last, Route, Which, buffer};
+use crate::high::route::path::route;
+use crate::high::run::image::{self, Change};
+use crate::low::object::elf::Elf;
+use crate::low::tools::names;
+
+/// The linker for a program.
+pub(crate) struct Interpreter {
+    /// Its copy, which the new image inherits. The caller closes it if the exec fails.
+    pub(crate) fd: Fd,
+    /// The change in the program.
+    pub(crate) change: Change,
+}
+
+/// The linker of a dynamic program; `None` if the kernel finds it.
+///
+/// # Errors
+/// Those of execve(2).
+pub(crate) fn of(task: &'static Task<'static>, program: &Elf<'_>) -> Result<Option<Interpreter>> {
+    if root::of(task).is_none() {
+        return Ok(None);
+    }
+    let path = buffer(Which::Second);
+    let Some((at, room)) = program.interpreter(path) else { return Ok(None) };
+    let Route::Ours(inside) = route(task, Which::First, At::text(path), Last::Follow) else {
+        return Err(Errno::ENOENT);
+    };
+    let Place::Inside(found) = walk::inode(task, inside.dirfd, inside.path, Follow::Link)? else {
+        return Err(Errno::ENOENT);
+    };
+    let pin = pin::hold(task, pin::slot::SECOND, found.inode)?;
+    let fd = copy(task, &found);
+    drop(pin);
+    let fd = fd?;
+    match change(fd, at, room) {
+        Some(change) => Ok(Some(Interpreter { fd, change })),
+        None => {
+            close_number(fd);
+            Err(Errno::ENOEXEC)
+        }
+    }
+}
+
+/// A copy of a linker, which the next image inherits.
+fn copy(task: &'static Task<'static>, found: &Found) -> Result<Fd> {
+    may_execute(task, found)?;
+    let mode = task.region.inode(found.inode.id).mode.load(Ordering::Relaxed); // Relaxed: one word.
+    if mode & S_IFMT != S_IFREG {
+        return Err(Errno::EACCES);
+    }
+    if busy::is_written(task, found.inode) {
+        return Err(Errno::ETXTBSY);
+    }
+    let fd = image::of_program(task, found.inode, c"ld.so", None)?;
+    // SAFETY: the descriptor was just made. A child that another thread makes meanwhile inherits it.
+    let _ = unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_SETFD, 0) };
+    Ok(fd)
+}
+
+/// The change of a program whose path of the linker is at `at` and `room` bytes long: the descriptor's path.
+/// `None` if there is no room.
+fn change(fd: Fd, at: u64, room: usize) -> Option<Change> {
+    let mut change = Change { at, bytes: [0; Change::ROOM], length: room.min(Change::ROOM) };
+    let mut text = Writer::new(&mut change.bytes[..room.min(Change::ROOM)]);
+    text.push(names::DESCRIPTORS);
+    text.push_decimal(fd.raw() as u64);
+    text.finish()?;
+    Some(change)
+}
