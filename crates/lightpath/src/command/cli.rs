@@ -327,9 +327,10 @@ pub(crate) struct Options {
     pub(crate) at: Vec<MountPoint>,
     /// Run over a tree: what the command changes there is kept in a session, and the tree is not written to. A
     /// directory is seen at its own path; what an archive (tar, tar.gz, tar.zst, zip) or a frozen region holds,
-    /// at --at. See lightpath diff, apply, export and discard.
+    /// at --at. May be repeated for several directories, which are one session. See lightpath diff, apply, export
+    /// and discard.
     #[arg(long, value_name = "DIR|FILE", value_hint = ValueHint::AnyPath, conflicts_with_all = ["region"])]
-    pub(crate) over: Option<PathBuf>,
+    pub(crate) over: Vec<PathBuf>,
     /// Name of the session; without it the session is named after DIR or FILE.
     #[arg(long, value_name = "NAME", requires = "over")]
     pub(crate) session: Option<String>,

@@ -73,7 +73,7 @@ fn session(what: &str) -> Result<Session, Failure> {
         return join::session(pid);
     }
     match what.contains('/') {
-        true => over::look(&MountPoint::default(), Path::new(what)),
+        true => over::look(vec![MountPoint::default()], Path::new(what)),
         false => over::open(&Kept::find(Some(what).filter(|name| !name.is_empty()))?),
     }
 }

@@ -13,7 +13,7 @@ const KEPT: [&str; 3] = ["/proc", "/sys", "/dev"];
 /// Longest path in bytes: the space in a run record.
 const LONGEST: usize = lp_region::process::RUN_PATH;
 /// Maximum number of mount points of one run: the space in a run record.
-const MOST: usize = 15;
+pub(crate) const MOST: usize = 15;
 
 impl MountPoint {
     /// The default mount point.

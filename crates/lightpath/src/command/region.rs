@@ -163,11 +163,12 @@ fn task_of(region: Region<'static>, process: ProcessId, lane: LaneId) -> Box<Tas
     task
 }
 
-/// Puts the directory that the run is over below its root.
+/// Puts each directory that the run is over below its root.
 fn lay(task: &Task, options: &Options) -> lp_abi::Result<()> {
-    let Some(over) = &options.over else { return Ok(()) };
-    let path = [bytes(over), b"\0"].concat();
-    below::names::lay(task, 0, &path)
+    (0..).zip(&options.over).try_for_each(|(root, over)| {
+        let path = [bytes(over), b"\0"].concat();
+        below::names::lay(task, root, &path)
+    })
 }
 
 fn full(errno: Errno) -> Failure {

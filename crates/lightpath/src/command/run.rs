@@ -39,8 +39,8 @@ struct Static {
 /// `lightpath run`: becomes the command, so that its status, signals, terminal and job control are the
 /// command's own.
 pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure> {
-    if let Some(over) = &options.over {
-        return over::run(options, over, command);
+    if !options.over.is_empty() {
+        return over::run(options, command);
     }
     mountpoint::check_apart(&options.at).map_err(|line| Failure::new(USAGE, line))?;
     check_caller()?;
@@ -54,7 +54,7 @@ pub(crate) fn start(
     open: impl FnOnce(&Paths<'_>) -> Result<Session, Failure>,
 ) -> Result<u8, Failure> {
     let (mut launch, session) = prepare(options, command, open)?;
-    let directory = options.over.is_some().then(std::env::current_dir).and_then(Result::ok);
+    let directory = (!options.over.is_empty()).then(std::env::current_dir).and_then(Result::ok);
     let slot = directory.map(|directory| session.claim_in(&directory)).transpose()?;
     match options.stats || options.apply || options.ask || options.scratch.is_some() {
         true => {

@@ -1,6 +1,6 @@
 //! [`Kept`]: a session, that is the region file that holds what was changed over a directory.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use super::failure::{Failure, REGION, USAGE, reason};
 use super::over::lower;
+use super::over::trees::Trees;
 
 /// Longest name of a session.
 const LONGEST: usize = 200;
@@ -24,10 +25,10 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub(crate) struct Kept {
     /// Its name.
     pub(crate) name: OsString,
-    /// The directory that it is over.
-    pub(crate) over: PathBuf,
-    /// Where its tree is seen: there, unless it is over an archive.
-    pub(crate) at: PathBuf,
+    /// The directories that it is over.
+    pub(crate) over: Trees,
+    /// Where they are seen: there, unless it is over an archive.
+    pub(crate) at: Trees,
     /// The archive or frozen region that the directory was unpacked from.
     pub(crate) archive: Option<PathBuf>,
     /// What is kept of it.
@@ -36,13 +37,13 @@ pub(crate) struct Kept {
 
 impl Kept {
     /// The session of this name, or the one named after `over`; made if it is not there.
-    pub(crate) fn open(over: &Path, name: Option<&str>) -> Result<Kept, Failure> {
+    pub(crate) fn open(over: &Trees, name: Option<&str>) -> Result<Kept, Failure> {
         let name = match name {
             Some(name) => checked(name)?,
-            None => name_of(over),
+            None => name_of(over.all()),
         };
         let place = home()?.join(&name);
-        let (over, at) = (over.to_owned(), over.to_owned());
+        let (over, at) = (over.clone(), over.clone());
         let kept = Kept { place, name, over, at, archive: None };
         let fail =
             |e: std::io::Error| Failure::new(REGION, format!("{}: {}", kept.place.display(), reason(&e)));
@@ -51,7 +52,7 @@ impl Kept {
             Some(found) => return Err(found.is_over_another()),
             None => {
                 DirBuilder::new().recursive(true).mode(0o700).create(&kept.place).map_err(fail)?;
-                fs::write(kept.place.join("directory"), kept.over.as_os_str().as_bytes()).map_err(fail)?;
+                kept.put("directory", &kept.over.to_bytes()).map_err(fail)?;
             }
         }
         Ok(kept)
@@ -59,29 +60,26 @@ impl Kept {
 
     /// The session in a directory, if there is one.
     pub(crate) fn read(place: &Path) -> Option<Kept> {
-        let path = |name: &str| {
-            let text = fs::read(place.join(name)).ok()?;
-            let path = text.split(|byte| *byte == 0).next()?.to_vec();
-            Some(PathBuf::from(OsString::from_vec(path)))
-        };
-        let over = path("directory")?;
-        let at = path("at").unwrap_or_else(|| over.clone());
+        let text = |name: &str| fs::read(place.join(name)).ok();
+        let over = Trees::from_bytes(&text("directory")?)?;
+        let at = text("at").and_then(|at| Trees::from_bytes(&at)).unwrap_or_else(|| over.clone());
+        let archive = text("archive").and_then(|archive| {
+            let path = archive.split(|byte| *byte == 0).next()?;
+            Some(PathBuf::from(OsStr::from_bytes(path)))
+        });
         let name = place.file_name()?.to_owned();
-        Some(Kept { name, over, at, archive: path("archive"), place: place.to_owned() })
+        Some(Kept { name, over, at, archive, place: place.to_owned() })
     }
 
     pub(crate) fn is_over_another(&self) -> Failure {
-        let line = format!(
-            "session {} is over {}; give another --session",
-            self.shown(),
-            self.shown_over().display()
-        );
+        let (name, over) = (self.shown(), self.shown_over());
+        let line = format!("session {name} is over {}; give another --session", over.display());
         Failure::new(REGION, line)
     }
 
     /// What the user has said that it is over.
-    pub(crate) fn shown_over(&self) -> &Path {
-        self.archive.as_deref().unwrap_or(&self.over)
+    pub(crate) fn shown_over(&self) -> OsString {
+        self.archive.as_ref().map_or_else(|| self.over.shown(), |archive| archive.into())
     }
 
     /// The session of this name, or that of the current directory or the nearest above it.
@@ -95,20 +93,18 @@ impl Kept {
         }
         let here = std::env::current_dir()
             .map_err(|e| Failure::new(REGION, format!("current directory: {}", reason(&e))))?;
-        let mut found: Vec<Kept> =
-            all.into_iter().filter(|kept| kept.archive.is_none() && here.starts_with(&kept.over)).collect();
-        found.sort_by_key(|kept| kept.over.as_os_str().len());
+        let is_over = |kept: Kept| {
+            let tree = kept.over.with(&here).filter(|_| kept.archive.is_none())?.to_owned();
+            Some((tree, kept))
+        };
+        let mut found: Vec<(PathBuf, Kept)> = all.into_iter().filter_map(is_over).collect();
+        found.sort_by_key(|(tree, _)| tree.as_os_str().len());
         match (found.pop(), found.pop()) {
-            (Some(kept), Some(other)) if kept.over == other.over => Err(Failure::new(
-                USAGE,
-                format!(
-                    "{} and {} are both over {}; say --session",
-                    kept.shown(),
-                    other.shown(),
-                    kept.over.display()
-                ),
-            )),
-            (Some(kept), _) => Ok(kept),
+            (Some((tree, kept)), Some((also, other))) if tree == also => {
+                let (one, other, tree) = (kept.shown(), other.shown(), tree.display());
+                Err(Failure::new(USAGE, format!("{one} and {other} are both over {tree}; say --session")))
+            }
+            (Some((_, kept)), _) => Ok(kept),
             (None, _) => Err(Failure::new(
                 REGION,
                 "there is no session over the current directory; say --session, see lightpath sessions",
@@ -173,6 +169,13 @@ impl Kept {
         }
     }
 
+    /// Puts a file in its directory, whole or not at all.
+    pub(crate) fn put(&self, name: &str, content: &[u8]) -> std::io::Result<()> {
+        let part = self.place.join(name).with_extension("new");
+        fs::write(&part, content)?;
+        fs::rename(part, self.place.join(name))
+    }
+
     /// Ends an apply of a part.
     pub(crate) fn end_apply(&self) -> Result<(), Failure> {
         let fail =
@@ -234,20 +237,26 @@ pub(crate) fn checked(name: &str) -> Result<OsString, Failure> {
     }
 }
 
-/// The name of a directory's session: its path with a plus sign for each slash, and two for each plus sign.
-pub(crate) fn name_of(over: &Path) -> OsString {
-    let path = over.as_os_str().as_bytes();
+/// The name of the session of directories: their paths with a plus sign for each slash, and two for each plus
+/// sign; commas between them.
+pub(crate) fn name_of(over: &[PathBuf]) -> OsString {
     let mut name = Vec::new();
-    for byte in path.iter().skip(1) {
-        match byte {
-            b'/' => name.push(b'+'),
-            b'+' => name.extend(b"++"),
-            byte => name.push(*byte),
+    for path in over {
+        if !name.is_empty() {
+            name.push(b',');
+        }
+        for byte in path.as_os_str().as_bytes().iter().skip(1) {
+            match byte {
+                b'/' => name.push(b'+'),
+                b'+' => name.extend(b"++"),
+                byte => name.push(*byte),
+            }
         }
     }
     if name.len() > LONGEST {
         // FNV-1a of what does not fit.
-        let hash = path.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+        let paths: Vec<&[u8]> = over.iter().map(|path| path.as_os_str().as_bytes()).collect();
+        let hash = paths.join(&0).iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
         });
         name.truncate(LONGEST - 17);
@@ -265,8 +274,9 @@ mod tests {
 
     #[test]
     fn names_tell_directories_apart() {
-        let name = |path: &str| name_of(Path::new(path)).into_string().unwrap();
+        let name = |path: &str| name_of(&[path.into()]).into_string().unwrap();
         assert_eq!(name("/home/me/src"), "home+me+src");
+        assert_eq!(name_of(&["/usr".into(), "/etc".into()]), "usr,etc");
         assert_ne!(name("/a/b+c"), name("/a+b/c"));
         assert!(name("/.x").starts_with('+'));
         let long = |end: &str| name(&format!("/{}/{end}", "x".repeat(300)));

@@ -70,18 +70,20 @@ struct Asked {
 }
 
 fn in_session(kept: &Kept, session: &Session, asked: &Asked) -> Result<u8, Failure> {
-    let over = &kept.over;
+    let over = kept.over.above();
     let fail =
         |what: &Path, e: &io::Error| Failure::new(REGION, format!("{}: {}", what.display(), reason(e)));
-    match fs::metadata(over) {
-        Ok(found) if !found.is_dir() => {
-            return Err(Failure::new(REGION, format!("{} is no directory any more", over.display())));
+    for tree in kept.over.all() {
+        match fs::metadata(tree) {
+            Ok(found) if !found.is_dir() => {
+                return Err(Failure::new(REGION, format!("{} is no directory any more", tree.display())));
+            }
+            Err(e) => return Err(fail(tree, &e)),
+            Ok(_) => {}
         }
-        Err(e) => return Err(fail(over, &e)),
-        Ok(_) => {}
     }
     let done = session.with_task(|task| {
-        let tree = Tree { task, over, at: &kept.at };
+        let tree = Tree::of(task, kept);
         let mut changes = tree.changes().map_err(|e| fail(over, &e))?;
         let journaled = journaled(kept);
         let undo = Undo::begun(kept)?;
@@ -115,7 +117,8 @@ fn in_session(kept: &Kept, session: &Session, asked: &Asked) -> Result<u8, Failu
         Ok(Some((changes.all.iter().filter(|change| change.is_shown()).count(), left)))
     });
     let done = done.map_err(|e| fail(over, &changes::error(e)))??;
-    let shown = over.display();
+    let shown = kept.over.shown();
+    let shown = shown.display();
     match done {
         None => print(format!("nothing is in the way in {shown}\n").as_bytes()),
         Some((count, 0)) => {

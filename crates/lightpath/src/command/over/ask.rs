@@ -26,13 +26,13 @@ pub(crate) fn at_end(session: &Session, options: &Options) -> Result<(), Failure
     let kept = of_run(options)?;
     let fail = |e: io::Error| Failure::new(REGION, format!("session {}: {}", kept.shown(), reason(&e)));
     let text = session.with_task(|task| {
-        let tree = Tree { task, over: &kept.over, at: &kept.at };
+        let tree = Tree::of(task, &kept);
         let changes = tree.changes()?;
         let shown: Vec<&Change> = changes.all.iter().filter(|change| change.is_shown()).collect();
         if shown.is_empty() { Ok(None) } else { patch::stat(&tree, &diff::listed(&shown)).map(Some) }
     });
     let Some(text) = text.map_err(|e| fail(changes::error(e)))?.map_err(fail)? else {
-        eprintln!("lightpath: nothing in {} was changed", kept.over.display());
+        eprintln!("lightpath: nothing in {} was changed", kept.over.shown().display());
         return Ok(());
     };
     io::stderr().write_all(&text).map_err(fail)?;

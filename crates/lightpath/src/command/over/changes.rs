@@ -21,16 +21,19 @@ use lp_vfs::{Task, below, boot, watch};
 
 use super::content::host_xattrs;
 use super::host;
+use crate::command::session::Kept;
 
 /// Bytes that are compared at a time.
 const STEP: usize = 1 << 16;
-/// A session's tree and the directory below it.
+/// What a session shows, and the directories below it.
 pub(crate) struct Tree<'t> {
     pub(crate) task: &'t Task<'static>,
-    /// The directory.
+    /// What paths of the host are relative to.
     pub(crate) over: &'t Path,
-    /// Where the session's tree is seen.
+    /// What paths in the session are relative to.
     pub(crate) at: &'t Path,
+    /// The paths of the directories, by the numbers of their roots.
+    pub(crate) roots: Vec<PathBuf>,
 }
 
 /// What a name was.
@@ -135,16 +138,29 @@ impl Change {
     }
 }
 
-impl Tree<'_> {
+impl<'t> Tree<'t> {
+    /// What a session shows.
+    pub(crate) fn of(task: &'t Task<'static>, kept: &'t Kept) -> Self {
+        Tree { task, over: kept.over.above(), at: kept.at.above(), roots: kept.over.below() }
+    }
+
+    /// The directories that the session is over, with their paths and what they were.
+    pub(super) fn roots(&self) -> impl Iterator<Item = io::Result<(&Path, Old, New)>> {
+        self.roots.iter().enumerate().map(|(number, path)| {
+            let root = boot::root(self.task, number).map_err(error)?;
+            let record = self.task.region.inode(root.id);
+            let at = below::spot(record).ok_or_else(|| error(Errno::EINVAL))?;
+            Ok((path.as_path(), Old { at, seen: self.record(at)? }, self.seen(root)))
+        })
+    }
+
     /// All changes, by path.
     pub(crate) fn changes(&self) -> io::Result<Changes> {
-        let root = boot::root(self.task, 0).map_err(error)?;
-        let record = self.task.region.inode(root.id);
-        let at = below::spot(record).ok_or_else(|| error(Errno::EINVAL))?;
-        let old = Old { at, seen: self.record(at)? };
         let mut found = Changes::default();
-        let new = self.seen(root);
-        self.compare(Path::new(""), Some(&old), Some(&new), &mut found)?;
+        for root in self.roots() {
+            let (path, old, new) = root?;
+            self.compare(path, Some(&old), Some(&new), &mut found)?;
+        }
         pair_renames(&mut found.all);
         found.all.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(found)

@@ -119,6 +119,7 @@ impl Writer<'_> {
             .changes
             .all
             .iter()
+            .filter(|change| !self.tree.roots.contains(&change.path))
             .filter_map(|change| Some(self.host(change.path.parent()?)))
             .filter(|directory| directory.is_dir())
             .collect();

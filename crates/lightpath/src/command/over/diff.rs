@@ -22,7 +22,7 @@ pub(crate) fn diff(args: &Diff) -> Result<u8, Failure> {
     let session = open(&kept)?;
     let fail = |e: io::Error| Failure::new(REGION, format!("session {}: {}", kept.shown(), reason(&e)));
     let made = session.with_task(|task| {
-        let tree = Tree { task, over: &kept.over, at: &kept.at };
+        let tree = Tree::of(task, &kept);
         let changes = tree.changes()?;
         let shown: Vec<&Change> =
             changes.all.iter().filter(|change| change.is_shown() && is_wanted(change, &wanted)).collect();

@@ -7,8 +7,6 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use lp_vfs::boot;
-
 use super::archive::{Archive, Member};
 use super::changes::{self, New, Tree, is_dir, kind};
 use super::content::{Bytes, Xattrs};
@@ -33,7 +31,7 @@ pub(crate) fn export(args: &Export) -> Result<u8, Failure> {
     let written = (|| {
         let mut archive = Archive::new(BufWriter::new(File::create(&part)?));
         let count = session.with_task(|task| {
-            let tree = Tree { task, over: &kept.over, at: &kept.at };
+            let tree = Tree::of(task, &kept);
             match args.oci.is_some() {
                 true => layer(&tree, &mut archive),
                 false => whole(&tree, &mut archive),
@@ -55,10 +53,10 @@ pub(crate) fn export(args: &Export) -> Result<u8, Failure> {
     }
 }
 
-/// Appends everything below the root.
+/// Appends everything; of one directory, what is below it.
 fn whole<W: Write>(tree: &Tree<'_>, archive: &mut Archive<W>) -> io::Result<u64> {
-    let root = tree.seen(boot::root(tree.task, 0).map_err(changes::error)?);
-    let mut left: Vec<(PathBuf, New)> = vec![(PathBuf::new(), root)];
+    let roots = tree.roots().map(|root| root.map(|(path, _, new)| (path.to_owned(), new)));
+    let mut left: Vec<(PathBuf, New)> = roots.collect::<io::Result<_>>()?;
     let mut count = 0;
     while let Some((path, new)) = left.pop() {
         if !path.as_os_str().is_empty() {

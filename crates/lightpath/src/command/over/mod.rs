@@ -17,6 +17,7 @@ mod put;
 mod renew;
 mod reverse;
 mod settle;
+pub(crate) mod trees;
 pub(crate) mod undo;
 
 use std::ffi::OsString;
@@ -27,46 +28,59 @@ use serde_json::json;
 
 use super::cli::{Discard, Options, Sessions};
 use super::failure::{Failure, REGION, USAGE, reason};
-use super::mountpoint::{self, MountPoint};
+use super::mountpoint::{self, MOST, MountPoint};
 use super::region::{Paths, Session};
 use super::session::{self, Kept};
 use super::{cache, print, run};
 use lower::Form;
+use trees::Trees;
 
 /// Conflicts that are listed as a run begins.
 const LISTED: usize = 20;
 
 /// `run --over DIR`.
-pub(crate) fn run(options: &Options, over: &Path, command: &[OsString]) -> Result<u8, Failure> {
-    let shown = over.display();
-    let fail = |e: &std::io::Error| Failure::new(REGION, format!("--over {shown}: {}", reason(e)));
-    let directory = over.canonicalize().map_err(|e| fail(&e))?;
-    if !directory.is_dir() {
-        return run_archive(options, &directory, command);
+pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure> {
+    let mut directories = Vec::new();
+    for over in &options.over {
+        let fail =
+            |e: &std::io::Error| Failure::new(REGION, format!("--over {}: {}", over.display(), reason(e)));
+        let directory = over.canonicalize().map_err(|e| fail(&e))?;
+        match directory.is_dir() {
+            // Its names are needed first of all.
+            true => _ = std::fs::read_dir(&directory).map_err(|e| fail(&e))?,
+            false if options.over.len() == 1 => return run_archive(options, &directory, command),
+            false => {
+                let line = "is no directory; only directories can be several";
+                return Err(Failure::new(USAGE, format!("--over {} {line}", over.display())));
+            }
+        }
+        directories.push(directory);
     }
     if !is_default(&options.at) {
-        let line = format!("--over {shown}: a directory appears at its own path; leave --at out");
+        let line = "--over DIR: a directory appears at its own path; leave --at out";
         return Err(Failure::new(USAGE, line));
     }
-    // Its names are needed first of all.
-    std::fs::read_dir(&directory).map_err(|e| fail(&e))?;
     if options.ask && !ask::can_ask() {
         let line = "--ask needs a terminal on standard input and standard error; use --apply, or lightpath diff and \
                     lightpath apply afterwards";
         return Err(Failure::new(USAGE, line));
     }
-    let point =
-        MountPoint::new(&directory).map_err(|line| Failure::new(USAGE, format!("--over {shown}: {line}")))?;
+    let over = Trees::new(&directories);
+    let point = |directory: &PathBuf| {
+        let fail = |line| Failure::new(USAGE, format!("--over {}: {line}", directory.display()));
+        MountPoint::new(directory).map_err(fail)
+    };
+    let at = over.all().iter().map(point).collect::<Result<Vec<_>, _>>()?;
+    if at.len() > MOST {
+        let line = format!("--over is given for {} directories; the maximum is {MOST}", at.len());
+        return Err(Failure::new(USAGE, line));
+    }
     let kept = match options.discard {
         true => None,
-        false => Some(Kept::open(&directory, options.session.as_deref())?),
+        false => Some(Kept::open(&over, options.session.as_deref())?),
     };
-    let options = Options {
-        at: vec![point],
-        region: kept.as_ref().map(Kept::file),
-        over: Some(directory),
-        ..options.clone()
-    };
+    let options =
+        Options { at, region: kept.as_ref().map(Kept::file), over: over.all().to_vec(), ..options.clone() };
     mountpoint::check_apart(&options.at).map_err(|line| Failure::new(USAGE, line))?;
     run::check_caller()?;
     run::start(&options, command, |paths| begin(kept.as_ref(), &options, paths))
@@ -101,7 +115,7 @@ fn run_archive(options: &Options, archive: &Path, command: &[OsString]) -> Resul
     };
     let options = Options {
         region: scratch.is_none().then(|| kept.file()),
-        over: Some(kept.over.clone()),
+        over: kept.over.all().to_vec(),
         scratch: scratch.is_some().then(|| kept.place.clone()),
         ..options.clone()
     };
@@ -141,7 +155,7 @@ fn renew(kept: &Kept, session: &Session) -> Result<(), Failure> {
     let mark = kept.renewing();
     let again = mark.exists();
     let renewed = session.with_task(|task| {
-        let tree = changes::Tree { task, over: &kept.over, at: &kept.at };
+        let tree = changes::Tree::of(task, kept);
         let conflicts = tree.renew(again, || std::fs::write(&mark, []))?;
         put::gone(std::fs::remove_file(&mark)).map(|()| conflicts)
     });
@@ -158,8 +172,7 @@ fn renew(kept: &Kept, session: &Session) -> Result<(), Failure> {
 
 /// The session of a run that is ending.
 fn of_run(options: &Options) -> Result<Kept, Failure> {
-    let over = options.over.as_deref().unwrap_or(Path::new("/"));
-    Kept::open(over, options.session.as_deref())
+    Kept::open(&Trees::new(&options.over), options.session.as_deref())
 }
 
 /// Opens the region of a session beside its runs.
@@ -168,18 +181,23 @@ pub(crate) fn open(kept: &Kept) -> Result<Session, Failure> {
     if !file.exists() {
         return Err(Failure::new(REGION, format!("session {} has no region: discard it", kept.shown())));
     }
-    look(&MountPoint::unchecked(&kept.at), &file)
+    look(points(&kept.at), &file)
+}
+
+/// Where a session is seen.
+fn points(at: &Trees) -> Vec<MountPoint> {
+    at.all().iter().map(|path| MountPoint::unchecked(path)).collect()
 }
 
 /// Opens a region file beside its runs.
-pub(crate) fn look(at: &MountPoint, file: &Path) -> Result<Session, Failure> {
+pub(crate) fn look(at: Vec<MountPoint>, file: &Path) -> Result<Session, Failure> {
     let cache = cache::directory().map_err(|line| Failure::new(REGION, line))?;
-    let options = Options { at: vec![at.clone()], region: Some(file.to_owned()), ..Options::default() };
+    let options = Options { at, region: Some(file.to_owned()), ..Options::default() };
     Session::open(&options, &Paths { cache: &cache, preload: &cache, library: None })
 }
 
-/// The paths that were asked for, below the directory.
-fn below(over: &Path, paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+/// The paths that were asked for, relative to [`Trees::above`].
+fn below(over: &Trees, paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let fail = |path: &Path, why: &str| Failure::new(USAGE, format!("{}: {why}", path.display()));
     let here = std::env::current_dir().unwrap_or_default();
     paths
@@ -193,8 +211,10 @@ fn below(over: &Path, paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
                     part => absolute.push(part),
                 }
             }
-            let rest = absolute.strip_prefix(over).map(Path::to_owned);
-            rest.map_err(|_| fail(path, &format!("not below {}", over.display())))
+            let is_over =
+                over.all().iter().any(|tree| absolute.starts_with(tree) || tree.starts_with(&absolute));
+            let rest = absolute.strip_prefix(over.above()).ok().filter(|_| is_over).map(Path::to_owned);
+            rest.ok_or_else(|| fail(path, &format!("not below {}", over.shown().display())))
         })
         .collect()
 }
@@ -220,10 +240,7 @@ pub(crate) fn discard(args: &Discard) -> Result<u8, Failure> {
         check_unused(&kept, &session)?;
     }
     kept.remove()?;
-    print(
-        format!("session {} is gone; {} is as it was\n", kept.shown(), kept.shown_over().display())
-            .as_bytes(),
-    )
+    print(format!("session {} over {} is gone\n", kept.shown(), kept.shown_over().display()).as_bytes())
 }
 
 /// `lightpath sessions`.
@@ -236,7 +253,7 @@ pub(crate) fn sessions(args: &Sessions) -> Result<u8, Failure> {
             .map(|kept| {
                 json!({
                     "name": kept.shown(),
-                    "directory": kept.at.to_string_lossy(),
+                    "directories": kept.at.all().iter().map(|at| at.to_string_lossy()).collect::<Vec<_>>(),
                     "archive": kept.archive.as_ref().map(|archive| archive.to_string_lossy()),
                     "region": kept.file().to_string_lossy(),
                     "interrupted_apply": kept.journal().exists(),
@@ -249,7 +266,7 @@ pub(crate) fn sessions(args: &Sessions) -> Result<u8, Failure> {
     for kept in &all {
         text.extend(kept.name.as_bytes());
         text.extend(b"\tover ");
-        text.extend(kept.shown_over().as_os_str().as_bytes());
+        text.extend(kept.shown_over().as_bytes());
         if let Some(age) = used(kept).and_then(|time| time.elapsed().ok()) {
             text.extend(format!("\t{} min ago", age.as_secs() / 60).bytes());
         }

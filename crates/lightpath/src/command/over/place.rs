@@ -4,10 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::begin;
+use super::{begin, points};
 use crate::command::cli::{Cat, Cp, Join, Ls, Options};
 use crate::command::failure::{Failure, REGION, USAGE};
-use crate::command::mountpoint::MountPoint;
 use crate::command::session::Kept;
 use crate::command::{join, run};
 
@@ -76,7 +75,7 @@ fn start(program: &[&str], arguments: &[OsString], host: bool) -> Result<u8, Fai
     command.push("--".into());
     for place in &places {
         command.push(match place {
-            Place::In(_, path) => view.mounts[0].join(path).into(),
+            Place::In(_, path) => view.above().join(path).into(),
             Place::Host(path) if host => view.outside(path)?.into(),
             Place::Host(path) => {
                 return Err(Failure::new(USAGE, format!("{}: say {name}:PATH", path.display())));
@@ -105,7 +104,15 @@ impl View {
             return Ok(View { mounts: member.mounts(region), what: What::Run(pid) });
         }
         let kept = Kept::find(Some(name).filter(|name| !name.is_empty()))?;
-        Ok(View { mounts: vec![kept.at.clone()], what: What::Session(kept) })
+        Ok(View { mounts: kept.at.all().to_vec(), what: What::Session(kept) })
+    }
+
+    /// What a relative path starts at.
+    fn above(&self) -> &Path {
+        match &self.what {
+            What::Session(kept) => kept.at.above(),
+            What::Run(_) => &self.mounts[0],
+        }
     }
 
     /// A path of the host that can be seen beside the mounts.
@@ -133,9 +140,9 @@ impl View {
             return Err(Failure::new(REGION, format!("session {} has no region", kept.shown())));
         }
         let options = Options {
-            at: vec![MountPoint::unchecked(&kept.at)],
+            at: points(&kept.at),
             region: Some(kept.file()),
-            over: Some(kept.over.clone()),
+            over: kept.over.all().to_vec(),
             ..Options::default()
         };
         run::check_caller()?;

@@ -9,14 +9,13 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use lp_region::{InodeId, InodeRef};
 use lp_vfs::below::list::{self, NameRoom, Record, RecordAt};
-use lp_vfs::below::{self, renew};
-use lp_vfs::boot;
+use lp_vfs::below::renew;
 
 use super::changes::{New, Old, Tree, error, is_dir, kind};
 use super::host;
@@ -51,15 +50,15 @@ impl Tree<'_> {
         again: bool,
         begin: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<Vec<PathBuf>> {
-        let root = boot::root(self.task, 0).map_err(error)?;
-        let at = below::spot(self.task.region.inode(root.id)).ok_or(ErrorKind::InvalidInput)?;
-        let old = Old { at, seen: self.record(at)? };
         let mut plan = Plan { again, ..Plan::default() };
-        let found = record_of(&fs::symlink_metadata(self.over)?);
-        if (found.dev, found.ino) != (old.seen.dev, old.seen.ino) {
-            return Ok(vec![PathBuf::new()]);
+        for root in self.roots() {
+            let (path, old, new) = root?;
+            let found = record_of(&host::look(self.over, path)?);
+            match (found.dev, found.ino) == (old.seen.dev, old.seen.ino) {
+                true => self.directory(path, &old, &found, &new, &mut plan)?,
+                false => plan.conflicts.push(path.to_owned()),
+            }
         }
-        self.directory(Path::new(""), &old, &found, &self.seen(root), &mut plan)?;
         let rank = |step: &Step| match step {
             Step::Forget { .. } | Step::Settle(_) => 0,
             Step::TakeIn { .. } => 1,

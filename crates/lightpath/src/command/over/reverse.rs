@@ -52,8 +52,8 @@ impl Undo {
         let name = file.file_name().ok_or_else(|| fail("name a file"))?;
         let above = file.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let above = above.canonicalize().map_err(|e| fail(&reason(&e)))?;
-        if above.starts_with(&kept.over) {
-            return Err(fail(&format!("name a file that is not below {}", kept.over.display())));
+        if let Some(tree) = kept.over.with(&above) {
+            return Err(fail(&format!("name a file that is not below {}", tree.display())));
         }
         let file = above.join(name);
         match fs::symlink_metadata(&file) {

@@ -12,10 +12,9 @@ use std::path::{Path, PathBuf};
 use lp_abi::Errno;
 use lp_region::InodeId;
 use lp_vfs::below::list::{self, NameRoom, Record, RecordAt};
-use lp_vfs::below::{self, renew};
-use lp_vfs::boot;
+use lp_vfs::below::renew;
 
-use super::changes::{Change, Tree, error};
+use super::changes::{Change, Old, Tree, error};
 use super::host;
 
 /// What a record says of something on the host.
@@ -95,6 +94,10 @@ impl Tree<'_> {
             here = up;
         }
         let mut path = self.over.to_owned();
+        for root in self.roots() {
+            let (root, old, _) = root?;
+            path.extend((old.at.list == here.list).then_some(root));
+        }
         path.extend(names.iter().rev());
         Ok(path)
     }
@@ -122,19 +125,27 @@ impl Tree<'_> {
         Ok(())
     }
 
+    /// What was at a path, if the session is over that very directory.
+    fn root_at(&self, path: &Path) -> io::Result<Option<Old>> {
+        for root in self.roots() {
+            let (at, old, _) = root?;
+            if at == path {
+                return Ok(Some(old));
+            }
+        }
+        Ok(None)
+    }
+
     /// The list of a directory of the host.
     pub(super) fn list_of(&self, path: &Path, lists: &mut Lists) -> io::Result<InodeId> {
         if let Some(known) = lists.0.get(path) {
             return Ok(*known);
         }
         let region = self.task.region;
-        let found = match path.parent() {
-            None => {
-                let root = boot::root(self.task, 0).map_err(error)?;
-                let at = below::spot(region.inode(root.id)).ok_or_else(|| error(Errno::EINVAL))?;
-                list::record(region, at).map_err(error)?.list
-            }
-            Some(above) => {
+        let found = match (self.root_at(path)?, path.parent()) {
+            (Some(root), _) => root.seen.list,
+            (None, None) => 0,
+            (None, Some(above)) => {
                 let above = self.list_of(above, lists)?;
                 let (mut list, mut room): (_, NameRoom) = (0, [0; size_of::<NameRoom>()]);
                 list::each(region, above, list::FIRST, |at, seen| {

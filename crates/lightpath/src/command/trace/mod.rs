@@ -40,7 +40,7 @@ pub(crate) fn trace(args: &Trace) -> Result<u8, Failure> {
     if options.stats {
         return Err(Failure::new(USAGE, "--stats cannot be used with trace; -c prints a table"));
     }
-    if options.over.is_some() {
+    if !options.over.is_empty() {
         let line = "--over cannot be used with trace; trace a copy of the tree with --at";
         return Err(Failure::new(USAGE, line));
     }

@@ -10,6 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::Form;
 use crate::command::failure::{Failure, REGION, reason};
+use crate::command::over::trees::Trees;
 use crate::command::session::{Kept, checked, home, lock, name_of};
 
 /// How the names of what is no session begin.
@@ -26,7 +27,7 @@ impl Kept {
     ) -> Result<Kept, Failure> {
         let name = match name {
             Some(name) => checked(name)?,
-            None => name_of(archive),
+            None => name_of(&[archive.to_owned()]),
         };
         let kept = Kept::over_archive(archive, at, name)?;
         let fail =
@@ -53,7 +54,7 @@ impl Kept {
                 }
                 kept.put("archive", &identity).map_err(fail)?;
                 // Last: without it there is no session.
-                kept.put("directory", kept.over.as_os_str().as_bytes()).map_err(fail)?;
+                kept.put("directory", &kept.over.to_bytes()).map_err(fail)?;
             }
         }
         kept.put("at", at.as_os_str().as_bytes()).map_err(fail)?;
@@ -96,24 +97,18 @@ impl Kept {
         let place = home()?.join(&name);
         let fail = |e: std::io::Error| Failure::new(REGION, format!("{}: {}", place.display(), reason(&e)));
         DirBuilder::new().recursive(true).mode(0o700).create(&place).map_err(fail)?;
-        let (over, archive) = (place.join("tree"), Some(archive.to_owned()));
-        Ok(Kept { name, over, at: at.to_owned(), archive, place })
+        let (over, at) = (Trees::one(&place.join("tree")), Trees::one(at));
+        Ok(Kept { name, over, at, archive: Some(archive.to_owned()), place })
     }
 
     /// Unpacks its archive. The caller holds it.
     fn unpack(&self, form: Form) -> Result<(), Failure> {
-        let archive = self.shown_over();
+        let Some(archive) = &self.archive else { return Ok(()) };
         let fail = |why: &str| Failure::new(REGION, format!("--over {}: {why}", archive.display()));
         // One that was killed before the session was made may have left it.
-        super::remove(&self.over).map_err(|e| fail(&reason(&e)))?;
-        super::unpack(archive, form, &self.over).map_err(|why| fail(why.text()))
-    }
-
-    /// Puts a file in its directory, whole or not at all.
-    fn put(&self, name: &str, content: &[u8]) -> std::io::Result<()> {
-        let part = self.place.join(name).with_extension("new");
-        fs::write(&part, content)?;
-        fs::rename(part, self.place.join(name))
+        let to = self.over.above();
+        super::remove(to).map_err(|e| fail(&reason(&e)))?;
+        super::unpack(archive, form, to).map_err(|why| fail(why.text()))
     }
 }
 

@@ -59,7 +59,10 @@ fn in_child(from: &Path, to: &Path) -> Result<(), Why> {
     let paths = Paths { cache: &cache, preload: &cache, library: None };
     let session = Session::open(&options, &paths).map_err(|failure| Why::new(failure.to_string()))?;
     let mut to = Unpacking::begin(to)?;
-    let put = session.with_task(|task| whole(&Tree { task, over: point.path(), at: point.path() }, &mut to));
+    let put = session.with_task(|task| {
+        let (over, at, roots) = (point.path(), point.path(), vec![PathBuf::new()]);
+        whole(&Tree { task, over, at, roots }, &mut to)
+    });
     put.map_err(|e| Why::at(from, &changes::error(e)))??;
     to.end()
 }
