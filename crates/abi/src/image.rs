@@ -55,6 +55,25 @@ pub struct GatePage {
     pub before_load: usize,
 }
 
+/// What a tracer needs in order to have a process look for it. Follows the [`GatePage`] at [`GATE_PAGE`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct TracerDoor {
+    /// [`TracerDoor::MAGIC`].
+    pub magic: u64,
+    /// The value of [`GatePage::table`] that makes the process look.
+    pub look: usize,
+    /// The value of [`GatePage::quick`] and [`GatePage::quick_scratch`] that leads to that table.
+    pub entry: usize,
+    /// Address of the other [`GatePage`], which the thunks of a C library that contains the gate use.
+    pub slots: usize,
+}
+
+impl TracerDoor {
+    /// First word, with a version.
+    pub const MAGIC: u64 = u64::from_le_bytes(*b"LPdoor 1");
+}
+
 /// What a thunk does after its call: `lea rsp, [rsp + 128]`, and the start of `jo`, whose distance to the
 /// `syscall` follows.
 pub const BACK_TO_SITE: [u8; 10] = [0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0, 0x0f, 0x80];

@@ -124,6 +124,100 @@ pub const fn arguments(nr: u32) -> [Parameter; 6] {
         __NR_fremovexattr => [Fd, Path, None, None, None, None],
         __NR_rt_sigaction => [Number, Address, Address, Number, None, None],
         __NR_inotify_add_watch => [Fd, Path, Hex, None, None, None],
+        __NR_fork | __NR_vfork => [None; 6],
+        __NR_clone => [Hex, Address, Address, Address, Address, None],
+        __NR_clone3 => [Address, Number, None, None, None, None],
+        __NR_execve => [Path, Address, Address, None, None, None],
+        __NR_execveat => [DirFd, Path, Address, Address, AtFlags, None],
+        __NR_exit | __NR_exit_group => [Number, None, None, None, None, None],
+        __NR_wait4 => [Number, Address, Hex, Address, None, None],
+        __NR_waitid => [Number, Number, Address, Hex, Address, None],
+        __NR_rt_sigprocmask => [Number, Address, Address, Number, None, None],
+        __NR_pipe => [Address, None, None, None, None, None],
+        __NR_pipe2 => [Address, OpenFlags, None, None, None, None],
+        __NR_poll => [Address, Number, Number, None, None, None],
+        __NR_ppoll => [Address, Number, Address, Address, Number, None],
+        __NR_select => [Number, Address, Address, Address, Address, None],
+        __NR_epoll_create1 => [Hex, None, None, None, None, None],
+        __NR_epoll_ctl => [Fd, Number, Fd, Address, None, None],
+        __NR_epoll_wait => [Fd, Address, Number, Number, None, None],
+        __NR_socket => [Number, Hex, Number, None, None, None],
+        __NR_connect | __NR_bind => [Fd, Address, Number, None, None, None],
+        __NR_listen | __NR_shutdown => [Fd, Number, None, None, None, None],
+        __NR_accept | __NR_getsockname | __NR_getpeername => [Fd, Address, Address, None, None, None],
+        __NR_accept4 => [Fd, Address, Address, Hex, None, None],
+        __NR_sendto => [Fd, In, Number, Hex, Address, Number],
+        __NR_recvfrom => [Fd, Out, Number, Hex, Address, Address],
+        __NR_sendmsg | __NR_recvmsg => [Fd, Address, Hex, None, None, None],
+        __NR_setsockopt | __NR_getsockopt => [Fd, Number, Number, Address, Address, None],
+        __NR_madvise => [Address, Number, Number, None, None, None],
+        __NR_mremap => [Address, Number, Number, Hex, Address, None],
+        __NR_memfd_create => [Path, Hex, None, None, None, None],
+        __NR_prlimit64 => [Number, Number, Address, Address, None, None],
+        __NR_getrlimit | __NR_setrlimit => [Number, Address, None, None, None, None],
+        __NR_setuid | __NR_setgid | __NR_setfsuid | __NR_setfsgid => [Number, None, None, None, None, None],
+        __NR_setreuid | __NR_setregid => [Number, Number, None, None, None, None],
+        __NR_setresuid | __NR_setresgid => [Number, Number, Number, None, None, None],
+        __NR_setgroups => [Number, Address, None, None, None, None],
         _ => [Hex; 6],
     }
 }
+
+/// Calls that [`SHAPES`] describes.
+const SHAPED: usize = crate::gated::CALLS;
+/// No argument.
+pub const NO_ARGUMENT: u8 = 6;
+
+/// What is read of a call's arguments, as indices of them.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    /// Arguments that it has.
+    pub count: u8,
+    /// Paths; [`NO_ARGUMENT`] for none.
+    pub paths: [u8; 2],
+    /// Bytes that the program gives, as many as the next argument says.
+    pub given: u8,
+    /// Bytes that the program gets, as many as the result says.
+    pub got: u8,
+    /// A `struct stat`.
+    pub stat: u8,
+}
+
+impl Shape {
+    const fn of(nr: u32) -> Shape {
+        let kinds = arguments(nr);
+        let mut shape = Shape {
+            count: 0,
+            paths: [NO_ARGUMENT; 2],
+            given: NO_ARGUMENT,
+            got: NO_ARGUMENT,
+            stat: NO_ARGUMENT,
+        };
+        let mut number = 0;
+        while number < 6 {
+            match kinds[number as usize] {
+                Parameter::None => break,
+                Parameter::Path if shape.paths[0] == NO_ARGUMENT => shape.paths[0] = number,
+                Parameter::Path => shape.paths[1] = number,
+                Parameter::In => shape.given = number,
+                Parameter::Out => shape.got = number,
+                Parameter::Stat => shape.stat = number,
+                _ => {}
+            }
+            number += 1;
+        }
+        shape.count = number;
+        shape
+    }
+}
+
+/// The shape of each call.
+pub static SHAPES: [Shape; SHAPED] = {
+    let mut shapes = [Shape::of(u32::MAX); SHAPED];
+    let mut nr = 0;
+    while nr < SHAPED {
+        shapes[nr] = Shape::of(nr as u32);
+        nr += 1;
+    }
+    shapes
+};

@@ -185,3 +185,213 @@ fn wrong_command_lines_get_one_line() {
     let output = trace(&["-o", "/none/file"], &["true"]);
     assert!(text(&output.stderr).contains("cannot make /none/file"), "{output:?}");
 }
+
+/// A program of a run, and its standard input and output.
+struct Running {
+    child: std::process::Child,
+    said: std::io::BufReader<std::process::ChildStdout>,
+}
+
+impl Running {
+    /// Starts a script, which must say `ready`.
+    fn start(options: &[&str], script: &str) -> Running {
+        use std::process::Stdio;
+        let mut lightpath = Command::new(env!("CARGO_BIN_EXE_lightpath"));
+        lightpath.args(["run", "--size", "64M"]).args(options).args(["--", "python3", "-S", "-c", script]);
+        lightpath.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = lightpath.spawn().unwrap();
+        let said = std::io::BufReader::new(child.stdout.take().unwrap());
+        let mut running = Running { child, said };
+        running.expect("ready");
+        running
+    }
+
+    fn expect(&mut self, line: &str) {
+        let mut said = String::new();
+        std::io::BufRead::read_line(&mut self.said, &mut said).unwrap();
+        assert_eq!(said.trim_end(), line);
+    }
+
+    /// Has the script read a line.
+    fn go_on(&mut self) {
+        std::io::Write::write_all(self.child.stdin.as_mut().unwrap(), b"go\n").unwrap();
+    }
+
+    fn attach(&self, options: &[&str]) -> std::process::Child {
+        let mut lightpath = Command::new(env!("CARGO_BIN_EXE_lightpath"));
+        lightpath.args(["trace", "-p", &self.child.id().to_string()]).args(options);
+        lightpath.stderr(std::process::Stdio::piped()).spawn().unwrap()
+    }
+
+    fn end(mut self) {
+        self.go_on();
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until a file holds a text.
+fn wait_for(file: &Path, text: &str) -> String {
+    let since = std::time::Instant::now();
+    loop {
+        let found = std::fs::read_to_string(file).unwrap_or_default();
+        if found.contains(text) {
+            return found;
+        }
+        assert!(since.elapsed().as_secs() < 20, "no {text} in {found}");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+fn interrupt(mut tracer: std::process::Child) {
+    // SAFETY: a child that is not reaped yet.
+    unsafe { libc::kill(tracer.id() as i32, libc::SIGINT) };
+    assert_eq!(tracer.wait().unwrap().code(), Some(0));
+}
+
+/// A thread and a child that is made later read one byte after the other, and so does what the child executes.
+const READS: &str = r#"
+import os, sys, threading, time
+f = os.open("/light/f", os.O_RDWR | os.O_CREAT)
+os.write(f, b"x")
+is_over = False
+def reads():
+    at = 0
+    while not is_over:
+        os.pread(f, 1, at)
+        at += 1
+        if at % 100 == 0:
+            time.sleep(0.001)
+thread = threading.Thread(target=reads)
+thread.start()
+print("ready", flush=True)
+sys.stdin.readline()
+os.spawnlp(os.P_WAIT, "cat", "cat", "/light/f", "/light/other")
+print("done", flush=True)
+sys.stdin.readline()
+is_over = True
+thread.join()
+"#;
+
+/// The positions that pread64 was called with, in order.
+fn positions(trace: &str) -> Vec<u64> {
+    let of =
+        |line: &str| line.split_once("pread64(3, ")?.1.split_once(") ")?.0.rsplit(' ').next()?.parse().ok();
+    trace.lines().filter_map(of).collect()
+}
+
+#[test]
+fn a_run_under_way_is_traced_and_left_as_it_was() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let mut running = Running::start(&[], READS);
+    for (round, line) in ["xdone", ""].into_iter().enumerate() {
+        let file = dir.path().join(round.to_string());
+        let tracer = running.attach(&["-o", file.to_str().unwrap()]);
+        wait_for(&file, "pread64");
+        if round == 0 {
+            running.go_on();
+            running.expect(line);
+            let shown = wait_for(&file, "\"/light/other\"");
+            assert!(shown.contains("= -1 ENOENT (No such file or directory)"), "{shown}");
+        }
+        interrupt(tracer);
+        let after = positions(&std::fs::read_to_string(&file).unwrap());
+        let follows = after.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+        assert!(after.len() > 10 && follows, "calls were lost: {after:?}");
+    }
+    running.end();
+}
+
+#[test]
+fn an_attached_tracer_ends_with_the_run() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let file = dir.path().join("trace");
+    let mut running = Running::start(&[], READS);
+    let mut tracer = running.attach(&["-o", file.to_str().unwrap()]);
+    wait_for(&file, "pread64");
+    running.go_on();
+    running.expect("xdone");
+    running.end();
+    assert_eq!(tracer.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn an_attached_tracer_that_is_killed_leaves_the_run_going_and_traceable() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let file = dir.path().join("trace");
+    let mut running = Running::start(&[], READS);
+    let mut tracer = running.attach(&["-o", file.to_str().unwrap()]);
+    wait_for(&file, "pread64");
+    let second = running.attach(&[]).wait_with_output().unwrap();
+    let said = text(&second.stderr);
+    assert!(said.contains("is traced already") && second.status.code() == Some(1), "{said}");
+    tracer.kill().unwrap();
+    tracer.wait().unwrap();
+    running.go_on();
+    running.expect("xdone");
+    let file = dir.path().join("again");
+    let tracer = running.attach(&["-o", file.to_str().unwrap()]);
+    wait_for(&file, "pread64");
+    interrupt(tracer);
+    running.end();
+}
+
+#[test]
+fn attaching_to_what_cannot_be_traced_gets_one_line() {
+    let running = Running::start(&["--stats"], "print('ready', flush=True); input()");
+    let counted = running.attach(&[]).wait_with_output().unwrap();
+    let said = text(&counted.stderr);
+    assert!(said.contains("counts its calls (--stats)") && said.lines().count() == 1, "{said}");
+    running.end();
+    for (pid, says) in [("1", "takes part in no run"), ("4194304", "is gone")] {
+        let mut lightpath = Command::new(env!("CARGO_BIN_EXE_lightpath"));
+        let output = lightpath.args(["trace", "-p", pid]).output().unwrap();
+        let said = text(&output.stderr);
+        assert!(said.contains(says) || said.contains("another user's"), "{said}");
+        assert!(said.lines().count() == 1 && !output.status.success(), "{said}");
+    }
+}
+
+#[test]
+fn calls_of_the_kernel_are_shown_on_request() {
+    let script = "cat /etc/hostname /none; echo x | cat; cat /light/none; exit 3";
+    for (options, shows) in [(&[][..], false), (&["--host"], true)] {
+        let output = trace(options, &["sh", "-c", script]);
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        let shown = text(&output.stderr);
+        assert!(text(&output.stdout).ends_with("x\n"), "{output:?}");
+        assert!(shown.contains("\"/light/none\", O_RDONLY) = -1 ENOENT"), "{shown}");
+        let host = ["\"/none\", O_RDONLY) ", "read(0, \"x\\n\", ", "pipe2(", "wait4("].map(|line| {
+            let found = shown.lines().find(|found| found.contains(line));
+            found.is_some_and(|found| !found.ends_with("= ?"))
+        });
+        let any = host.iter().filter(|found| **found).count();
+        assert_eq!(any >= 2, shows, "{host:?} {shown}");
+    }
+}
+
+#[test]
+fn a_shown_call_of_the_kernel_is_interrupted_as_ever() {
+    let script = r#"
+import os, signal, time
+r, w = os.pipe()
+signal.signal(signal.SIGALRM, lambda *_: os.write(w, b"z"))
+signal.setitimer(signal.ITIMER_REAL, 0.1)
+print(os.read(r, 1))
+signal.siginterrupt(signal.SIGALRM, False)
+signal.setitimer(signal.ITIMER_REAL, 0.1)
+if not os.fork():
+    time.sleep(0.3)
+    os.write(w, b"y")
+    os._exit(0)
+print(os.read(r, 1))
+"#;
+    let output = trace(&["--host"], &["python3", "-S", "-c", script]);
+    assert_eq!(text(&output.stdout), "b'z'\nb'y'\n", "{output:?}");
+}

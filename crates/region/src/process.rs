@@ -172,6 +172,8 @@ pub mod caps {
 pub const CALLS_COUNTED: u32 = 1;
 /// [`Run::stats`]: calls are recorded for a tracer ([`crate::trace`]).
 pub const CALLS_TRACED: u32 = 2;
+/// [`Run::stats`]: so are those that go to the kernel, and processes join the run at their start.
+pub const CALLS_ALL_TRACED: u32 = 3;
 
 /// Mounts of one run.
 pub const RUN_MOUNTS: usize = 15;
@@ -185,15 +187,16 @@ pub struct RunPath {
     pub bytes: [AtomicU8; RUN_PATH + 1],
 }
 
-/// State shared by the processes of one `lightpath run`. 16 KiB. Immutable once its first process runs.
+/// State shared by the processes of one `lightpath run`. 16 KiB. Immutable once its first process runs, but for
+/// what a tracer that comes later changes.
 #[repr(C, align(64))]
 pub struct Run {
     /// Nonzero while claimed; free again when no process names it. Atomic.
     pub state: AtomicU32,
     /// Mounts in use.
     pub mount_count: AtomicU32,
-    /// [`CALLS_COUNTED`] when calls are counted for `--stats`, [`CALLS_TRACED`] when they are traced; 0
-    /// otherwise.
+    /// [`CALLS_COUNTED`] when calls are counted for `--stats`, [`CALLS_TRACED`] or [`CALLS_ALL_TRACED`] when
+    /// they are traced; 0 otherwise. Atomic: a tracer may come and go.
     pub stats: AtomicU32,
     /// Bit m is set if mount m hides a directory that exists on the host.
     pub covers: AtomicU32,
@@ -211,8 +214,11 @@ pub struct Run {
     /// Which kinds of objects of the gate's the host has for inodes of the run; its `high::run::words` has
     /// the bits. Atomic.
     pub host_objects: AtomicU64,
+    /// Process id and descriptor of the rings of a tracer that came later, as the halves of a word; 0 if the
+    /// rings are in the flights. Atomic.
+    pub tracer: AtomicU64,
     /// Unused.
-    pub unused: [AtomicU64; 2],
+    pub unused: AtomicU64,
     /// [`protections`], as they were when the run started.
     pub protections: AtomicU64,
     /// The launcher's own path.

@@ -1,15 +1,15 @@
 //! The calls of a traced run, on their way from its threads to the tracer: a ring for each lane.
 //!
-//! The rings lie in the run's flights, a memfd that all processes of the run inherit. A lane's owner alone
-//! appends to its ring, and the tracer alone takes from it. A full ring has its writer wait: the tracer is
-//! behind, or stopped. It holds nothing that others wait for, since its call is over. A tracer that is killed
-//! ends the wait: its record lock on the memfd is gone then.
+//! The rings lie in the run's flights, a memfd that all processes of the run inherit, or in a memfd of the
+//! tracer's if it came later. A lane's owner alone appends to its ring, and the tracer alone takes from it. A
+//! full ring has its writer wait: the tracer is behind, or stopped. It holds nothing that others wait for,
+//! since its call is over. A tracer that is killed ends the wait: its record lock on the memfd is gone then.
 
 use core::ptr::NonNull;
 
 use lp_abi::linux::{
-    __NR_fcntl, __NR_madvise, __NR_mmap, F_OFD_GETLK, F_SETLK, F_UNLCK, F_WRLCK, MADV_DONTDUMP,
-    MAP_NORESERVE, MAP_SHARED, PROT_READ, PROT_WRITE, flock,
+    __NR_fcntl, __NR_madvise, __NR_mmap, __NR_munmap, F_OFD_GETLK, F_SETLK, F_UNLCK, F_WRLCK, MADV_DONTDUMP,
+    MAP_FIXED, MAP_NORESERVE, MAP_SHARED, PROT_READ, PROT_WRITE, flock,
 };
 use lp_abi::{Errno, Fd, Result};
 
@@ -17,9 +17,11 @@ use crate::layout::LANES;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, futex_wait, futex_wake};
 
 /// Words of a ring.
-pub const WORDS: usize = 1 << 15;
-/// Words of an entry before what its arguments point to.
-pub const HEAD: usize = 10;
+pub const WORDS: usize = 1 << 16;
+/// Words of an entry before its arguments: lengths, number and thread in one, the time of its end, the result.
+pub const HEAD: usize = 3;
+/// The result of a call that is recorded before the kernel makes it.
+pub const NO_RESULT: i64 = i64::MIN;
 /// Bytes of data that are kept of an argument, one more than are shown.
 pub const DATA: usize = 33;
 /// Calls that can be asked for.
@@ -38,11 +40,12 @@ pub struct TraceHeader {
     pub bell: AtomicU32,
     /// Nonzero while the tracer sleeps: a ring that is half full wakes it. Atomic.
     pub naps: AtomicU32,
-    /// Nonzero to keep what arguments point to, 0 to keep sums only ([`CallSum`]). Immutable while the run
-    /// lives.
+    /// Nonzero to keep each call, 0 to keep sums only ([`CallSum`]). Immutable while the tracer reads.
     pub keeps: AtomicU32,
-    /// A bit for each call that is asked for. Immutable while the run lives.
+    /// A bit for each call that is asked for. Immutable while the tracer reads.
     pub wanted: [AtomicU64; CALLS / 64],
+    /// Nonzero to have the calls that go to the kernel too. Immutable while the tracer reads.
+    pub host: AtomicU32,
 }
 
 /// What is known of a ring: a line of its writer's, and one of the tracer's.
@@ -71,36 +74,34 @@ pub struct CallSum {
     pub errors: AtomicU64,
     /// Ticks of the processor's counter that they took, extrapolated from those that were timed. Lane.
     pub ticks: AtomicU64,
+    /// Calls when one was last timed. Lane.
+    timed: AtomicU64,
 }
 
 impl CallSum {
     /// Calls of a kind that are all timed.
-    const FIRST: u64 = 64;
+    pub const FIRST: u64 = 64;
     /// Of the calls that follow, one in so many is timed. A prime, because programs repeat themselves in
     /// powers of two.
-    const STRIDE: u64 = 7;
+    pub const STRIDE: u32 = 31;
 
-    /// The calls that the timing of the next one stands for; 0 if that is not timed.
-    #[inline]
-    pub fn weight(&self) -> u64 {
-        match self.calls.load(Ordering::Relaxed) {
-            calls if calls < Self::FIRST => 1,
-            calls => u64::from(calls.is_multiple_of(Self::STRIDE)) * Self::STRIDE,
-        }
-    }
-
-    /// Adds a call that has taken `ticks`, or was not timed.
-    #[inline]
-    pub fn add(&self, has_failed: bool, ticks: Option<u64>) {
+    /// Adds a call that has taken `ticks`, for itself and those since the last that was timed; or one that was
+    /// not timed.
+    #[inline(always)]
+    pub fn add(&self, has_failed: bool, ticks: Option<u64>) -> u64 {
         // Relaxed, all: counters that only this lane writes.
-        let more = |counter: &AtomicU64, by: u64| {
-            counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
-        };
-        if let Some(ticks) = ticks {
-            more(&self.ticks, ticks.wrapping_mul(self.weight()));
+        let calls = self.calls.load(Ordering::Relaxed).wrapping_add(1);
+        self.calls.store(calls, Ordering::Relaxed);
+        if has_failed {
+            self.errors.store(self.errors.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         }
-        more(&self.errors, u64::from(has_failed));
-        more(&self.calls, 1);
+        if let Some(ticks) = ticks {
+            let stands_for = calls.wrapping_sub(self.timed.load(Ordering::Relaxed));
+            let sum = self.ticks.load(Ordering::Relaxed).wrapping_add(ticks.wrapping_mul(stands_for));
+            self.ticks.store(sum, Ordering::Relaxed);
+            self.timed.store(calls, Ordering::Relaxed);
+        }
+        calls
     }
 }
 
@@ -134,7 +135,7 @@ pub fn hold(fd: Fd) -> Result<()> {
 }
 
 /// Whether another process reads the rings behind `fd`.
-fn is_held(fd: Fd) -> bool {
+pub fn is_held(fd: Fd) -> bool {
     let mut lock = lock();
     // SAFETY: the kernel writes the structure.
     let asked = unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_OFD_GETLK, &raw mut lock) };
@@ -156,6 +157,12 @@ impl Rings {
         // SAFETY: changes how the new mapping is dumped only.
         let _ = unsafe { lp_abi::syscall!(__NR_madvise, base, BYTES, MADV_DONTDUMP) };
         NonNull::new(base as *mut u8).map(Rings).ok_or(Errno::ENOMEM)
+    }
+
+    /// Unmaps them.
+    pub fn unmap(self) {
+        // SAFETY: the caller has mapped them, and drops the only reference to them.
+        let _ = unsafe { lp_abi::syscall!(__NR_munmap, self.base(), BYTES) };
     }
 
     /// The rings at an address that [`Rings::base`] gave.
@@ -186,21 +193,43 @@ impl Rings {
         self.record(FRONT + lane % LANES * size_of::<Ring>())
     }
 
+    /// Maps the rings behind `fd` over others, at `base`.
+    ///
+    /// # Errors
+    /// Those of mmap(2).
+    ///
+    /// # Safety
+    /// `fd` has [`BYTES`] and cannot be truncated, and `base` came from [`Rings::base`].
+    pub unsafe fn map_over(fd: Fd, base: usize) -> Result<()> {
+        let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED);
+        // SAFETY: replaces a mapping of rings by one of the same size; both hold atomics only.
+        unsafe { lp_abi::syscall!(__NR_mmap, base, BYTES, protection, flags, fd, 0) }?;
+        // SAFETY: changes how the mapping is dumped only.
+        let _ = unsafe { lp_abi::syscall!(__NR_madvise, base, BYTES, MADV_DONTDUMP) };
+        Ok(())
+    }
+
     /// The word at a position of a lane's ring.
+    #[inline(always)]
     pub fn word(&self, lane: usize, position: u64) -> &AtomicU64 {
         self.record(DATA_AT + (lane % LANES * WORDS + position as usize % WORDS) * 8)
     }
 
-    /// The words between two positions of a lane's ring; `None` if they are more than it holds.
-    pub fn words(&self, lane: usize, from: u64, to: u64) -> Option<impl Iterator<Item = &AtomicU64>> {
+    /// The bytes between two positions of a lane's ring; `None` if they are more than it holds.
+    ///
+    /// # Safety
+    /// The caller is the tracer, and `to` was published after them: nobody writes them before
+    /// [`Rings::took`].
+    pub unsafe fn bytes(&self, lane: usize, from: u64, to: u64) -> Option<[&[u8]; 2]> {
         let count = usize::try_from(to.wrapping_sub(from)).ok().filter(|count| *count <= WORDS)?;
         let first = from as usize % WORDS;
         let ahead = count.min(WORDS - first);
         let slice = |first: usize, count: usize| {
-            // SAFETY: `first` and `count` are within the ring, and the mapping lasts.
-            unsafe { core::slice::from_raw_parts(self.word(lane, first as u64), count) }
+            let start = self.word(lane, first as u64).as_ptr().cast::<u8>();
+            // SAFETY: within the ring, whose mapping lasts; nobody writes there, by this function's contract.
+            unsafe { core::slice::from_raw_parts(start, count * 8) }
         };
-        Some(slice(first, ahead).iter().chain(slice(0, count - ahead)))
+        Some([slice(first, ahead), slice(0, count - ahead)])
     }
 
     /// What is kept of call `nr` in a lane. It lies where the lane's ring is otherwise.
@@ -218,18 +247,18 @@ impl Rings {
             && front.wanted[nr / 64 % (CALLS / 64)].load(Ordering::Relaxed) >> (nr % 64) & 1 != 0
     }
 
-    /// Begins an entry of `words` in the ring of a lane, which is the caller's. `fd` is the file's
-    /// descriptor. `None` if there is no room and nobody makes any.
-    #[inline]
-    pub fn begin(&self, fd: Fd, lane: usize, words: usize) -> Option<EntryWriter<'_>> {
+    /// Begins an entry of at most `words` in the ring of a lane, which is the caller's. `is_there` says whether
+    /// the tracer lives. `None` if there is no room and nobody makes any.
+    #[inline(always)]
+    pub fn begin(&self, is_there: fn() -> bool, lane: usize, words: usize) -> Option<EntryWriter<'_>> {
         let at = self.ring(lane).written.load(Ordering::Relaxed); // Relaxed: the lane's own.
         let after = self.used(lane, at).saturating_add(words as u64);
-        let has_room = after <= WORDS as u64 / 2 || self.make_room_slow(fd, lane, at, words);
-        has_room.then_some(EntryWriter { rings: self, lane, at })
+        let has_room = after <= WORDS as u64 / 2 || self.make_room_slow(is_there, lane, at, words);
+        has_room.then_some(EntryWriter { rings: self, lane, start: at, at: at + 1 })
     }
 
     /// Words of a lane's ring, written up to `at`, that the tracer has not read.
-    #[inline]
+    #[inline(always)]
     fn used(&self, lane: usize, at: u64) -> u64 {
         // PAIRS: the release in `took`: the words have been read before they are overwritten.
         at.wrapping_sub(self.ring(lane).read.load(Ordering::Acquire))
@@ -241,7 +270,7 @@ impl Rings {
 
     /// Wakes the tracer as the ring fills; waits for it when the ring is full.
     #[cold]
-    fn make_room_slow(&self, fd: Fd, lane: usize, at: u64, words: usize) -> bool {
+    fn make_room_slow(&self, is_there: fn() -> bool, lane: usize, at: u64, words: usize) -> bool {
         let front = self.front();
         // Relaxed: a wake that is missed is made by the next entry, or costs a nap.
         if front.naps.load(Ordering::Relaxed) != 0 && !lp_abi::sys::is_limited() {
@@ -249,11 +278,11 @@ impl Rings {
             front.bell.fetch_add(1, Ordering::Relaxed); // Relaxed: the futex call orders it.
             futex_wake(&front.bell, 1);
         }
-        self.has_room(lane, at, words) || self.wait_slow(fd, lane, at, words)
+        self.has_room(lane, at, words) || self.wait_slow(is_there, lane, at, words)
     }
 
     #[cold]
-    fn wait_slow(&self, fd: Fd, lane: usize, at: u64, words: usize) -> bool {
+    fn wait_slow(&self, is_there: fn() -> bool, lane: usize, at: u64, words: usize) -> bool {
         let (front, ring) = (self.front(), self.ring(lane));
         // A limited process makes no calls of the gate's own.
         while words <= WORDS && !lp_abi::sys::is_limited() && front.reading.load(Ordering::Relaxed) != 0 {
@@ -265,7 +294,7 @@ impl Rings {
             }
             front.bell.fetch_add(1, Ordering::Relaxed); // Relaxed: the futex call orders it.
             futex_wake(&front.bell, 1);
-            if futex_wait(&ring.turn, turn, PATIENCE) == Err(Errno::ETIMEDOUT) && !is_held(fd) {
+            if futex_wait(&ring.turn, turn, PATIENCE) == Err(Errno::ETIMEDOUT) && !is_there() {
                 // It was killed: nobody waits for it any more.
                 front.reading.store(0, Ordering::Relaxed);
             }
@@ -290,12 +319,13 @@ impl Rings {
 pub struct EntryWriter<'r> {
     rings: &'r Rings,
     lane: usize,
+    start: u64,
     at: u64,
 }
 
 impl EntryWriter<'_> {
     /// Appends a word.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, word: u64) {
         self.rings.word(self.lane, self.at).store(word, Ordering::Relaxed); // Relaxed: see `end`.
         self.at += 1;
@@ -310,9 +340,33 @@ impl EntryWriter<'_> {
         }
     }
 
-    /// Publishes the entry.
-    #[inline]
-    pub fn end(self) {
+    /// Appends `length` bytes that argument `number` points to, which `copy` writes where it is told; nothing
+    /// if it fails. `false` if they would lie across the ring's end.
+    #[inline(always)]
+    pub fn push_in_place(
+        &mut self,
+        number: usize,
+        length: usize,
+        copy: impl FnOnce(*mut u8) -> Result<()>,
+    ) -> bool {
+        let words = length.div_ceil(8);
+        let first = (self.at + 1) as usize % WORDS;
+        if first + words > WORDS {
+            return false;
+        }
+        if copy(self.rings.word(self.lane, self.at + 1).as_ptr().cast()).is_ok() {
+            self.push(number as u64 | (length as u64) << 32);
+            self.at += words as u64;
+        }
+        true
+    }
+
+    /// Publishes the entry, as that of call `number` of a thread.
+    #[inline(always)]
+    pub fn end(self, number: usize, tid: u32) {
+        let total = self.at - self.start;
+        let head = total | (number as u64) << 16 | u64::from(tid) << 32;
+        self.rings.word(self.lane, self.start).store(head, Ordering::Relaxed); // Relaxed: see below.
         // PAIRS: the tracer's acquire: who sees the count sees the words.
         self.rings.ring(self.lane).written.store(self.at, Ordering::Release);
     }
@@ -325,4 +379,4 @@ pub const fn words_for(bytes: usize) -> usize {
 
 const _: () = assert!(CALLS * size_of::<CallSum>() <= WORDS * 8);
 const _: () = assert!(size_of::<Ring>() == 128 && size_of::<TraceHeader>() <= FRONT);
-const _: () = assert!(HEAD + 2 * words_for(lp_abi::PATH_MAX) + words_for(144) <= WORDS);
+const _: () = assert!(HEAD + 6 + 2 * words_for(lp_abi::PATH_MAX) + words_for(144) < 1 << 16);

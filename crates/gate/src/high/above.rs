@@ -5,7 +5,7 @@ use crate::high::life::task::set_task;
 use lp_abi::gated::GATED_SET;
 use lp_abi::linux::{__NR_fstat, __NR_prctl, stat};
 use lp_abi::{Errno, Fd, image};
-use lp_region::process::{CALLS_COUNTED, CALLS_TRACED, Run};
+use lp_region::process::{CALLS_ALL_TRACED, CALLS_COUNTED, CALLS_TRACED, Run};
 use lp_region::records::PROGRAMS;
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{DirentId, InodeId, LaneId, ProcessId, Spot};
@@ -26,7 +26,7 @@ use crate::high::memory::{areas, bus, fault};
 use crate::high::route::{libraries, rooted};
 use crate::high::run::region;
 use crate::high::run::region::joined;
-use crate::high::run::{apart, mounts};
+use crate::high::run::{apart, look, mounts};
 use crate::high::table::calls::APART;
 use crate::high::table::count::COUNTED;
 use crate::high::table::holed::HOLED;
@@ -70,9 +70,14 @@ impl Above for High {
         attached(task.run, task.process.fsuid.load(Ordering::Relaxed), room)
     }
 
-    fn counts_calls() -> bool {
-        // Relaxed: immutable.
-        apart::run().is_some_and(|run| run.stats.load(Ordering::Relaxed) == CALLS_COUNTED)
+    fn records_all_calls() -> bool {
+        // Relaxed: a process that misses a tracer looks again.
+        apart::run()
+            .is_some_and(|run| [CALLS_COUNTED, CALLS_ALL_TRACED].contains(&run.stats.load(Ordering::Relaxed)))
+    }
+
+    fn look_table() -> &'static Table {
+        &look::LOOK
     }
 
     fn join(thread: &Thread) {
@@ -337,20 +342,21 @@ impl Above for High {
 
 /// The table for a process that has a task, and whether fast paths may bypass it.
 fn calls_of(task: &Task) -> (&'static Table, LowFds) {
-    // Relaxed: immutable.
-    match task.run.stats.load(Ordering::Relaxed) {
-        CALLS_COUNTED => return (&COUNTED, LowFds::Long),
-        CALLS_TRACED => {
-            traced::open(task);
-            return (&traced::TRACED, LowFds::Long);
-        }
-        _ => {}
+    let (table, way) = match () {
+        () if bus::exist() => (&HOLED, LowFds::Long),
+        () if placeholder::own_may_be_low(task) => (&CALLS, LowFds::Long),
+        () => (&CALLS, LowFds::Short),
+    };
+    // PAIRS: the release of a tracer that comes later: its rings are named.
+    match task.run.stats.load(Ordering::Acquire) {
+        CALLS_COUNTED => (&COUNTED, LowFds::Long),
+        CALLS_TRACED if traced::open(task, table) => match way {
+            LowFds::Short => (&traced::TRACED, LowFds::Recorded),
+            way => (&traced::TRACED, way),
+        },
+        CALLS_ALL_TRACED if traced::open(task, table) => (&traced::TRACED, LowFds::Long),
+        _ => (table, way),
     }
-    if bus::exist() {
-        return (&HOLED, LowFds::Long);
-    }
-    let way = if placeholder::own_may_be_low(task) { LowFds::Long } else { LowFds::Short };
-    (&CALLS, way)
 }
 
 fn task_of(thread: &Thread) -> Option<&'static Task<'static>> {

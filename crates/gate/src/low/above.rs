@@ -12,7 +12,7 @@ use lp_region::sync::AtomicU64;
 use lp_vfs::boot::ImageIds;
 use lp_vfs::task::Task;
 
-use crate::low::dispatch::Calls;
+use crate::low::dispatch::{Calls, Table};
 use crate::low::thread::pending::Info;
 use crate::low::thread::record::Thread;
 
@@ -54,8 +54,11 @@ pub(crate) trait Above: Quick {
         room: &'a mut [u8; PATH],
     ) -> Result<Attached<'a>, &'static [u8]>;
 
-    /// Whether the run counts its calls, so that each process must join it at its start.
-    fn counts_calls() -> bool;
+    /// Whether the run records calls that go to the kernel, so that each process must join it at its start.
+    fn records_all_calls() -> bool;
+
+    /// The table that a tracer selects to have the process look for it.
+    fn look_table() -> &'static Table;
 
     /// Joins the run. Does nothing if the process has joined already or belongs to no run.
     fn join(thread: &Thread);
@@ -266,4 +269,8 @@ pub(crate) trait Quick {
         task: &Task<'static>,
         entry: u64,
     ) -> isize;
+
+    /// Records call `number` for a tracer, and returns its result. `start` is the processor's counter at its
+    /// start, or 0. `registers` holds the arguments in reverse order.
+    extern "sysv64" fn record(number: usize, result: isize, start: u64, registers: &[usize; 6]) -> isize;
 }

@@ -124,6 +124,8 @@ impl Table {
 pub(crate) enum LowFds {
     /// They do: the table is that of all calls, and none of the gate's own descriptors is low.
     Short,
+    /// They do, and record the calls.
+    Recorded,
     /// No: all calls go through the table.
     Long,
     /// Calls on descriptors go to the kernel, except those on the gate's own, which the table has

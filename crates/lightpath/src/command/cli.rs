@@ -70,7 +70,7 @@ pub(crate) enum Verb {
     #[command(after_help = EXEC_AFTER_HELP, override_usage = "lightpath exec <RUN> -- CMD [ARG]...")]
     Exec(Join),
     /// Run a command and print its calls on mounts as strace(1) would, which does not see them.
-    #[command(after_help = TRACE_AFTER_HELP, override_usage = "lightpath trace [OPTIONS] -- CMD [ARG]...")]
+    #[command(after_help = TRACE_AFTER_HELP, override_usage = "lightpath trace [OPTIONS] -- CMD [ARG]...\n       lightpath trace [OPTIONS] -p PID")]
     Trace(Trace),
     /// List the runs under way and their processes.
     #[command(after_help = PS_AFTER_HELP)]
@@ -132,7 +132,17 @@ Example: lightpath exec 4711 -- ls -l /light";
 
 const TRACE_AFTER_HELP: &str = "\
 The calls of all processes that the command starts are shown, until it ends. Calls that go to the kernel \
-are not: strace shows those. Exit status: as of run.
+are shown with --host only, and only those that name a file, a descriptor, memory or a process; those whose \
+result the gate does not learn end in '= ?'. strace shows them all.
+
+No call is lost: a program that makes calls faster than they are printed waits once 256 MiB of them are \
+behind. Calls of processes that have filtered their system calls (seccomp) are not shown. Times of -c are \
+those of every 31st call, once a thread has made 64 of a kind.
+
+With -p, processes are stopped for a moment, which takes the rights of ptrace(2), and go on as before when \
+the tracer has gone.
+
+Exit status: as of run; 0 with -p.
 
 Example: lightpath trace -e openat,close -- ls -l /light";
 
@@ -268,10 +278,16 @@ pub(crate) struct Trace {
     /// Print a table at the end in place of lines: calls, errors and time by call.
     #[arg(short = 'c')]
     pub(crate) summary: bool,
+    /// Show the calls on files, memory and processes that go to the kernel too.
+    #[arg(long)]
+    pub(crate) host: bool,
+    /// Trace the run that process PID takes part in, until an interrupt (^C) or the end of the run.
+    #[arg(short = 'p', value_name = "PID", conflicts_with_all = ["command", "at", "size", "region", "from", "ro"])]
+    pub(crate) pid: Option<u32>,
     #[command(flatten)]
     pub(crate) options: Options,
     /// The program to run, looked up in PATH, and its arguments.
-    #[arg(required = true, trailing_var_arg = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
+    #[arg(required_unless_present = "pid", trailing_var_arg = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<OsString>,
 }
 

@@ -12,7 +12,7 @@ use lp_abi::{Errno, Fd, UserPtr};
 use lp_fsck::{Rebuilt, Severity};
 use lp_region::backing::FileAge;
 use lp_region::layout::{LANES_AT, RUNS, VERSION};
-use lp_region::process::{CALLS_COUNTED, CALLS_TRACED, protections};
+use lp_region::process::{CALLS_ALL_TRACED, CALLS_COUNTED, CALLS_TRACED, protections};
 use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
 use lp_region::{Geometry, LaneId, ProcessId, Region, RegionError, RunId, trace};
 use lp_vfs::boot::{self, MountAccess, RunSetup};
@@ -355,7 +355,8 @@ pub(crate) fn open_memory() -> Result<OwnedFd, Failure> {
 /// over a socket, see [`lp_vfs::flight`], and behind it the [`shelf`]'s. They stay open for ever.
 fn inherit_flights(region: Region<'static>, run: RunId) -> Result<(), Failure> {
     // Relaxed: this launcher has just set it.
-    let length = if region.run(run).stats.load(Relaxed) == CALLS_TRACED { trace::BYTES as u64 } else { 0 };
+    let is_traced = [CALLS_TRACED, CALLS_ALL_TRACED].contains(&region.run(run).stats.load(Relaxed));
+    let length = if is_traced { trace::BYTES as u64 } else { 0 };
     let fail = |e: rustix::io::Errno| {
         Failure::new(REGION, format!("cannot make shared memory: {}", reason(&e.into())))
     };

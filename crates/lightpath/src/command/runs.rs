@@ -91,6 +91,18 @@ impl Member {
         Ok(Some(Member { pid, started, owner: found.uid(), identity, run, descriptor, file }))
     }
 
+    /// Its run's record.
+    pub(crate) fn run(&self) -> RunId {
+        self.run
+    }
+
+    /// The flights of its run.
+    pub(crate) fn flights_link(&self, region: Region<'static>) -> Option<String> {
+        // Relaxed: immutable.
+        let number = region.run(self.run).flights.load(Relaxed).checked_sub(1)?;
+        Some(format!("/proc/{}/fd/{number}", self.pid))
+    }
+
     fn region_link(&self) -> PathBuf {
         PathBuf::from(format!("/proc/{}/fd/{}", self.pid, self.descriptor))
     }

@@ -89,6 +89,7 @@ pub fn claim_run(region: Region, setup: &RunSetup) -> Result<RunId> {
     let run = region.run(id);
     run.mount_count.store(setup.mounts.len() as u32, Ordering::Relaxed);
     run.stats.store(setup.stats, Ordering::Relaxed);
+    run.tracer.store(0, Ordering::Relaxed);
     run.covers.store(setup.covers, Ordering::Relaxed);
     run.protections.store(setup.protections, Ordering::Relaxed);
     run.avx2.store(u32::from(lp_region::cpu::has_avx2()), Ordering::Relaxed);

@@ -8,6 +8,7 @@ use lp_vfs::{lseek, read, stat, write};
 
 use crate::High;
 use crate::high::frame::handler::{given, given_slice};
+use crate::high::table::traced;
 use crate::low::above::Quick;
 use crate::low::dispatch::AGAIN;
 
@@ -20,7 +21,13 @@ macro_rules! quick {
             ) -> isize {
                 $answer.unwrap_or(AGAIN)
             }
-        )*}
+        )*
+            extern "sysv64" fn record(
+                number: usize, result: isize, start: u64, registers: &[usize; 6],
+            ) -> isize {
+                traced::record(number, result, start, registers)
+            }
+        }
     };
 }
 

@@ -1,25 +1,28 @@
 //! Recording calls for `lightpath trace`: a dispatch table of its own, so that other runs pay nothing.
 //!
-//! Every entry of [`TRACED`] is one stub, which calls the handler that
-//! [`CALLS`](crate::high::table::calls::CALLS) names and appends the outcome to the lane's ring
-//! ([`lp_region::trace`]), or counts it in the lane's sums. What arguments point to is read after the call.
-//! The kernel's calls are left to strace(1).
+//! Every entry of [`TRACED`] is one stub, which calls the handler of the table beneath and appends the outcome
+//! to the lane's ring ([`lp_region::trace`]), or counts it in the lane's sums. So do the entries of the most
+//! frequent calls (`low::arrive::entry_quick`). What arguments point to is read after the call. The kernel's
+//! calls are shown if they are asked for; most are then made here, where their results are known.
+//!
+//! A tracer that comes later ([`crate::high::run::look`]) names itself in the run's record.
 
 use core::arch::global_asm;
 
-use lp_abi::Fd;
-use lp_abi::linux::stat;
-use lp_abi::signature::{Parameter, arguments};
-use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
-use lp_region::trace::{DATA, HEAD, Rings, words_for};
+use lp_abi::linux::*;
+use lp_abi::signature::{NO_ARGUMENT, SHAPES};
+use lp_abi::{Errno, Fd};
+use lp_region::sync::{AtomicU64, Ordering};
+use lp_region::trace::{CallSum, DATA, EntryWriter, HEAD, NO_RESULT, Rings, is_held, words_for};
 use lp_region::ucopy;
 use lp_vfs::flight;
 use lp_vfs::task::Task;
 
-use crate::low::dispatch::{AGAIN, MAKE_THREAD, NOT_OURS, SHARE_MEMORY, stub_table};
+use crate::high::run::look;
+use crate::low::dispatch::{AGAIN, NOT_OURS, RESTART, Table, stub_table};
+use crate::low::live::deferred::blocking_syscall;
 use crate::low::thread::current;
 use crate::low::thread::record::Thread;
-use crate::low::tools::report;
 
 global_asm!(
     ".pushsection .text.lp_traced,\"ax\",@progbits",
@@ -28,9 +31,6 @@ global_asm!(
     ".cfi_startproc",
     "sub rsp, 24",
     ".cfi_adjust_cfa_offset 24",
-    "mov qword ptr [rsp + 8], 0",
-    "cmp dword ptr [rip + {sums}], 0",
-    "je 4f",
     // The entry has kept the number and the arguments, and rbp is still the entry's.
     "mov edi, [rbp - 56]",
     "call {begin}",
@@ -41,34 +41,30 @@ global_asm!(
     "mov rcx, [rbp - 32]",
     "mov r8, [rbp - 40]",
     "mov r9, [rbp - 48]",
-    "4:",
     "mov r11d, [rbp - 56]",
-    "lea r10, [rip + lp_table_calls]",
+    "mov r10, [rip + {beneath}]",
     "movsxd rax, dword ptr [r10 + 4 * r11]",
     "test eax, eax",
     "jz 2f",
     "add rax, r10",
     "call rax",
-    "mov [rsp], rax",
+    "3:",
     "mov edi, [rbp - 56]",
     "mov rsi, rax",
     "mov rdx, [rsp + 8]",
     "lea rcx, [rbp - 48]",
     "call {record}",
-    "mov rax, [rsp]",
     "add rsp, 24",
     ".cfi_adjust_cfa_offset -24",
     "ret",
     ".cfi_adjust_cfa_offset 24",
     "2:",
     "mov rax, {not_ours}",
-    "add rsp, 24",
-    ".cfi_adjust_cfa_offset -24",
-    "ret",
+    "jmp 3b",
     ".cfi_endproc",
     ".popsection",
     not_ours = const NOT_OURS,
-    sums = sym SUMS,
+    beneath = sym BENEATH,
     begin = sym begin,
     record = sym record,
 );
@@ -78,140 +74,278 @@ stub_table! {
     pub(crate) TRACED "lp_table_traced": "lp_traced"
 }
 
-/// Nonzero if sums are requested rather than calls. Set while the process has one thread.
-static SUMS: AtomicU32 = AtomicU32::new(0);
+/// Address of the table beneath. Set before [`TRACED`] is used.
+static BENEATH: AtomicU64 = AtomicU64::new(0);
 
-/// Address of the mapped rings; 0 before they are mapped. Set while the process has one thread.
+/// Address of the mapped rings; 0 before they are mapped. Constant from then on.
 static RINGS: AtomicU64 = AtomicU64::new(0);
 
-/// Maps the rings, unless they are mapped.
-pub(crate) fn open(task: &Task<'_>) {
-    // Relaxed, both: the process has one thread.
-    if RINGS.load(Ordering::Relaxed) != 0 {
-        return;
+/// Whose rings are mapped there: the word of [`lp_region::process::Run::tracer`].
+static MAPPED: AtomicU64 = AtomicU64::new(0);
+
+/// Maps the rings, unless they are mapped, and has calls answered by the table `beneath`. Returns `false` if
+/// there is no tracer or its rings cannot be mapped.
+pub(crate) fn open(task: &Task<'_>, beneath: &Table) -> bool {
+    // Relaxed: every thread stores the same.
+    BENEATH.store(beneath.address() as u64, Ordering::Relaxed);
+    let tracer = task.run.tracer.load(Ordering::Acquire); // PAIRS: the release of the tracer.
+    let mapped = RINGS.load(Ordering::Acquire); // PAIRS: the compare-and-swap below.
+    if mapped != 0 && MAPPED.load(Ordering::Relaxed) == tracer {
+        return true;
     }
-    // SAFETY: the launcher made the file as long as the rings and sealed its length.
-    let mapped = flight::descriptor(task).and_then(|fd| unsafe { Rings::map(fd) }.ok());
-    let Some(rings) = mapped else { report::refuse(&[b"no address space for the trace"]) };
-    // Relaxed: immutable.
-    SUMS.store(u32::from(rings.front().keeps.load(Ordering::Relaxed) == 0), Ordering::Relaxed);
-    RINGS.store(rings.base() as u64, Ordering::Relaxed);
+    let Some((fd, is_opened)) = rings_of(task, tracer) else { return false };
+    let done = map(fd, mapped);
+    if is_opened {
+        look::close(fd);
+    }
+    if done {
+        // Relaxed: a thread that misses it maps the same again.
+        MAPPED.store(tracer, Ordering::Relaxed);
+    }
+    done
 }
 
-/// The calling thread with its task, and the rings, if call `number` is asked for.
+/// The file of the rings, and whether it was opened for that.
+fn rings_of(task: &Task<'_>, tracer: u64) -> Option<(Fd, bool)> {
+    match tracer {
+        0 => flight::descriptor(task).map(|fd| (fd, false)),
+        tracer => look::rings_of(tracer).map(|fd| (fd, true)),
+    }
+}
+
+fn map(fd: Fd, before: u64) -> bool {
+    if before != 0 {
+        // SAFETY: the tracer made the file as long as the rings and sealed its length.
+        return unsafe { Rings::map_over(fd, before as usize) }.is_ok();
+    }
+    // SAFETY: as above.
+    let Ok(rings) = (unsafe { Rings::map(fd) }) else { return false };
+    let base = rings.base() as u64;
+    // PAIRS: the acquire in `open`. Another thread that has mapped them first keeps its mapping.
+    if RINGS.compare_exchange(0, base, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        rings.unmap();
+    }
+    true
+}
+
+/// Whether the tracer lives, for a thread that waits for it.
+fn is_there() -> bool {
+    // SAFETY: null or the calling thread's own record, and its task.
+    let task = unsafe { current::thread().as_ref().and_then(|thread| thread.task.get().as_ref()) };
+    let tracer = MAPPED.load(Ordering::Relaxed); // Relaxed: what this thread has mapped, or newer.
+    let Some((fd, is_opened)) = task.and_then(|task| rings_of(task, tracer)) else { return false };
+    let held = is_held(fd);
+    if is_opened {
+        look::close(fd);
+    }
+    held
+}
+
+/// The rings, and the calling thread's task, if call `number` is asked for.
 #[inline(always)]
-fn asked(number: usize) -> Option<(&'static Thread, &'static Task<'static>, Rings)> {
-    // SAFETY: null or the calling thread's own record.
-    let thread = unsafe { current::thread().as_ref() }?;
+fn asked(thread: &Thread, number: usize) -> Option<(&'static Task<'static>, Rings)> {
     // SAFETY: null or the thread's own task, which lives as long as the thread.
     let task = unsafe { thread.task.get().as_ref() }?;
-    // SAFETY: `open` mapped the rings for good. Relaxed: stored before there was a second thread.
+    // SAFETY: mapped for good. Relaxed: the table was stored after the rings were mapped.
     let rings = unsafe { Rings::at(RINGS.load(Ordering::Relaxed) as usize) }?;
-    rings.wants(number).then_some((thread, task, rings))
+    rings.wants(number).then_some((task, rings))
 }
 
+#[inline(always)]
 fn counter() -> u64 {
     // SAFETY: only reads the processor's counter.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Where sums are requested: the processor's counter if this call is timed, else 0. Reading it costs as much
-/// as a call.
+/// The processor's counter if this call is timed, else 0. Reading it costs as much as a call.
 extern "sysv64" fn begin(number: usize) -> u64 {
-    match asked(number) {
-        Some((_, task, rings)) if rings.sum(task.lane_id.index(), number).weight() != 0 => counter(),
-        _ => 0,
+    // SAFETY: null or the calling thread's own record.
+    let Some(thread) = (unsafe { current::thread().as_ref() }) else { return 0 };
+    let left = thread.untimed.get().wrapping_sub(1);
+    thread.untimed.set(left);
+    let is_new = |(task, rings): (&Task<'_>, Rings)| {
+        let sum = rings.sum(task.lane_id.index(), number);
+        rings.front().keeps.load(Ordering::Relaxed) == 0 && sum.calls.load(Ordering::Relaxed) < CallSum::FIRST
+    };
+    match left < 0 || asked(thread, number).is_some_and(is_new) {
+        true => counter(),
+        false => 0,
     }
 }
 
-/// Records one call, which began at `start` if it is timed. `registers` holds its arguments in reverse order.
-extern "sysv64" fn record(number: usize, result: isize, start: u64, registers: &[usize; 6]) {
+/// Records one call, which began at `start` if it is timed, and returns its result. `registers` holds its
+/// arguments in reverse order.
+#[inline]
+pub(crate) extern "sysv64" fn record(
+    number: usize,
+    result: isize,
+    start: u64,
+    registers: &[usize; 6],
+) -> isize {
     // SAFETY: null or the calling thread's own record.
-    let crossed = unsafe { current::thread().as_ref() }.is_some_and(|thread| thread.crossed.replace(false));
-    if crossed || [NOT_OURS, SHARE_MEMORY, MAKE_THREAD, AGAIN].contains(&result) {
+    let Some(thread) = (unsafe { current::thread().as_ref() }) else { return result };
+    if thread.crossed.replace(false) || result < -4096 {
+        return passed_slow(thread, number, result, start, registers);
+    }
+    note(thread, number, result, start, registers);
+    result
+}
+
+#[inline(always)]
+fn note(thread: &Thread, number: usize, result: isize, start: u64, registers: &[usize; 6]) {
+    let Some((task, rings)) = asked(thread, number) else { return };
+    let lane = task.lane_id.index();
+    // Relaxed: immutable while the tracer reads.
+    if rings.front().keeps.load(Ordering::Relaxed) == 0 {
+        let ticks = (start != 0).then(|| counter().wrapping_sub(start));
+        let calls = rings.sum(lane, number).add((-4095..0).contains(&result), ticks);
+        if calls < CallSum::FIRST {
+            thread.untimed.set(0);
+        } else if start != 0 {
+            thread.untimed.set(CallSum::STRIDE as i32 - 1);
+        }
         return;
     }
-    let Some((thread, task, rings)) = asked(number) else { return };
-    let lane = task.lane_id.index();
-    // Relaxed: set while the process had one thread.
-    if SUMS.load(Ordering::Relaxed) != 0 {
-        let ticks = (start != 0).then(|| counter().wrapping_sub(start));
-        return rings.sum(lane, number).add((-4095..0).contains(&result), ticks);
+    if start != 0 {
+        thread.untimed.set(i32::MAX);
     }
+    keep(thread, rings, lane, number, result, registers);
+}
+
+/// A call that the kernel answers, or has answered.
+#[cold]
+fn passed_slow(thread: &Thread, number: usize, result: isize, start: u64, registers: &[usize; 6]) -> isize {
+    let host = asked(thread, number).filter(|(_, rings)| rings.front().host.load(Ordering::Relaxed) != 0);
+    if host.is_none() || result == AGAIN {
+        return result;
+    }
+    let result = match result {
+        NOT_OURS if is_made_here(number as u32) => make(number as u32, registers),
+        result => result,
+    };
+    thread.crossed.set(false);
+    let shown = if result < -4096 { NO_RESULT as isize } else { result };
+    note(thread, number, shown, start, registers);
+    result
+}
+
+/// Whether the gate may make a call in the program's place: not if the call does not return, or if what it
+/// does depends on the program's stack or on a mask of signals.
+#[allow(non_upper_case_globals)]
+fn is_made_here(number: u32) -> bool {
+    !matches!(
+        number,
+        __NR_fork
+            | __NR_vfork
+            | __NR_clone
+            | __NR_clone3
+            | __NR_execve
+            | __NR_execveat
+            | __NR_exit
+            | __NR_exit_group
+            | __NR_rt_sigprocmask
+            | __NR_ppoll
+            | __NR_pselect6
+            | __NR_epoll_pwait
+            | __NR_epoll_pwait2
+            | __NR_io_pgetevents
+            | __NR_prctl
+            | __NR_seccomp
+    )
+}
+
+/// Makes the kernel's call.
+#[allow(non_upper_case_globals)]
+fn make(number: u32, registers: &[usize; 6]) -> isize {
     let mut words = *registers;
     words.reverse();
+    // SAFETY: the program's own call.
+    match unsafe { blocking_syscall(number, words) } {
+        Ok(value) => value as isize,
+        Err(Errno::EINTR)
+            if !matches!(number, __NR_poll | __NR_select | __NR_epoll_wait | __NR_io_getevents) =>
+        {
+            RESTART
+        }
+        Err(errno) => -(errno.number() as isize),
+    }
+}
+
+/// Appends a call to the lane's ring.
+#[inline(always)]
+fn keep(thread: &Thread, rings: Rings, lane: usize, number: usize, result: isize, registers: &[usize; 6]) {
     let end = counter();
-    let found = Pointed::read(thread, number as u32, result, &words);
-    let total = HEAD + found.words();
-    let Some(mut entry) = rings.begin(flight::descriptor(task).unwrap_or(Fd::NONE), lane, total) else {
-        return;
+    let shape = &SHAPES[number % SHAPES.len()];
+    let word = |argument: u8| registers[5 - usize::from(argument)];
+    let data = match () {
+        () if shape.got != NO_ARGUMENT && result > 0 => Some((shape.got, (result as usize).min(DATA))),
+        () if shape.given < NO_ARGUMENT - 1 => Some((shape.given, word(shape.given + 1).min(DATA))),
+        () if shape.stat != NO_ARGUMENT && result == 0 => Some((shape.stat, size_of::<stat>())),
+        () => None,
     };
-    entry.push(total as u64 | (number as u64) << 32);
-    entry.push(u64::from(thread.tid.get()));
+    let paths = match shape.paths[0] {
+        NO_ARGUMENT => [0; 2],
+        _ => read_paths(thread, shape.paths, registers),
+    };
+    let count = usize::from(shape.count);
+    let room = data.map_or(0, |(_, length)| words_for(length))
+        + paths.iter().map(|length| words_for(*length)).sum::<usize>();
+    let Some(mut entry) = rings.begin(is_there, lane, HEAD + count + room) else { return };
     entry.push(end);
     entry.push(result as u64);
-    for word in words {
-        entry.push(word as u64);
+    for argument in 0..count {
+        entry.push(registers[5 - argument] as u64);
     }
-    found.push(thread, &mut entry);
-    entry.end();
+    if paths != [0; 2] {
+        push_paths(thread, shape.paths, paths, &mut entry);
+    }
+    if let Some((argument, length)) = data {
+        push_data(argument, word(argument) as *const u8, length, &mut entry);
+    }
+    entry.end(number, thread.tid.get());
 }
 
-/// What a call's arguments point to. Paths are in the thread's buffers, which the finished handler no longer
-/// uses.
-struct Pointed {
-    /// Argument and length of each path.
-    paths: [Option<(usize, usize)>; 2],
-    /// Argument and length of the data in `bytes`.
-    data: Option<(usize, usize)>,
-    bytes: [u8; size_of::<stat>()],
-}
-
-impl Pointed {
-    const NOTHING: Pointed = Pointed { paths: [None; 2], data: None, bytes: [0; size_of::<stat>()] };
-
-    fn read(thread: &Thread, number: u32, result: isize, words: &[usize; 6]) -> Pointed {
-        let mut found = Pointed::NOTHING;
-        let mut paths = 0;
-        for (argument, kind) in arguments(number).into_iter().enumerate() {
-            let bytes = match kind {
-                Parameter::Path if paths < 2 => {
-                    // SAFETY: the thread's own buffers, unused between handlers; the copy routine handles bad
-                    // pointers.
-                    let read = unsafe {
-                        let buffer = &mut *thread.scratch[paths].get();
-                        ucopy::string(buffer, words[argument] as *const u8)
-                    };
-                    found.paths[paths] = read.ok().map(|length| (argument, length));
-                    paths += 1;
-                    continue;
-                }
-                Parameter::In => words[argument + 1].min(DATA),
-                Parameter::Out if result > 0 => (result as usize).min(DATA),
-                Parameter::Stat if result == 0 => size_of::<stat>(),
-                _ => continue,
-            };
-            // SAFETY: at most the buffer's length; the copy routine handles bad pointers.
-            let read = unsafe { ucopy::copy(found.bytes.as_mut_ptr(), words[argument] as *const u8, bytes) };
-            found.data = read.ok().map(|()| (argument, bytes));
+/// Copies the paths of a call to the thread's buffers, which the finished handler no longer uses, and returns
+/// their lengths plus one; 0 for none.
+fn read_paths(thread: &Thread, arguments: [u8; 2], registers: &[usize; 6]) -> [usize; 2] {
+    let mut lengths = [0; 2];
+    for ((length, argument), buffer) in lengths.iter_mut().zip(arguments).zip(&thread.scratch) {
+        if argument != NO_ARGUMENT {
+            let from = registers[5 - usize::from(argument)] as *const u8;
+            // SAFETY: the thread's own buffer, unused between handlers; the copy routine handles bad pointers.
+            let read = unsafe { ucopy::string(&mut *buffer.get(), from) };
+            *length = read.map_or(0, |length| length + 1);
         }
-        found
     }
+    lengths
+}
 
-    /// Words that it takes in an entry.
-    fn words(&self) -> usize {
-        self.paths.iter().chain([&self.data]).flatten().map(|(_, bytes)| words_for(*bytes)).sum()
-    }
-
-    fn push(&self, thread: &Thread, entry: &mut lp_region::trace::EntryWriter<'_>) {
-        for (path, buffer) in self.paths.iter().zip(&thread.scratch) {
-            let Some((argument, length)) = *path else { continue };
-            // SAFETY: the thread's own buffer, which `read` has filled.
+fn push_paths(thread: &Thread, arguments: [u8; 2], lengths: [usize; 2], entry: &mut EntryWriter<'_>) {
+    for ((length, argument), buffer) in lengths.into_iter().zip(arguments).zip(&thread.scratch) {
+        if let Some(length) = length.checked_sub(1) {
+            // SAFETY: the thread's own buffer, which `read_paths` has filled.
             let buffer = unsafe { &*buffer.get() };
-            entry.push_bytes(argument, buffer.get(..length).unwrap_or_default());
+            entry.push_bytes(usize::from(argument), buffer.get(..length).unwrap_or_default());
         }
-        if let Some((argument, length)) = self.data {
-            entry.push_bytes(argument, self.bytes.get(..length).unwrap_or_default());
-        }
+    }
+}
+
+/// Copies bytes of the program's to the entry, or nothing if they cannot be read.
+#[inline(always)]
+fn push_data(argument: u8, from: *const u8, length: usize, entry: &mut EntryWriter<'_>) {
+    // SAFETY, both: the entry has room for the bytes; the copy routine handles bad pointers.
+    let in_place = |to| unsafe { ucopy::copy(to, from, length) };
+    if !entry.push_in_place(usize::from(argument), length, in_place) {
+        push_data_slow(argument, from, length, entry);
+    }
+}
+
+#[cold]
+fn push_data_slow(argument: u8, from: *const u8, length: usize, entry: &mut EntryWriter<'_>) {
+    let mut bytes = [0; size_of::<stat>()];
+    let length = length.min(bytes.len());
+    // SAFETY: at most the buffer's length; the copy routine handles bad pointers.
+    if unsafe { ucopy::copy(bytes.as_mut_ptr(), from, length) }.is_ok() {
+        entry.push_bytes(usize::from(argument), &bytes[..length]);
     }
 }

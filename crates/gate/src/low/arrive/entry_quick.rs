@@ -20,6 +20,7 @@ use crate::low::above::Quick;
 use crate::low::arrive::entry::{load_arguments, push_arguments};
 use crate::low::arrive::unwind::unwind;
 use crate::low::dispatch::AGAIN;
+use crate::low::thread::record::Thread;
 use crate::low::thread::tls;
 
 /// Descriptors with a fast path: none of the gate's own may be among them.
@@ -103,6 +104,47 @@ global_asm!(
     "ret",
     ".cfi_endproc",
     ".endm",
+    // The same for a traced run: the call is recorded before it ends.
+    ".macro lp_recorded name, handler, before",
+    ".balign 64",
+    ".globl \\name",
+    ".hidden \\name",
+    "\\name:",
+    ".cfi_startproc",
+    unwind!(entered),
+    ".ifnb \\before",
+    "\\before \\name\\()_look",
+    ".endif",
+    "lp_begin",
+    "sub rsp, 16",
+    "mov r10, fs:[r11 + {current}]",
+    "mov qword ptr [rsp + 8], 0",
+    "dec dword ptr [r10 + {untimed}]",
+    "js 5f",
+    "4:",
+    "call \\handler",
+    "cmp rax, 3",
+    "jo lp_entry_again",
+    "mov edi, [rbp - 56]",
+    "mov rsi, rax",
+    "mov rdx, [rsp + 8]",
+    "lea rcx, [rbp - 48]",
+    "call {record}",
+    "lp_end",
+    load_arguments!(),
+    "leave",
+    unwind!(entered),
+    "ret",
+    unwind!(kept),
+    "5:",
+    "rdtsc",
+    "shl rdx, 32",
+    "or rax, rdx",
+    "mov [rsp + 8], rax",
+    "mov rdx, [rbp - 24]",
+    "jmp 4b",
+    ".cfi_endproc",
+    ".endm",
     // For a process that has not met a mount.
     ".balign 64",
     ".globl lp_entry_apart, lp_entry_kernel",
@@ -124,6 +166,14 @@ global_asm!(
     "lp_quick lp_quick_pread64, {pread64}",
     "lp_quick lp_quick_pwrite64, {pwrite64}",
     "lp_quick lp_quick_newfstatat, {newfstatat}, lp_empty_path",
+    "lp_recorded lp_recorded_read, {read}",
+    "lp_recorded lp_recorded_write, {write}",
+    "lp_recorded lp_recorded_fstat, {fstat}",
+    "lp_recorded lp_recorded_lseek, {lseek}",
+    "lp_recorded lp_recorded_pread64, {pread64}",
+    "lp_recorded lp_recorded_pwrite64, {pwrite64}",
+    "lp_recorded lp_recorded_newfstatat, {newfstatat}, lp_empty_path",
+    ".purgem lp_recorded",
     ".purgem lp_quick",
     ".purgem lp_empty_path",
     ".purgem lp_end",
@@ -136,6 +186,9 @@ global_asm!(
     in_gate = const tls::IN_GATE,
     deferred = const tls::DEFERRED,
     empty_path = const AT_EMPTY_PATH,
+    current = const tls::CURRENT,
+    untimed = const offset_of!(Thread, untimed),
+    record = sym <High as Quick>::record,
     read = sym <High as Quick>::read,
     write = sym <High as Quick>::write,
     fstat = sym <High as Quick>::fstat,
@@ -154,24 +207,36 @@ unsafe extern "C" {
 
 /// The instructions in the entries that read the program's memory. A fault there continues at
 /// [`lp_entry`](crate::low::arrive::entry), as if nothing had been read.
-pub(crate) fn looks() -> [usize; 2] {
+pub(crate) fn looks() -> [usize; 3] {
     unsafe extern "C" {
         static lp_quick_newfstatat_look: u8;
         static lp_quick_newfstatat_scratch_look: u8;
+        static lp_recorded_newfstatat_look: u8;
     }
-    [&raw const lp_quick_newfstatat_look as usize, &raw const lp_quick_newfstatat_scratch_look as usize]
+    [
+        &raw const lp_quick_newfstatat_look as usize,
+        &raw const lp_quick_newfstatat_scratch_look as usize,
+        &raw const lp_recorded_newfstatat_look as usize,
+    ]
+}
+
+macro_rules! addresses {
+    ($($name:ident)*) => {{
+        unsafe extern "C" {
+            $(static $name: u8;)*
+        }
+        [$(&raw const $name as usize),*]
+    }};
+}
+
+/// The entries of a traced run, in the order of [`QUICK_CALLS`]. All restore registers.
+pub(crate) fn recording_entries() -> [usize; QUICK_CALLS.len()] {
+    addresses!(lp_recorded_read lp_recorded_write lp_recorded_fstat lp_recorded_lseek lp_recorded_pread64
+        lp_recorded_pwrite64 lp_recorded_newfstatat)
 }
 
 /// The entries, in the order of [`QUICK_CALLS`]: those that restore registers, then those that do not.
 pub(crate) fn entries() -> [[usize; QUICK_CALLS.len()]; 2] {
-    macro_rules! addresses {
-        ($($name:ident)*) => {{
-            unsafe extern "C" {
-                $(static $name: u8;)*
-            }
-            [$(&raw const $name as usize),*]
-        }};
-    }
     [
         addresses!(lp_quick_read lp_quick_write lp_quick_fstat lp_quick_lseek lp_quick_pread64 lp_quick_pwrite64
             lp_quick_newfstatat),

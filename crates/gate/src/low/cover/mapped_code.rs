@@ -61,6 +61,9 @@ pub(crate) struct MappedFile<'s> {
 /// # Safety
 /// The whole segment must be mapped, and nothing in it may run yet.
 pub(crate) unsafe fn mapped(source: &MappedFile<'_>, at: usize, offset: usize) {
+    if home::settings().translates {
+        return;
+    }
     let mut head = Head::new();
     let Some(segments) = head.read(source.read) else { return };
     let text = segments.iter().find(|segment| {

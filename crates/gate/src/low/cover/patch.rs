@@ -5,8 +5,8 @@ use core::mem::{MaybeUninit, size_of};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use lp_abi::image::{
-    BundleHeader, ENTRIES, ENTRIES_AT, Fixup, GatePage, MAGIC, ObjectRecord, PROBES, QUICK_CALLS, VERSION,
-    first_probe, state,
+    BundleHeader, ENTRIES, ENTRIES_AT, Fixup, GatePage, MAGIC, ObjectRecord, PROBES, QUICK_CALLS, TracerDoor,
+    VERSION, first_probe, state,
 };
 use lp_abi::linux::{
     __NR_close, __NR_fstat, __NR_geteuid, __NR_mmap, __NR_mprotect, __NR_munmap, __NR_newfstatat,
@@ -15,7 +15,7 @@ use lp_abi::linux::{
 };
 use lp_abi::{Result, gated};
 
-use crate::low::dispatch::{Calls, LowFds};
+use crate::low::dispatch::{Calls, LowFds, Table};
 use crate::low::thread::home::home;
 use crate::low::thread::home::{self, THUNKS};
 use crate::low::tools::report;
@@ -271,8 +271,8 @@ unsafe impl Sync for ThunkSlots {}
 pub(crate) static lp_slots: ThunkSlots =
     ThunkSlots(UnsafeCell::new([crate::low::arrive::entry_quick::lp_entry_kernel; SLOTS]));
 
-/// Fills the page through which thunks find the gate.
-pub(crate) fn fill_gate_page(&Calls { table, way, hidden }: &Calls) {
+/// Fills the page through which thunks find the gate. `look` is the table that a tracer selects.
+pub(crate) fn fill_gate_page(&Calls { table, way, hidden }: &Calls, look: &Table) {
     let [quick, quick_scratch] = quick_entries(way);
     let page = GatePage {
         entry: entry(),
@@ -287,6 +287,12 @@ pub(crate) fn fill_gate_page(&Calls { table, way, hidden }: &Calls) {
     unsafe {
         lp_slots.0.get().cast::<GatePage>().write(page);
         (*home()).page = page;
+        (*home()).door = TracerDoor {
+            magic: TracerDoor::MAGIC,
+            look: look.address(),
+            entry: entry(),
+            slots: lp_slots.0.get() as usize,
+        };
     }
 }
 
@@ -334,6 +340,7 @@ fn entry() -> usize {
 fn quick_entries(way: LowFds) -> [[usize; QUICK_CALLS.len()]; 2] {
     match way {
         LowFds::Short => crate::low::arrive::entry_quick::entries(),
+        LowFds::Recorded => [crate::low::arrive::entry_quick::recording_entries(); 2],
         LowFds::Long => [[entry(); QUICK_CALLS.len()]; 2],
         LowFds::Apart => {
             let apart = &raw const crate::low::arrive::entry_quick::lp_entry_apart as usize;

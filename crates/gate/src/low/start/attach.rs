@@ -101,6 +101,7 @@ fn close_linker(auxiliary: &Auxiliary) {
 }
 
 /// Starts the gate in a static program, which is mapped as `program`. Returns the signal mask to set, if any.
+/// A program that `translates` runs no code that it maps: the kernel's calls in it are its own.
 ///
 /// # Safety
 /// Only [`crate::low::start::standalone`] may call it, once.
@@ -108,10 +109,12 @@ pub(crate) unsafe fn start_static(
     found: &Inherited,
     auxiliary: &Auxiliary,
     program: Object<'_>,
+    translates: bool,
 ) -> Option<u64> {
     // SAFETY: the caller guarantees that this is the only call, before the program runs.
     unsafe {
         prepare(found, auxiliary);
+        home::fill_settings().translates = translates;
         if !program.name.starts_with(names::NAMELESS) {
             let settings = home::fill_settings();
             settings.program = settings.keep(program.name);
@@ -148,13 +151,13 @@ unsafe fn prepare(found: &Inherited, auxiliary: &Auxiliary) -> LowFds {
         // SAFETY: the first thread's record, just created.
         let thread = unsafe { &*thread };
         attach_region(thread, gate, auxiliary.ids);
-        // The run counts calls, or the program's libraries lie in a mount.
-        if found.audits || High::counts_calls() {
+        // The run records all calls, or the program's libraries lie in a mount.
+        if found.audits || High::records_all_calls() {
             High::join(thread);
         }
         High::calls(thread)
     };
-    patch::fill_gate_page(&calls);
+    patch::fill_gate_page(&calls, High::look_table());
     calls.way
 }
 

@@ -6,7 +6,7 @@
 use core::mem::{MaybeUninit, offset_of};
 use core::sync::atomic::AtomicUsize;
 
-use lp_abi::image::{GATE_PAGE, GatePage};
+use lp_abi::image::{GATE_PAGE, GatePage, TracerDoor};
 use lp_abi::linux::{
     __NR_mmap, MAP_ANONYMOUS, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE,
 };
@@ -33,6 +33,8 @@ pub(crate) const THUNKS: usize = 64;
 pub(crate) struct Home {
     /// Read by the thunks.
     pub(crate) page: GatePage,
+    /// Read by tracers.
+    pub(crate) door: TracerDoor,
     /// Set by attach, constant afterwards.
     pub(crate) settings: Settings,
     /// Signal actions.
@@ -45,7 +47,7 @@ pub(crate) struct Home {
     pub(crate) thunks: [AtomicUsize; THUNKS],
 }
 
-const _: () = assert!(offset_of!(Home, page) == 0);
+const _: () = assert!(offset_of!(Home, page) == 0 && offset_of!(Home, door) == size_of::<GatePage>());
 const _: () = assert!(offset_of!(Home, first) + Thread::HEAD <= 4096);
 
 /// The gate's memory, once [`map`] has mapped it.

@@ -56,6 +56,8 @@ pub(crate) struct Thread {
     pub(crate) limited_to: Cell<u32>,
     /// Set when the running handler makes the kernel's call; see [`crate::high::table::count`].
     pub crossed: Cell<bool>,
+    /// Calls until one is timed, less one; see [`crate::high::table::traced`].
+    pub untimed: Cell<i32>,
     /// A shadow's descriptor plus one, between its open and that of the file; see
     /// [`crate::high::watch::shadow_fd`].
     pub waited_shadow: Cell<u32>,

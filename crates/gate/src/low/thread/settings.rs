@@ -22,6 +22,8 @@ pub(crate) struct Settings {
     pub(crate) builder: Text,
     /// The path of the running program, if it is a static one on the host.
     pub(crate) program: Text,
+    /// Whether the program executes what it maps by translation, and makes its calls itself (valgrind).
+    pub(crate) translates: bool,
     /// Bytes used in `room`.
     used: usize,
     room: [u8; ROOM],

@@ -1,21 +1,22 @@
 //! A call as a line, in strace's format.
 
-use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use lp_abi::Errno;
 use lp_abi::linux::*;
 use lp_abi::signature::{Parameter, arguments};
-use lp_region::trace::DATA;
+use lp_region::trace::{DATA, NO_RESULT};
 
 use super::name;
 use super::reader::{Call, Sink};
 
 /// Column of the result.
 const RESULT: usize = 40;
-const SPACES: &str = "                                        ";
 /// A call that begins anew after a signal's handler, as strace names it.
 const RESTART: i64 = -512;
+
+/// Bytes of lines that are written at once.
+const CHUNK: usize = 1 << 16;
 
 /// Prints a line for each call.
 pub(super) struct Lines<W> {
@@ -24,36 +25,69 @@ pub(super) struct Lines<W> {
     is_file: bool,
     /// The command's id, whose lines need none elsewhere.
     first: u32,
-    line: String,
+    /// Lines that are not written yet.
+    lines: Vec<u8>,
 }
 
 impl<W> Lines<W> {
     pub(super) fn new(out: W, is_file: bool, first: u32) -> Lines<W> {
-        Lines { out, is_file, first, line: String::new() }
+        Lines { out, is_file, first, lines: Vec::with_capacity(2 * CHUNK) }
+    }
+}
+
+impl<W: Write> Lines<W> {
+    fn write(&mut self) -> io::Result<()> {
+        self.out.write_all(&self.lines)?;
+        self.lines.clear();
+        Ok(())
     }
 }
 
 impl<W: Write + Send + 'static> Sink for Lines<W> {
     fn call(&mut self, call: &Call<'_>) -> io::Result<()> {
-        self.line.clear();
-        // Writing to a String does not fail.
-        let _ = match call.tid {
-            tid if self.is_file => write!(self.line, "{tid:<5} "),
-            tid if tid != self.first => write!(self.line, "[pid {tid:>5}] "),
-            _ => Ok(()),
-        };
-        describe(call, &mut self.line);
-        self.line.push('\n');
-        self.out.write_all(self.line.as_bytes())
+        let start = self.lines.len();
+        match call.tid {
+            tid if self.is_file => {
+                decimal(u64::from(tid), &mut self.lines);
+                pad(&mut self.lines, start + 5);
+                self.lines.push(b' ');
+            }
+            tid if tid != self.first => write!(self.lines, "[pid {tid:>5}] ")?,
+            _ => {}
+        }
+        describe(call, start, &mut self.lines)?;
+        self.lines.push(b'\n');
+        if self.lines.len() >= CHUNK { self.write() } else { Ok(()) }
     }
 
     fn pause(&mut self) -> io::Result<()> {
+        self.write()?;
         self.out.flush()
     }
 
     fn end(&mut self, lost: u64) -> io::Result<()> {
+        self.write()?;
         say_lost(&mut self.out, lost)?;
         self.out.flush()
+    }
+}
+
+fn decimal(number: u64, line: &mut Vec<u8>) {
+    let mut room = [0; 20];
+    line.extend_from_slice(lp_abi::text::decimal(number, &mut room));
+}
+
+fn signed(number: i64, line: &mut Vec<u8>) {
+    if number < 0 {
+        line.push(b'-');
+    }
+    decimal(number.unsigned_abs(), line);
+}
+
+/// Appends spaces up to a length.
+fn pad(line: &mut Vec<u8>, length: usize) {
+    if line.len() < length {
+        line.resize(length, b' ');
     }
 }
 
@@ -66,9 +100,10 @@ pub(super) fn say_lost(out: &mut impl Write, lost: u64) -> io::Result<()> {
     }
 }
 
-fn describe(call: &Call<'_>, line: &mut String) {
-    line.push_str(&name(call.number));
-    line.push('(');
+/// Appends a call to `line`, which begins at `start`.
+fn describe(call: &Call<'_>, start: usize, line: &mut Vec<u8>) -> io::Result<()> {
+    line.extend_from_slice(name(call.number).as_bytes());
+    line.push(b'(');
     let kinds = arguments(call.number);
     let mut is_first = true;
     for (number, kind) in kinds.iter().enumerate() {
@@ -76,71 +111,67 @@ fn describe(call: &Call<'_>, line: &mut String) {
             continue;
         }
         if !is_first {
-            line.push_str(", ");
+            line.extend_from_slice(b", ");
         }
         is_first = false;
-        argument(call, number, *kind, line);
+        argument(call, number, *kind, line)?;
     }
-    line.push_str(") ");
-    let column = if line.is_ascii() { line.len() } else { line.chars().count() };
-    line.push_str(&SPACES[..RESULT.saturating_sub(column)]);
-    line.push_str("= ");
-    result(call, line);
+    line.extend_from_slice(b") ");
+    pad(line, start + RESULT);
+    line.extend_from_slice(b"= ");
+    result(call, line)
 }
 
 fn creates(flags: u64) -> bool {
     flags as u32 & O_CREAT != 0 || flags as u32 & O_TMPFILE == O_TMPFILE
 }
 
-fn result(call: &Call<'_>, line: &mut String) {
-    // Writing to a String does not fail.
-    let _ = match call.result {
-        RESTART => write!(line, "? ERESTARTSYS (To be restarted if SA_RESTART is set)"),
+fn result(call: &Call<'_>, line: &mut Vec<u8>) -> io::Result<()> {
+    match call.result {
+        NO_RESULT => line.push(b'?'),
+        RESTART => write!(line, "? ERESTARTSYS (To be restarted if SA_RESTART is set)")?,
         error @ -4095..0 => {
             let errno = Errno::new(-error as i32);
             let text = super::reason(&io::Error::from_raw_os_error(errno.number()));
-            write!(line, "-1 {errno:?} ({text})")
+            write!(line, "-1 {errno:?} ({text})")?;
         }
-        address if [__NR_mmap, __NR_mremap].contains(&call.number) => write!(line, "{address:#x}"),
-        mode if call.number == __NR_umask => write!(line, "{mode:#o}"),
-        value => write!(line, "{value}"),
-    };
+        address if [__NR_mmap, __NR_mremap].contains(&call.number) => write!(line, "{address:#x}")?,
+        mode if call.number == __NR_umask => write!(line, "{mode:#o}")?,
+        value => signed(value, line),
+    }
+    Ok(())
 }
 
-fn argument(call: &Call<'_>, number: usize, kind: Parameter, line: &mut String) {
+fn argument(call: &Call<'_>, number: usize, kind: Parameter, line: &mut Vec<u8>) -> io::Result<()> {
     let word = call.words[number];
     let found =
         call.found.iter().flatten().find(|(argument, _)| *argument == number).map(|(_, bytes)| *bytes);
-    // Writing to a String does not fail.
-    let _ = match kind {
-        Parameter::None => Ok(()),
-        Parameter::Fd => write!(line, "{}", word as i32),
-        Parameter::DirFd if word as i32 == AT_FDCWD => write!(line, "AT_FDCWD"),
-        Parameter::DirFd => write!(line, "{}", word as i32),
-        Parameter::Number => write!(line, "{}", word as i64),
-        Parameter::Hex => write!(line, "{}", hex(word)),
+    match kind {
+        Parameter::None => {}
+        Parameter::DirFd if word as i32 == AT_FDCWD => line.extend_from_slice(b"AT_FDCWD"),
+        Parameter::Fd | Parameter::DirFd => signed(i64::from(word as i32), line),
+        Parameter::Number => signed(word as i64, line),
+        Parameter::Hex => hex(word, line)?,
         Parameter::Path | Parameter::In | Parameter::Out => match found {
-            Some(bytes) => {
-                quote(bytes, kind == Parameter::Path, line);
-                Ok(())
-            }
-            None if kind == Parameter::Out && call.result == 0 => write!(line, "\"\""),
-            None => write!(line, "{}", address(word)),
+            Some(bytes) => quote(bytes, kind == Parameter::Path, line)?,
+            None if kind == Parameter::Out && call.result == 0 => line.extend_from_slice(b"\"\""),
+            None => address(word, line)?,
         },
-        Parameter::Stat => match found.and_then(attributes) {
-            Some(text) => write!(line, "{text}"),
-            None => write!(line, "{}", address(word)),
+        Parameter::Stat => match found.and_then(|bytes| attributes(bytes, line)) {
+            Some(written) => written?,
+            None => address(word, line)?,
         },
-        Parameter::Address => write!(line, "{}", address(word)),
-        Parameter::Mode | Parameter::OpenMode => write!(line, "{}", mode(word as u32)),
-        Parameter::OpenFlags => write!(line, "{}", open_flags(word as u32)),
-        Parameter::AtFlags => write!(line, "{}", flags(word as u32, at_flags(call.number))),
-        Parameter::Access => write!(line, "{}", access(word as u32)),
-        Parameter::Whence => write!(line, "{}", one_of(word as u32, WHENCES)),
-        Parameter::RenameFlags => write!(line, "{}", flags(word as u32, RENAME_FLAGS)),
-        Parameter::Fcntl => write!(line, "{}", one_of(word as u32, COMMANDS)),
-        Parameter::Flock => write!(line, "{}", flags(word as u32, FLOCKS)),
-    };
+        Parameter::Address => address(word, line)?,
+        Parameter::Mode | Parameter::OpenMode => write!(line, "{}", mode(word as u32))?,
+        Parameter::OpenFlags => write!(line, "{}", open_flags(word as u32))?,
+        Parameter::AtFlags => write!(line, "{}", flags(word as u32, at_flags(call.number)))?,
+        Parameter::Access => write!(line, "{}", access(word as u32))?,
+        Parameter::Whence => write!(line, "{}", one_of(word as u32, WHENCES))?,
+        Parameter::RenameFlags => write!(line, "{}", flags(word as u32, RENAME_FLAGS))?,
+        Parameter::Fcntl => write!(line, "{}", one_of(word as u32, COMMANDS))?,
+        Parameter::Flock => write!(line, "{}", flags(word as u32, FLOCKS))?,
+    }
+    Ok(())
 }
 
 type Names = &'static [(u32, &'static str)];
@@ -185,7 +216,7 @@ fn flags(word: u32, names: Names) -> String {
         }
     }
     if left != 0 || text.is_empty() {
-        text.push(hex(u64::from(left)));
+        text.push(number(left));
     }
     text.join("|")
 }
@@ -194,7 +225,7 @@ fn one_of(word: u32, names: Names) -> String {
     names
         .iter()
         .find(|(value, _)| *value == word)
-        .map_or_else(|| hex(u64::from(word)), |(_, name)| (*name).to_owned())
+        .map_or_else(|| number(word), |(_, name)| (*name).to_owned())
 }
 
 fn open_flags(word: u32) -> String {
@@ -210,7 +241,7 @@ fn open_flags(word: u32) -> String {
         }
     }
     if left != 0 {
-        text.push(hex(u64::from(left)));
+        text.push(number(left));
     }
     text.join("|")
 }
@@ -230,51 +261,66 @@ fn mode(word: u32) -> String {
     }
 }
 
-fn attributes(bytes: &[u8]) -> Option<String> {
+/// Appends what a `struct stat` says, if it is one.
+fn attributes(bytes: &[u8], line: &mut Vec<u8>) -> Option<io::Result<()>> {
     let long = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     let kind = long(core::mem::offset_of!(stat, st_mode))? as u32;
     let size = long(core::mem::offset_of!(stat, st_size))?;
     let device = long(core::mem::offset_of!(stat, st_rdev))?;
-    let detail = match kind & S_IFMT {
-        S_IFCHR | S_IFBLK => {
-            format!("st_rdev=makedev({:#x}, {:#x})", libc::major(device), libc::minor(device))
-        }
-        _ => format!("st_size={size}"),
+    line.extend_from_slice(b"{st_mode=");
+    let written = match kind & S_IFMT {
+        S_IFREG => write!(line, "S_IFREG|0{:02o}, ", kind & !S_IFMT),
+        _ => write!(line, "{}, ", mode(kind)),
     };
-    Some(format!("{{st_mode={}, {detail}, ...}}", mode(kind)))
+    Some(written.and_then(|()| match kind & S_IFMT {
+        S_IFCHR | S_IFBLK => {
+            let (major, minor) = (libc::major(device), libc::minor(device));
+            write!(line, "st_rdev=makedev({major:#x}, {minor:#x}), ...}}")
+        }
+        _ => {
+            line.extend_from_slice(b"st_size=");
+            decimal(size, line);
+            line.extend_from_slice(b", ...}");
+            Ok(())
+        }
+    }))
 }
 
-fn hex(word: u64) -> String {
+fn number(word: u32) -> String {
     if word == 0 { "0".to_owned() } else { format!("{word:#x}") }
 }
 
-fn address(word: u64) -> String {
-    if word == 0 { "NULL".to_owned() } else { format!("{word:#x}") }
+fn hex(word: u64, line: &mut Vec<u8>) -> io::Result<()> {
+    if word == 0 { write!(line, "0") } else { write!(line, "{word:#x}") }
+}
+
+fn address(word: u64, line: &mut Vec<u8>) -> io::Result<()> {
+    if word == 0 { write!(line, "NULL") } else { write!(line, "{word:#x}") }
 }
 
 /// Appends bytes as a C string; data are cut short.
-fn quote(bytes: &[u8], is_whole: bool, text: &mut String) {
+fn quote(bytes: &[u8], is_whole: bool, line: &mut Vec<u8>) -> io::Result<()> {
     let (shown, more) = match bytes.len() >= DATA && !is_whole {
-        true => (&bytes[..DATA - 1], "\"..."),
-        false => (bytes, "\""),
+        true => (&bytes[..DATA - 1], &b"\"..."[..]),
+        false => (bytes, &b"\""[..]),
     };
-    text.push('"');
+    line.push(b'"');
     for (index, byte) in shown.iter().enumerate() {
         let digit_follows = shown.get(index + 1).is_some_and(u8::is_ascii_digit);
         match byte {
-            b'\n' => text.push_str("\\n"),
-            b'\t' => text.push_str("\\t"),
-            b'\r' => text.push_str("\\r"),
-            0x0b => text.push_str("\\v"),
-            0x0c => text.push_str("\\f"),
-            b'"' | b'\\' => text.extend(['\\', char::from(*byte)]),
-            b' '..=b'~' => text.push(char::from(*byte)),
-            // Writing to a String does not fail.
-            _ if digit_follows => drop(write!(text, "\\{byte:03o}")),
-            _ => drop(write!(text, "\\{byte:o}")),
+            b'\n' => line.extend_from_slice(b"\\n"),
+            b'\t' => line.extend_from_slice(b"\\t"),
+            b'\r' => line.extend_from_slice(b"\\r"),
+            0x0b => line.extend_from_slice(b"\\v"),
+            0x0c => line.extend_from_slice(b"\\f"),
+            b'"' | b'\\' => line.extend([b'\\', *byte]),
+            b' '..=b'~' => line.push(*byte),
+            _ if digit_follows => write!(line, "\\{byte:03o}")?,
+            _ => write!(line, "\\{byte:o}")?,
         }
     }
-    text.push_str(more);
+    line.extend_from_slice(more);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -286,9 +332,9 @@ mod tests {
     }
 
     fn line(call: &Call<'_>) -> String {
-        let mut line = String::new();
-        describe(call, &mut line);
-        line
+        let mut line = Vec::new();
+        describe(call, 0, &mut line).unwrap();
+        String::from_utf8(line).unwrap()
     }
 
     #[test]
@@ -319,8 +365,8 @@ mod tests {
             ("S_IFREG|0644".into(), "000".into(), "007".into())
         );
         assert_eq!((access(0), access(6)), ("F_OK".into(), "R_OK|W_OK".into()));
-        let mut text = String::new();
-        quote(b"\x01\x012\"", true, &mut text);
-        assert_eq!(text, "\"\\1\\0012\\\"\"");
+        let mut text = Vec::new();
+        quote(b"\x01\x012\"", true, &mut text).unwrap();
+        assert_eq!(text, b"\"\\1\\0012\\\"\"");
     }
 }

@@ -6,7 +6,9 @@
 //! | `reader.rs` | puts calls in order |
 //! | `format.rs` | an entry as a line |
 //! | `summary.rs` | the table of `-c` |
+//! | `attach.rs` | coming to a run under way, and going |
 
+mod attach;
 mod format;
 mod reader;
 mod spool;
@@ -14,11 +16,12 @@ mod summary;
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 
 use lp_abi::Fd;
 use lp_abi::gated::CALLS;
-use lp_region::process::CALLS_TRACED;
+use lp_region::Region;
+use lp_region::process::{CALLS_ALL_TRACED, CALLS_TRACED};
 use lp_region::sync::AtomicU64;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::trace::{Rings, hold};
@@ -33,7 +36,7 @@ use reader::Reading;
 use spool::Spool;
 use summary::Summary;
 
-/// Runs the command and prints its calls on mounts.
+/// Runs the command, or joins a run under way, and prints the calls on mounts.
 pub(crate) fn trace(args: &Trace) -> Result<u8, Failure> {
     let mut options = args.options.clone();
     mountpoint::check_apart(&options.at).map_err(|line| Failure::new(USAGE, line))?;
@@ -45,7 +48,12 @@ pub(crate) fn trace(args: &Trace) -> Result<u8, Failure> {
         return Err(Failure::new(USAGE, line));
     }
     run::check_caller()?;
-    let wanted = args.calls.as_deref().map(parse_calls).transpose()?;
+    let plan = Plan {
+        wanted: args.calls.as_deref().map(parse_calls).transpose()?,
+        summary: args.summary,
+        host: args.host,
+        is_file: args.output.is_some(),
+    };
     let output: Box<dyn Write + Send> =
         match &args.output {
             None => Box::new(io::stderr()),
@@ -53,24 +61,69 @@ pub(crate) fn trace(args: &Trace) -> Result<u8, Failure> {
                 Failure::new(REGION, format!("cannot make {}: {}", path.display(), reason(&e)))
             })?),
         };
-    options.records = CALLS_TRACED;
+    if let Some(pid) = args.pid {
+        return attach::attach(pid, &plan, output);
+    }
+    options.records = if plan.host { CALLS_ALL_TRACED } else { CALLS_TRACED };
     let (mut launch, session) =
         run::prepare(&options, &args.command, |paths| Session::open(&options, paths))?;
-    let rings = ask(&session, wanted.as_ref(), args.summary)?;
+    let rings = plan.ask(Fd::new(session.flights()))?;
     let slot = session.claim()?;
     let ended = supervise::run_beside(&mut launch, &session, &slot, |child| {
-        let output = BufWriter::new(output);
-        match args.summary {
-            true => Beside::Sums(Summary::new(session.region(), rings, output)),
-            false => {
-                let lines = format::Lines::new(output, args.output.is_some(), child as u32);
-                Beside::Calls(Reading::start(Spool::new(session.region(), rings), lines))
-            }
-        }
+        plan.begin(session.region(), rings, child as u32, output)
     })?;
-    let told = ended.beside.finish();
-    told.map_err(|e| Failure::new(REGION, format!("writing the trace: {}", reason(&e))))?;
+    ended.beside.finish()?;
     Ok(ended.end.pass_on())
+}
+
+/// What is asked for.
+struct Plan {
+    /// A bit for each call; all without.
+    wanted: Option<[u64; CALLS / 64]>,
+    /// A table at the end.
+    summary: bool,
+    /// The kernel's calls too.
+    host: bool,
+    /// Whether the output is a file.
+    is_file: bool,
+}
+
+impl Plan {
+    /// Says in the rings behind `fd` what is to be recorded.
+    fn ask(&self, fd: Fd) -> Result<Rings, Failure> {
+        let fail = |e: lp_abi::Errno| {
+            let error = io::Error::from_raw_os_error(e.number());
+            Failure::new(REGION, format!("cannot map the trace: {}", reason(&error)))
+        };
+        // SAFETY: whoever made the file made it as long as the rings and sealed its length.
+        let rings = unsafe { Rings::map(fd) }.map_err(fail)?;
+        hold(fd).map_err(fail)?;
+        let front = rings.front();
+        // Relaxed, all: nobody is told of the tracer before this is done.
+        front.keeps.store(u32::from(!self.summary), Relaxed);
+        front.host.store(u32::from(self.host), Relaxed);
+        let all = [u64::MAX; CALLS / 64];
+        for (word, bits) in front.wanted.iter().zip(self.wanted.as_ref().unwrap_or(&all)) {
+            AtomicU64::store(word, *bits, Relaxed);
+        }
+        front.reading.store(1, Relaxed);
+        Ok(rings)
+    }
+
+    /// Begins to read; lines of thread `first` need no id.
+    fn begin<W: Write + Send + 'static>(
+        &self,
+        region: Region<'static>,
+        rings: Rings,
+        first: u32,
+        output: W,
+    ) -> Beside<W> {
+        if self.summary {
+            return Beside::Sums(Summary::new(region, rings, output));
+        }
+        let lines = format::Lines::new(output, self.is_file, first);
+        Beside::Calls(Reading::start(Spool::new(region, rings), lines))
+    }
 }
 
 /// What is done while the command runs, and at its end.
@@ -80,33 +133,13 @@ enum Beside<W> {
 }
 
 impl<W: Write> Beside<W> {
-    fn finish(self) -> io::Result<()> {
-        match self {
+    fn finish(self) -> Result<(), Failure> {
+        let told = match self {
             Beside::Calls(reading) => reading.finish(),
             Beside::Sums(summary) => summary.finish(),
-        }
+        };
+        told.map_err(|e| Failure::new(REGION, format!("writing the trace: {}", reason(&e))))
     }
-}
-
-/// Says in the rings what is to be recorded.
-fn ask(session: &Session, wanted: Option<&[u64; CALLS / 64]>, summary: bool) -> Result<Rings, Failure> {
-    let fail = |e: lp_abi::Errno| {
-        let error = io::Error::from_raw_os_error(e.number());
-        Failure::new(REGION, format!("cannot map the trace: {}", reason(&error)))
-    };
-    let fd = Fd::new(session.flights());
-    // SAFETY: `Session::open` made the file as long as the rings and sealed its length.
-    let rings = unsafe { Rings::map(fd) }.map_err(fail)?;
-    hold(fd).map_err(fail)?;
-    let front = rings.front();
-    // Relaxed, all: the command starts later.
-    front.keeps.store(u32::from(!summary), Relaxed);
-    let all = [u64::MAX; CALLS / 64];
-    for (word, bits) in front.wanted.iter().zip(wanted.unwrap_or(&all)) {
-        AtomicU64::store(word, *bits, Relaxed);
-    }
-    front.reading.store(1, Relaxed);
-    Ok(rings)
 }
 
 /// A bit for each call of a list such as `open,close`; `!` in front means all others.

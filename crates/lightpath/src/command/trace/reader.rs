@@ -1,14 +1,18 @@
 //! The calls of a traced run, from the entries in its rings to where they go.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::io;
+use std::iter::Peekable;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering as Std};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 
+use lp_abi::signature::SHAPES;
 use lp_region::trace::HEAD;
 
-use super::spool::{BATCHES, Batch, Spool};
+use super::spool::{BATCHES, Batch, Spare, Spool};
 
 /// Arguments of a call that are kept with what they point to: two paths, and data.
 const FOUND: usize = 3;
@@ -47,10 +51,10 @@ impl Reading {
         let is_over = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&is_over);
         let (to, from) = sync_channel(BATCHES);
-        let sent = spool.sent();
+        let (sent, spare) = (spool.sent(), spool.spare());
         Reading {
             spool: std::thread::spawn(move || spool.run(&to, &over)),
-            teller: std::thread::spawn(move || tell(&from, &sent, Box::new(sink))),
+            teller: std::thread::spawn(move || tell(&from, &sent, &spare, Box::new(sink))),
             is_over,
         }
     }
@@ -65,7 +69,17 @@ impl Reading {
     }
 }
 
-fn tell(from: &Receiver<Batch>, sent: &AtomicUsize, mut sink: Box<dyn Sink>) -> io::Result<Box<dyn Sink>> {
+/// How much the program's threads come before the thread that prints.
+const NICE: i32 = 19;
+
+fn tell(
+    from: &Receiver<Batch>,
+    sent: &AtomicUsize,
+    spare: &Spare,
+    mut sink: Box<dyn Sink>,
+) -> io::Result<Box<dyn Sink>> {
+    // SAFETY: 0 is the calling thread. If it fails, the program waits for this thread more often.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
     loop {
         let batch = match from.try_recv() {
             Err(TryRecvError::Empty) => {
@@ -74,12 +88,33 @@ fn tell(from: &Receiver<Batch>, sent: &AtomicUsize, mut sink: Box<dyn Sink>) -> 
             }
             received => received.ok(),
         };
-        let Some(batch) = batch else { return Ok(sink) };
+        let Some(mut batch) = batch else { return Ok(sink) };
         sent.fetch_sub(1, Std::Relaxed); // Relaxed: a number.
-        let mut calls: Vec<Call<'_>> = batch.parts().flat_map(Entries).collect();
-        calls.sort_by_key(|call| call.end);
-        calls.iter().try_for_each(|call| sink.call(call))?;
+        in_order(&batch, sink.as_mut())?;
+        batch.clear();
+        if let Ok(mut spare) = spare.lock() {
+            spare.push(batch);
+        }
     }
+}
+
+/// Tells the calls of a batch by the order of their ends.
+fn in_order(batch: &Batch, sink: &mut dyn Sink) -> io::Result<()> {
+    let mut lanes: Vec<_> = batch.parts().map(|part| Entries(part).peekable()).collect();
+    if let [only] = &mut lanes[..] {
+        return only.try_for_each(|call| sink.call(&call));
+    }
+    let next = |lanes: &mut Vec<Peekable<Entries<'_>>>, lane: usize| {
+        lanes[lane].peek().map(|call| Reverse((call.end, lane)))
+    };
+    let mut heads: BinaryHeap<_> = (0..lanes.len()).filter_map(|lane| next(&mut lanes, lane)).collect();
+    while let Some(Reverse((_, lane))) = heads.pop() {
+        if let Some(call) = lanes[lane].next() {
+            sink.call(&call)?;
+        }
+        heads.extend(next(&mut lanes, lane));
+    }
+    Ok(())
 }
 
 /// The entries of a lane, up to one that does not make sense, since a program has written over it.
@@ -95,9 +130,10 @@ impl<'b> Iterator for Entries<'b> {
             Some(u64::from_ne_bytes(bytes.try_into().ok()?))
         };
         let head = word(0)?;
-        let length = head as u32 as usize;
+        let (length, number) = (head as u16 as usize, (head >> 16) as u16);
         self.0 = bytes.get(length * 8..)?;
-        let (mut found, mut index) = ([None; FOUND], HEAD);
+        let count = usize::from(SHAPES.get(usize::from(number))?.count);
+        let (mut found, mut index) = ([None; FOUND], HEAD + count);
         for slot in &mut found {
             if index >= length {
                 break;
@@ -108,15 +144,15 @@ impl<'b> Iterator for Entries<'b> {
             index += 1 + count.div_ceil(8);
         }
         let mut words = [0; 6];
-        for (argument, to) in words.iter_mut().enumerate() {
-            *to = word(4 + argument)?;
+        for (argument, to) in words[..count].iter_mut().enumerate() {
+            *to = word(HEAD + argument)?;
         }
         // An entry that is shorter than its head would be read again and again.
         (length >= HEAD).then_some(Call {
-            number: (head >> 32) as u32,
-            tid: word(1)? as u32,
-            end: word(2)?,
-            result: word(3)? as i64,
+            number: u32::from(number),
+            tid: (head >> 32) as u32,
+            end: word(1)?,
+            result: word(2)? as i64,
             words,
             found,
         })

@@ -1,15 +1,15 @@
 //! Taking entries out of the rings of a traced run while it runs: quickly, so that the run does not wait for
 //! what is then done with them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering as Std};
 use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex};
 
 use lp_region::Region;
 use lp_region::layout::LANES;
 use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_region::sync::futex_wait;
-use lp_region::trace::Rings;
+use lp_region::trace::{Rings, WORDS};
 
 /// How long the tracer sleeps when nobody needs room, in nanoseconds. It does not look at rings all the time,
 /// because that takes their cache lines from the writers.
@@ -20,7 +20,6 @@ const BATCH: usize = 1 << 20;
 pub(super) const BATCHES: usize = 256;
 
 /// Entries from the rings, as they were written: whole ones, those of a lane in order.
-#[derive(Default)]
 pub(super) struct Batch {
     bytes: Vec<u8>,
     /// Where the entries of a lane end; those of the next follow.
@@ -28,10 +27,21 @@ pub(super) struct Batch {
 }
 
 impl Batch {
+    /// An empty one, with room for what is taken at once as a rule.
+    fn new() -> Batch {
+        Batch { bytes: Vec::with_capacity(BATCH + WORDS * 8), ends: Vec::new() }
+    }
+
     /// The entries of each lane, one after the other.
     pub(super) fn parts(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(&0).chain(&self.ends);
         starts.zip(&self.ends).map(|(start, end)| &self.bytes[*start..*end])
+    }
+
+    /// Empties it, and keeps its memory.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
     }
 }
 
@@ -41,11 +51,21 @@ pub(super) struct Spool {
     rings: Rings,
     /// Batches that were sent and not received.
     sent: Arc<AtomicUsize>,
+    /// Empty batches, whose memory has been touched.
+    spare: Spare,
 }
+
+/// Batches to use again.
+pub(super) type Spare = Arc<Mutex<Vec<Batch>>>;
 
 impl Spool {
     pub(super) fn new(region: Region<'static>, rings: Rings) -> Spool {
-        Spool { region, rings, sent: Arc::default() }
+        Spool { region, rings, sent: Arc::default(), spare: Arc::default() }
+    }
+
+    /// Where a batch that has been told goes.
+    pub(super) fn spare(&self) -> Spare {
+        Arc::clone(&self.spare)
     }
 
     /// The number of batches that are on their way; who receives one takes it off.
@@ -63,7 +83,7 @@ impl Spool {
 
     fn collect(&self, to: &SyncSender<Batch>, is_over: &AtomicBool) {
         let front = self.rings.front();
-        let mut batch = Batch::default();
+        let mut batch = Batch::new();
         loop {
             let over = is_over.load(Std::Acquire); // PAIRS: the release in `Reading::finish`.
             let rung = front.bell.load(Relaxed); // Relaxed: a ring that is missed costs a nap.
@@ -72,7 +92,9 @@ impl Spool {
             let is_due = over || batch.bytes.len() >= BATCH || self.sent.load(Std::Relaxed) == 0;
             if is_due && !batch.ends.is_empty() {
                 self.sent.fetch_add(1, Std::Relaxed);
-                if to.send(std::mem::take(&mut batch)).is_err() {
+                let next = self.spare.lock().ok().and_then(|mut spare| spare.pop());
+                let next = next.unwrap_or_else(Batch::new);
+                if to.send(std::mem::replace(&mut batch, next)).is_err() {
                     return; // The output failed.
                 }
             }
@@ -95,8 +117,9 @@ impl Spool {
                 continue;
             }
             // What a program has written over the counter is passed over.
-            if let Some(words) = self.rings.words(lane, at, written) {
-                batch.bytes.extend(words.flat_map(|word| word.load(Relaxed).to_ne_bytes()));
+            // SAFETY: this is the tracer, and the words were published.
+            if let Some(parts) = unsafe { self.rings.bytes(lane, at, written) } {
+                parts.iter().for_each(|part| batch.bytes.extend_from_slice(part));
                 batch.ends.push(batch.bytes.len());
             }
             self.rings.took(lane, written);

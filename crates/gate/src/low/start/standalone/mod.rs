@@ -92,7 +92,7 @@ pub unsafe extern "sysv64" fn start(stack: *mut usize) -> usize {
     let path = names::of_descriptor(program.fd, &mut room);
     let object = Object { base: image.base, segments: image.segments(), name: path };
     // SAFETY: the only call; the program is mapped, and nothing of it runs.
-    let mask = unsafe { attach::start_static(&found, &stack.auxiliary(), object) };
+    let mask = unsafe { attach::start_static(&found, &stack.auxiliary(), object, stack.is_translator()) };
     show(&program, &stack, &image);
     // SAFETY: the descriptor was opened for this start, and nothing else uses it.
     let _ = unsafe { lp_abi::syscall!(__NR_close, program.fd) };

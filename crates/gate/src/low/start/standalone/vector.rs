@@ -81,6 +81,18 @@ impl InitialStack {
         self.at.wrapping_add(1 + self.arguments + 1).cast()
     }
 
+    /// Whether valgrind's launcher started the program, which it says in the environment. Such a program
+    /// translates the code that it maps.
+    pub(super) fn is_translator(&self) -> bool {
+        let first = self.environment();
+        (0..self.variables).any(|index| {
+            // SAFETY: the environment has so many variables, which are NUL-terminated.
+            let text = unsafe { *first.add(index) };
+            // SAFETY: as above.
+            !text.is_null() && unsafe { report::c_bytes(text) }.starts_with(b"VALGRIND_LAUNCHER=")
+        })
+    }
+
     /// Closes the gap left by variables removed from the environment: the auxiliary vector must follow the
     /// environment's null pointer.
     pub(super) fn close_gap(&mut self) {
