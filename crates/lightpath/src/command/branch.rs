@@ -3,31 +3,72 @@
 use std::fs::File;
 use std::mem::offset_of;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lp_region::Region;
 use lp_region::layout::MAGIC;
 use lp_region::records::Header;
 use lp_region::sync::Ordering::Relaxed;
+use lp_vfs::below::frozen;
+use lp_vfs::below::list::Record;
 
 use super::failure::{Failure, REGION, reason};
-use super::{copy, region};
+use super::over::record_of;
+use super::region::Session;
+use super::{copy, region, skeleton};
+
+/// A copy of a frozen region.
+pub(crate) struct Branch {
+    pub(crate) fd: OwnedFd,
+    /// Where the content of files is, if it is not in the copy.
+    pub(crate) below: Option<Below>,
+}
+
+/// A frozen region that has the content of a branch's files.
+pub(crate) struct Below {
+    path: PathBuf,
+    seen: Record,
+}
+
+impl From<OwnedFd> for Branch {
+    fn from(fd: OwnedFd) -> Branch {
+        Branch { fd, below: None }
+    }
+}
 
 /// A copy of the frozen region in a file: one that shares its blocks if the file system can do that, else one
-/// in memory.
-pub(crate) fn of(path: &Path) -> Result<OwnedFd, Failure> {
+/// in memory, without the content of files.
+pub(crate) fn of(path: &Path) -> Result<Branch, Failure> {
     let fail = |e: std::io::Error| Failure::new(REGION, format!("{}: {}", path.display(), reason(&e)));
     let from = open(path)?;
     let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let unnamed =
         File::options().read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE).open(above);
     if let Some(to) = unnamed.ok().filter(|to| copy::by_reference(&from, to)) {
-        return Ok(to.into());
+        return Ok(OwnedFd::from(to).into());
     }
     let to = File::from(region::open_memory()?);
-    copy::sparse(&from, &to).map_err(fail)?;
-    Ok(to.into())
+    let seen = || from.metadata().map(|found| record_of(&found)).map_err(fail);
+    let before = seen()?;
+    let path = path.canonicalize().map_err(fail)?;
+    skeleton::copy(&from, &to).map_err(fail)?;
+    // Its access time has changed.
+    let known = |record: &Record| (record.size, record.seconds[2], record.nanoseconds[2]);
+    if known(&seen()?) != known(&before) {
+        return Err(Failure::new(REGION, format!("{} has changed as it was copied", path.display())));
+    }
+    Ok(Branch { fd: to.into(), below: Some(Below { path, seen: before }) })
+}
+
+impl Below {
+    /// Records it in the region of a session that is about to start.
+    pub(crate) fn lay(&self, session: &Session) -> Result<(), Failure> {
+        let laid = session.with_task(|task| frozen::lay(task, self.path.as_os_str().as_bytes(), &self.seen));
+        laid.flatten()
+            .map_err(|e| Failure::new(REGION, format!("the branch of {}: {e:?}", self.path.display())))
+    }
 }
 
 /// Opens a frozen region.

@@ -39,9 +39,13 @@ pub(crate) fn extents(of: impl AsFd) -> io::Result<Vec<Extent>> {
 
 /// Copies what `from` holds to the same places of `to`, an empty file. Returns the bytes written.
 pub(crate) fn sparse(from: &File, to: &File) -> io::Result<u64> {
-    let length = from.metadata()?.len();
-    to.set_len(length)?;
-    each_piece(&pieces(&extents(from)?, STEP), |at, room| {
+    to.set_len(from.metadata()?.len())?;
+    parts(from, to, &extents(from)?)
+}
+
+/// Copies parts of `from` to the same places of `to`, which are empty. Returns the bytes written.
+pub(crate) fn parts(from: &File, to: &File, parts: &[Extent]) -> io::Result<u64> {
+    each_piece(&pieces(parts, STEP), |at, room| {
         from.read_exact_at(room, at)?;
         // A step of zeros may stay a hole.
         if room.iter().all(|byte| *byte == 0) {

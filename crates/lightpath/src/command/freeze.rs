@@ -17,6 +17,7 @@ use lp_abi::{Errno, Fd};
 use lp_region::backing::FileAge;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{Region, life_file};
+use lp_vfs::below::frozen;
 use rustix::fs::{FlockOperation, flock};
 
 use super::cli::Freeze;
@@ -90,6 +91,9 @@ fn copied(session: &Session, to: &File) -> io::Result<Duration> {
 }
 
 fn copied_locked(session: &Session, from: &File, to: &File) -> io::Result<Duration> {
+    let error = |e: Errno| io::Error::from_raw_os_error(e.number());
+    // The copy is to stand on its own.
+    session.with_task(frozen::all).flatten().map_err(error)?;
     let is_shared = copy::by_reference(from, to);
     if !is_shared {
         copy::sparse(from, to)?;

@@ -28,6 +28,7 @@ mod session;
 mod shelf;
 mod sites;
 mod size;
+mod skeleton;
 mod stats;
 mod supervise;
 mod top;

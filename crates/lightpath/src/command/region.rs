@@ -21,7 +21,7 @@ use lp_vfs::{Place, Task, below};
 use rustix::fs::{FlockOperation, MemfdFlags, SealFlags, flock};
 use rustix::process::{Resource, getrlimit};
 
-use super::branch;
+use super::branch::{self, Branch};
 use super::cache;
 use super::cli::Options;
 use super::failure::{Failure, REGION, reason};
@@ -182,11 +182,12 @@ fn bytes(path: &Path) -> &[u8] {
 impl Session {
     /// Creates the region, or opens `--region FILE`, and claims a run record in it.
     pub(crate) fn open(options: &Options, paths: &Paths) -> Result<Session, Failure> {
-        let (fd, name) = match (&options.region, &options.from) {
-            (Some(path), _) => (open_file(path)?, path.display().to_string()),
+        let (branch, name) = match (&options.region, &options.from) {
+            (Some(path), _) => (open_file(path)?.into(), path.display().to_string()),
             (None, Some(path)) => (branch::of(path)?, format!("the branch of {}", path.display())),
-            (None, None) => (open_memory()?, "region".to_owned()),
+            (None, None) => (open_memory()?.into(), "region".to_owned()),
         };
+        let Branch { fd, below } = branch;
         // Two launchers must not initialise the same file, or claim the same run record. Record locks would
         // work only within one process; this lock is released with its descriptor if this process is killed.
         locked(&fd, &name, FlockOperation::LockExclusive)?;
@@ -216,7 +217,11 @@ impl Session {
             region.mark_boot();
             boot::back(region).map_err(|e| no_room(&name, e))?;
         }
-        Session::begin(region, fd, &name, options, paths)
+        let session = Session::begin(region, fd, &name, options, paths)?;
+        match below {
+            Some(below) => below.lay(&session).map(|()| session),
+            None => Ok(session),
+        }
     }
 
     /// Claims a run record in the region behind `fd`, that of run `pid`, for another command.

@@ -114,7 +114,7 @@ fn fill(task: &Task<'_>, file: &impl File, seen: &Record, fresh: &Fresh, index: 
 }
 
 /// Records that all content is there. The caller must hold the lock.
-fn settle(task: &Task<'_>, inode: &Inode) {
+pub(super) fn settle(task: &Task<'_>, inode: &Inode) {
     let pages = map::count(task.region, inode);
     // A reader that saw a hole earlier sees the count change.
     inode.data_seq.begin();

@@ -18,8 +18,6 @@ use crate::below::list::{self, Record, RecordAt};
 use crate::caller::task::{Task, Time};
 use crate::content::fill;
 use crate::inodes::inode;
-use crate::names::hash;
-use crate::names::name::Name;
 
 /// The table's name.
 const TABLE: &[u8] = b"linked";
@@ -57,8 +55,7 @@ pub(crate) fn laid(task: &Task<'_>) -> Result<Time> {
 }
 
 fn table(task: &Task<'_>) -> Result<InodeId> {
-    let root = list::root(task)?;
-    Ok(hash::lookup(task.region, root.id, &Name::new(TABLE)?).ok_or(Errno::EIO)?.target().id)
+    list::known(task, TABLE)
 }
 
 /// The chain of a file of the layer.

@@ -293,6 +293,15 @@ pub(super) fn file(task: &Task<'_>, name: &[u8]) -> Result<InodeId> {
     }
 }
 
+/// The file of root [`ROOT`] with a name.
+///
+/// # Errors
+/// `EIO` if it does not exist.
+pub(super) fn known(task: &Task<'_>, name: &[u8]) -> Result<InodeId> {
+    let root = root(task)?;
+    Ok(hash::lookup(task.region, root.id, &Name::new(name)?).ok_or(Errno::EIO)?.target().id)
+}
+
 /// The list of the directory whose record is at `at`, started anew unless it is complete; also returns
 /// whether it is. The caller must hold the directory's lock.
 ///

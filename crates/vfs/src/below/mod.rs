@@ -22,6 +22,7 @@
 //! being taken in, then that root, then a list.
 
 mod content;
+pub mod frozen;
 mod host;
 mod links;
 pub mod list;
@@ -125,11 +126,13 @@ pub fn take(task: &Task<'_>, of: InodeRef, need: Need) -> Result<()> {
     let is_file = inode.flags.load(Relaxed) & inode_flags::KIND == S_IFREG;
     match need {
         _ if !is_file => names::take(task, of),
-        Need::Nothing => content::forgo(task, of),
+        Need::Nothing if spot(inode).is_some() => content::forgo(task, of),
+        Need::Map => frozen::map(task, of),
+        _ if spot(inode).is_none() => frozen::whole(task, of),
         Need::Range(offset, len) => content::range(task, of, offset, len),
         // Relaxed: it does not change while the file is pending.
         Need::Opened if inode.size.load(Relaxed) > content::SMALL => Ok(()),
-        Need::Opened | Need::All => content::range(task, of, 0, u64::MAX),
+        Need::Opened | Need::All | Need::Nothing => content::range(task, of, 0, u64::MAX),
     }
 }
 

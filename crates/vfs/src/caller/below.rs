@@ -15,6 +15,8 @@ pub enum Need {
     All,
     /// What an open for reading needs from a file.
     Opened,
+    /// The page map of a file, which is about to lose a name.
+    Map,
     /// A byte range of a file: offset and length.
     Range(u64, u64),
     /// None of a file's content, because the file is being emptied.
@@ -28,6 +30,14 @@ pub(crate) const MISSING: Errno = Errno::EUCLEAN;
 #[inline(always)]
 pub fn is_pending(inode: &Inode) -> bool {
     inode.flags.load(Relaxed) & inode_flags::PENDING != 0 // Relaxed: checked again under the lock.
+}
+
+/// Whether the page map of a file is still to be taken: without it, its pages could not be freed.
+#[cold]
+pub(crate) fn lacks_map(inode: &Inode) -> bool {
+    let below = inode_flags::PENDING | inode_flags::ORIGIN;
+    // Relaxed, both: checked again under the lock.
+    inode.flags.load(Relaxed) & below == inode_flags::PENDING && inode.map.load(Relaxed) == 0
 }
 
 /// Takes everything still to be taken for an inode. The caller must hold no lock and not be writing.

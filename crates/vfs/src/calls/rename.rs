@@ -6,7 +6,7 @@ use lp_region::records::Inode;
 use lp_region::sync::Ordering;
 use lp_region::{InodeId, InodeRef, Spot};
 
-use crate::caller::below;
+use crate::caller::below::{self, Need};
 use crate::caller::task::{Place, Task};
 use crate::calls::link::Two;
 use crate::calls::unlink;
@@ -168,7 +168,6 @@ fn rename_at(
     let ask = Ask { task, from, to, place: &place, mode, behind };
     let done = match ask.once(InodeId::NONE) {
         Ok(done) => done,
-        Err(Stop::Failed(errno)) => return Err(errno),
         Err(stop) => ask.again_slow(stop)?,
     };
     if done.load == Load::Crowded {
@@ -261,11 +260,16 @@ impl<'a, 'r> Ask<'a, 'r> {
         self.attempt(first)
     }
 
-    /// Tries again for as long as another lane is in the way, after what stopped the last attempt.
+    /// Tries again for as long as another lane is in the way or something is to be taken from below, after what
+    /// stopped the last attempt.
     #[cold]
     fn again_slow(&self, mut stop: Stop) -> Result<Done> {
         loop {
             let first = match stop {
+                Stop::Failed(below::MISSING) => {
+                    self.take_maps()?;
+                    InodeId::NONE
+                }
                 Stop::Failed(errno) => return Err(errno),
                 Stop::Locked(id) => id,
                 Stop::Pending(id) => {
@@ -282,6 +286,18 @@ impl<'a, 'r> Ask<'a, 'r> {
                 Err(another) => stop = another,
             }
         }
+    }
+
+    /// Takes in the page maps of what both names stand for.
+    fn take_maps(&self) -> Result<()> {
+        for named in [self.from, self.to] {
+            if let Some(hit) = hash::lookup(self.task.region, named.dir.id, &named.name)
+                && below::lacks_map(self.task.region.inode(hit.target().id))
+            {
+                below::take(self.task, hit.target().id, Need::Map)?;
+            }
+        }
+        Ok(())
     }
 
     /// Renames, unless another lane is in the way. Locks `first` before anything else.

@@ -5,7 +5,7 @@ use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::sync::Ordering;
 use lp_region::{InodeId, Spot};
 
-use crate::caller::below;
+use crate::caller::below::{self, Need};
 use crate::caller::event;
 use crate::caller::task::{Place, Task};
 use crate::inodes::{inode, watched};
@@ -51,7 +51,7 @@ impl<'t> AtKnown<'t> for Unlink<'t, '_> {
     #[inline(always)]
     fn at(self, dir: Spot, name: Name<'t>) -> Option<Result<()>> {
         match remove_at(self.0, &walk::named_in(dir, name), Victim::File) {
-            Err(Errno::ESTALE) => None,
+            Err(Errno::ESTALE | below::MISSING) => None,
             done => Some(done),
         }
     }
@@ -75,6 +75,11 @@ fn remove(task: &Task<'_>, dirfd: Fd, path: UserPtr, expected: Victim) -> Result
         };
         match remove_at(task, &named, expected) {
             Err(Errno::ESTALE) => {}
+            Err(below::MISSING) => {
+                if let Some(hit) = hash::lookup(task.region, named.dir.id, &named.name) {
+                    below::take(task, hit.target().id, Need::Map)?;
+                }
+            }
             done => return done.map(Place::Inside),
         }
     }

@@ -32,11 +32,22 @@ impl Map {
     pub fn of(inode: &Inode) -> Map {
         // PAIRS: the release store in `store`: the root page is ready.
         let word = inode.map.load(Acquire);
-        Map { root: PageId(word as u32), height: ((word >> 32) as u32).min(MAX_HEIGHT) }
+        Map::from_parts(word as u32, (word >> 32) as u32)
+    }
+
+    /// A map by its root page and its height.
+    #[inline(always)]
+    pub(crate) fn from_parts(root: u32, height: u32) -> Map {
+        Map { root: PageId(root), height: height.min(MAX_HEIGHT) }
+    }
+
+    /// Its root page and its height.
+    pub(crate) fn parts(self) -> (PageId, u32) {
+        (self.root, self.height)
     }
 
     /// Makes it the inode's. The caller must hold the inode's lock.
-    pub(super) fn store(self, inode: &Inode) {
+    pub(crate) fn store(self, inode: &Inode) {
         // PAIRS: the acquire load in `of`.
         inode.map.store(u64::from(self.height) << 32 | u64::from(self.root.0), Release);
     }

@@ -96,8 +96,13 @@ pub fn has(region: Region, home: PageHome, height: u32, page: PageId) -> bool {
 /// has no owner or is a map page.
 pub fn content_of(region: Region, page: PageId) -> Option<PageHome> {
     let word = content(region.page_owner(page)?.load(Relaxed));
-    let inode = InodeId(word as u32);
+    let inode = inode_of(word);
     (inode.is_some() && height(word) == 0).then_some(PageHome { inode, index: word >> INDEX_SHIFT })
+}
+
+/// The inode that an owner word names.
+pub const fn inode_of(word: u64) -> InodeId {
+    InodeId(word as u32)
 }
 
 /// Clears the owner of a page. Nobody may use the region.

@@ -6,6 +6,7 @@ use lp_region::process::caps;
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering;
 
+use crate::caller::below;
 use crate::caller::task::Task;
 use crate::rights::acl;
 use crate::rights::credentials::{self, Identity};
@@ -109,16 +110,19 @@ pub enum Victim {
 ///
 /// # Errors
 /// `EACCES`, `EPERM`; `ENOTDIR` and `EISDIR` if it is not of the expected kind; `ENOENT` for a removed
-/// directory.
+/// directory; [`below::MISSING`] if the page map is to be taken first.
 #[inline(always)]
 pub(crate) fn may_delete(task: &Task<'_>, dir: &Inode, inode: &Inode, expected: Victim) -> Result<()> {
     check(task, dir, WRITE | EXEC)?;
     if dir.flags.load(Ordering::Relaxed) & inode_flags::APPEND != 0 {
         return Err(Errno::EPERM);
     }
-    let fixed = inode_flags::IMMUTABLE | inode_flags::APPEND;
-    if is_sticky(task, dir, inode) || inode.flags.load(Ordering::Relaxed) & fixed != 0 {
+    let marks = inode_flags::IMMUTABLE | inode_flags::APPEND | inode_flags::PENDING;
+    if is_sticky(task, dir, inode) {
         return Err(Errno::EPERM);
+    }
+    if inode.flags.load(Ordering::Relaxed) & marks != 0 {
+        may_delete_marked_slow(inode)?;
     }
     let is_dir = inode.mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR;
     match expected {
@@ -130,6 +134,20 @@ pub(crate) fn may_delete(task: &Task<'_>, dir: &Inode, inode: &Inode, expected: 
         return Err(Errno::ENOENT);
     }
     Ok(())
+}
+
+/// Whether a name may be removed of a file that may not change, or of one still to be taken from below.
+///
+/// # Errors
+/// `EPERM`; [`below::MISSING`] if the page map is to be taken first.
+#[cold]
+fn may_delete_marked_slow(inode: &Inode) -> Result<()> {
+    let fixed = inode_flags::IMMUTABLE | inode_flags::APPEND;
+    match inode.flags.load(Ordering::Relaxed) & fixed {
+        0 if below::lacks_map(inode) => Err(below::MISSING),
+        0 => Ok(()),
+        _ => Err(Errno::EPERM),
+    }
 }
 
 /// Whether the restricted deletion flag (`S_ISVTX` in inode(7)) forbids the caller to remove `inode`.

@@ -33,6 +33,7 @@ use super::region::{Paths, Session};
 use super::session::{self, Kept};
 use super::{cache, print, run};
 use lower::Form;
+pub(crate) use settle::record_of;
 use trees::Trees;
 
 /// Conflicts that are listed as a run begins.

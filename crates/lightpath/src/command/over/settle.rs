@@ -18,7 +18,7 @@ use super::changes::{Change, Old, Tree, error};
 use super::host;
 
 /// What a record says of something on the host.
-pub(super) fn record_of(found: &Metadata) -> Record {
+pub(crate) fn record_of(found: &Metadata) -> Record {
     // Not every file system has a time of birth.
     let birth = found.created().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
     let birth = birth.unwrap_or_default();
