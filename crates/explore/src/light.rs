@@ -17,7 +17,7 @@ use lp_vfs::xattr::XattrValue;
 use lp_vfs::{
     Place, Task, boot, chdir, chmod, chown, clock, close, dup, fallocate, flock, fork, getdents, link,
     mapping, mkdir, mknod, mount, move_mount, open, open_tree, read, readlink, reclaim, record_lock, rename,
-    stat, statfs, symlink, table, truncate, umount, unlink, utimens, write, xattr,
+    root, stat, statfs, symlink, table, truncate, umount, unlink, utimens, write, xattr,
 };
 
 use crate::actor;
@@ -116,7 +116,11 @@ impl Light {
         let lane = boot::attach(self.region, id, tid())?;
         let task = self.become_task(lane);
         boot::arrive(task);
-        chdir::chdir(task, lent::path(MOUNT)).map(drop)
+        match root::of(task) {
+            // The mount's path leads nowhere there. The working directory is the former image's.
+            Some(_) => Ok(()),
+            None => chdir::chdir(task, lent::path(MOUNT)).map(drop),
+        }
     }
 
     fn is_read_only(&self, path: &CStr) -> bool {

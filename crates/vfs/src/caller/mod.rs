@@ -14,6 +14,7 @@ pub mod clock;
 pub(crate) mod event;
 pub(crate) mod fd_table;
 pub(crate) mod mount_prefix;
+pub(crate) mod namespaces;
 pub(crate) mod prefix_cache;
 pub mod task;
 pub(crate) mod walked;

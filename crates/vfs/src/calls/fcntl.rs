@@ -114,7 +114,7 @@ pub fn may_lease(task: &Task, held: &HeldFile) -> Result<()> {
     // Relaxed, both: one word each.
     let owner = held.inode.uid.load(Ordering::Relaxed);
     if owner != task.credentials.get().fsuid.load(Ordering::Relaxed)
-        && !credentials::capable(task, caps::LEASE)
+        && !credentials::capable_initially(task, caps::LEASE)
     {
         return Err(Errno::EACCES);
     }

@@ -111,7 +111,7 @@ fn put_mount(task: &Task<'_>, to: UserPtr, mount: MountId, flags: u32) -> Result
 pub fn open_by_handle_at(task: &Task, mount: Fd, handle: UserPtr, flags: u32) -> Result<Opened> {
     let head = read_head(handle)?;
     let anchor = anchor(task, mount)?;
-    if !credentials::capable(task, caps::DAC_READ_SEARCH) {
+    if !credentials::capable_initially(task, caps::DAC_READ_SEARCH) {
         return Err(Errno::EPERM);
     }
     let inode = read(handle, head)?;

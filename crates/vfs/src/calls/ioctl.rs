@@ -220,7 +220,7 @@ fn set_flags(task: &Task, held: &HeldFile, wanted: u32, name: impl Fn((u32, u32,
         .iter()
         .fold(old, |all, flag| if wanted & name(*flag) != 0 { all | flag.0 } else { all & !flag.0 });
     let guarded = inode_flags::IMMUTABLE | inode_flags::APPEND;
-    if (old ^ new) & guarded != 0 && !credentials::capable(task, caps::LINUX_IMMUTABLE) {
+    if (old ^ new) & guarded != 0 && !credentials::capable_initially(task, caps::LINUX_IMMUTABLE) {
         return Err(Errno::EPERM);
     }
     held.inode.flags.store(new, Relaxed);

@@ -29,7 +29,7 @@ pub fn mknodat(task: &Task<'_>, dirfd: Fd, path: UserPtr, mode: u32, dev: u32) -
             return Err(Errno::ENOENT);
         }
         let whiteout = kind == S_IFCHR && dev == WHITEOUT;
-        if is_device && !whiteout && !credentials::capable(task, caps::MKNOD) {
+        if is_device && !whiteout && !credentials::capable_initially(task, caps::MKNOD) {
             return Err(Errno::EPERM);
         }
         let rdev = if is_device { dev } else { 0 };

@@ -203,7 +203,9 @@ fn may(task: &Task, inode: &Inode, space: Space, access: Access) -> Result<()> {
     let refused = |write: Errno| if access == Access::Write { write } else { Errno::ENODATA };
     match space {
         Space::Security | Space::System | Space::Acl(_) => return Ok(()),
-        Space::Trusted if !credentials::capable(task, caps::SYS_ADMIN) => return Err(refused(Errno::EPERM)),
+        Space::Trusted if !credentials::capable_initially(task, caps::SYS_ADMIN) => {
+            return Err(refused(Errno::EPERM));
+        }
         Space::Trusted => return Ok(()),
         Space::User => {
             let kind = mode & S_IFMT;
@@ -272,7 +274,16 @@ fn may_secure(task: &Task, name: &[u8], value: &XattrValue) -> Result<()> {
             return Err(Errno::EINVAL);
         }
     }
-    if credentials::capable(task, caps::SYS_ADMIN) { Ok(()) } else { Err(Errno::EPERM) }
+    may_administer(task, name)
+}
+
+/// A file's capabilities may be changed in a user namespace too, other attributes not.
+fn may_administer(task: &Task, name: &[u8]) -> Result<()> {
+    let may = match name == CAPABILITY {
+        true => credentials::capable(task, caps::SYS_ADMIN),
+        false => credentials::capable_initially(task, caps::SYS_ADMIN),
+    };
+    if may { Ok(()) } else { Err(Errno::EPERM) }
 }
 
 fn remove(task: &Task, of: On, name: &Name) -> Result<()> {
@@ -290,8 +301,8 @@ fn remove_value(task: &Task, (id, inode, mount): On, name: &Name) -> Result<()> 
         return acl::remove(task, id, inode, which);
     }
     may(task, inode, space, Access::Write)?;
-    if space == Space::Security && !credentials::capable(task, caps::SYS_ADMIN) {
-        return Err(Errno::EPERM);
+    if space == Space::Security {
+        may_administer(task, name)?;
     }
     resolve(name, space)?;
     xattrs::replace(task, id, inode, name, None)
@@ -369,9 +380,11 @@ fn each_name(
         }
     }
     let Some(view) = blob::of(task, inode, BlobKind::Xattr) else { return Ok(()) };
-    let trusted = credentials::capable(task, caps::SYS_ADMIN);
+    let mut trusted = None;
     for record in xattrs::records(view) {
-        if &view.bytes::<8>(record.name_at()) == b"trusted." && !trusted {
+        let mut may_see =
+            || *trusted.get_or_insert_with(|| credentials::capable_initially(task, caps::SYS_ADMIN));
+        if &view.bytes::<8>(record.name_at()) == b"trusted." && !may_see() {
             continue;
         }
         let len = record.name_len as usize;

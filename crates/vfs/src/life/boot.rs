@@ -1,13 +1,11 @@
 //! Beginnings and ends: creating a file system, claiming a run and its first process, attaching and leaving.
 
-use core::mem::MaybeUninit;
-
 use lp_abi::linux::{
     __NR_capget, __NR_close, __NR_getegid, __NR_geteuid, __NR_getgid, __NR_getgroups, __NR_getresuid,
-    __NR_open, __NR_prctl, __NR_prlimit64, __NR_read, __NR_setfsgid, __NR_setfsuid, __NR_stat, __NR_umask,
+    __NR_open, __NR_prctl, __NR_prlimit64, __NR_read, __NR_setfsgid, __NR_setfsuid, __NR_umask,
     _LINUX_CAPABILITY_VERSION_3, CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_FSETID,
     CAP_LEASE, CAP_LINUX_IMMUTABLE, CAP_MKNOD, CAP_SYS_ADMIN, CAP_SYS_CHROOT, CAP_SYS_RESOURCE, O_CLOEXEC,
-    O_RDONLY, RLIMIT_FSIZE, S_ISVTX, stat,
+    O_RDONLY, RLIMIT_FSIZE, S_ISVTX,
 };
 use lp_abi::{Errno, Fd, Result};
 use lp_region::lane::GONE;
@@ -19,6 +17,7 @@ use lp_region::records::Inode;
 use lp_region::sync::{AtomicU32, Ordering, register_barrier};
 use lp_region::{InodeRef, LaneId, MountId, ProcessId, Region, RunId, Spot};
 
+use crate::caller::namespaces;
 use crate::caller::task::Task;
 use crate::caller::walked;
 use crate::content::backing;
@@ -163,7 +162,7 @@ pub fn claim_own_process(region: Region, run: RunId) -> Result<ProcessId> {
 
 fn describe(region: Region, id: ProcessId) {
     let process = region.process(id);
-    process.pid_namespace.store(own_pid_namespace(), Ordering::Relaxed);
+    process.pid_namespace.store(namespaces::own_pid(), Ordering::Relaxed);
     load_credentials(process);
     load_umask(process);
     load_securebits(process);
@@ -186,18 +185,6 @@ pub fn set_securebits(credentials: &Process, bits: u32) {
     let caps = credentials.caps.load(Ordering::Relaxed) & !caps::NO_FIXUP;
     let fixup = if bits & NO_SETUID_FIXUP != 0 { caps::NO_FIXUP } else { 0 };
     credentials.caps.store(caps | fixup, Ordering::Relaxed);
-}
-
-/// Identifies the caller's pid namespace: its inode number, or 0 without /proc (namespaces(7)).
-pub(crate) fn own_pid_namespace() -> u32 {
-    let mut found = MaybeUninit::<stat>::zeroed();
-    // SAFETY: the path is NUL-terminated, and the kernel writes within `found`.
-    unsafe {
-        match lp_abi::syscall!(__NR_stat, c"/proc/self/ns/pid".as_ptr(), found.as_mut_ptr()) {
-            Ok(_) => found.assume_init().st_ino as u32,
-            Err(_) => 0,
-        }
-    }
 }
 
 /// Makes the calling thread one of process `id`, its own: after the launcher's claim, after exec, or as the
@@ -518,7 +505,8 @@ pub fn load_credentials(process: &Process) {
     load_limit(process);
 }
 
-fn load_capabilities(process: &Process) {
+/// Reads the calling thread's capabilities.
+pub fn load_capabilities(process: &Process) {
     let (effective, permitted) = capabilities();
     let kept = process.caps.load(Ordering::Relaxed) & caps::NO_FIXUP;
     process.caps.store(effective | kept, Ordering::Relaxed);

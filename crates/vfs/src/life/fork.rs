@@ -7,10 +7,10 @@ use lp_region::process::{Process, UNANNOUNCED};
 use lp_region::sync::{AtomicU32, Ordering, register_barrier};
 use lp_region::{FileId, LaneId, ProcessId, Region, RunId};
 
+use crate::caller::namespaces;
 use crate::caller::task::Task;
 use crate::descriptors::file;
 use crate::descriptors::table::{self, FdTable, closing, entry};
-use crate::life::boot::own_pid_namespace;
 use crate::life::{mapped, reap, reclaim};
 
 /// Forks between two searches for dead processes.
@@ -152,7 +152,7 @@ pub fn make_unannounced(task: &Task, child: ProcessId) {
 /// Those of [`child`]; `ESRCH` if the slot was reaped.
 pub fn child_that_shares(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
     register_barrier()?;
-    region.introduce(id, own_pid_namespace())?;
+    region.introduce(id, namespaces::own_pid())?;
     first_lane(region, id, tid)
 }
 
@@ -166,7 +166,7 @@ pub fn child_in_parent(region: Region, id: ProcessId, tid: u32) -> Result<LaneId
     region.animate(id)?;
     if announced != process.pid.load(Ordering::Relaxed) {
         // Its parent sees it under another number, or the parent's number for it is unknown.
-        process.pid_namespace.store(own_pid_namespace(), Ordering::Relaxed);
+        process.pid_namespace.store(namespaces::own_pid(), Ordering::Relaxed);
     }
     first_lane(region, id, tid)
 }

@@ -10,6 +10,8 @@
 //! Cycle: `change`, `dir`.
 //!
 //! Cycle: `limits`, `walk`.
+//!
+//! Cycle: `mounts`, `root`.
 
 pub(crate) mod change;
 pub mod dir;

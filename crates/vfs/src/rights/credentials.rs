@@ -4,6 +4,7 @@ use lp_region::process::{Process, caps};
 use lp_region::records::Inode;
 use lp_region::sync::Ordering;
 
+use crate::caller::namespaces;
 use crate::caller::task::Task;
 
 /// The identity that a check uses.
@@ -55,6 +56,14 @@ pub(crate) fn in_group(task: &Task<'_>, who: Identity, gid: u32) -> bool {
 #[inline]
 pub(crate) fn capable(task: &Task<'_>, cap: u32) -> bool {
     task.credentials.get().caps.load(Ordering::Relaxed) & cap != 0
+}
+
+/// Whether the caller has a capability in the initial user namespace, as in the kernel's `capable`. Only for
+/// calls that few processes may make: it asks the kernel.
+#[cold]
+pub(crate) fn capable_initially(task: &Task<'_>, cap: u32) -> bool {
+    // A limited process makes no calls of its own.
+    capable(task, cap) && (lp_abi::sys::is_limited() || namespaces::is_first_user())
 }
 
 /// Whether the caller owns the inode or may act as if it did, as in `inode_owner_or_capable`.

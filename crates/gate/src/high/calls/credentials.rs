@@ -2,9 +2,11 @@
 //! process's slot follows, because the file system checks against the slot. In Linux credentials belong to
 //! threads: a thread that changes them while there are others gets its own record.
 
+use lp_abi::Errno;
 use lp_abi::linux::*;
 use lp_region::sync::Ordering;
-use lp_vfs::boot::load_limit;
+use lp_vfs::boot::{load_capabilities, load_limit, set_securebits};
+use lp_vfs::root;
 use lp_vfs::task::Task;
 
 use crate::high::frame::handler::{handlers, kernel};
@@ -67,6 +69,19 @@ handlers! {
         changed(task, kernel!(__NR_capset, header, data))
     }
 
+    /// unshare(2): in a new user namespace the process has all capabilities.
+    fn unshare(task, flags: u32) {
+        if flags & CLONE_NEWUSER != 0 && flags & !UNSHARED == 0 && root::of(task).is_some() {
+            return Errno::EPERM.to_ret();
+        }
+        let done = kernel!(__NR_unshare, flags);
+        if done >= 0 && flags & CLONE_NEWUSER != 0 {
+            load_capabilities(task.credentials.get());
+            set_securebits(task.credentials.get(), 0);
+        }
+        done
+    }
+
     /// setrlimit(2).
     fn setrlimit(task, resource: u32, limit: usize) {
         limited(task, resource, kernel!(__NR_setrlimit, resource, limit))
@@ -78,6 +93,19 @@ handlers! {
         if new == 0 { done } else { limited(task, resource, done) }
     }
 }
+
+/// The flags of unshare(2).
+const UNSHARED: u32 = CLONE_FS
+    | CLONE_FILES
+    | CLONE_SYSVSEM
+    | CLONE_NEWNS
+    | CLONE_NEWUTS
+    | CLONE_NEWIPC
+    | CLONE_NEWNET
+    | CLONE_NEWUSER
+    | CLONE_NEWPID
+    | CLONE_NEWCGROUP
+    | CLONE_NEWTIME;
 
 fn limited(task: &Task, resource: u32, done: isize) -> isize {
     if done >= 0 && resource == RLIMIT_FSIZE {

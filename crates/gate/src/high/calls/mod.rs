@@ -4,6 +4,7 @@
 //! Only dispatch tables call it. Locks are taken in `lp-vfs`, after the lock of the list of mappings.
 //!
 //! Cycle: `open`, `openat2`.
+//! Cycle: `exec`, `exec_interpreter`.
 
 pub(crate) mod access;
 pub(crate) mod across;

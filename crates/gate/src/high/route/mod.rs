@@ -1,5 +1,7 @@
 //! Routing of paths: whether a path is ours ([`path`]), host links into a mount ([`hostlink`]), magic links
 //! under /proc and /dev ([`magic`]), and where the dynamic linker will look ([`libraries`]). Takes no lock.
+//!
+//! Cycle: `hostlink`, `magic`.
 
 pub(crate) mod hostlink;
 pub(crate) mod libraries;

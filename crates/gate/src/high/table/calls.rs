@@ -358,7 +358,7 @@ calls! {
     __NR_faccessat: Handled(access::faccessat, apart::faccessat);
     __NR_pselect6: Handled(poll::pselect6);
     __NR_ppoll: Handled(poll::ppoll);
-    __NR_unshare: Neither Gated;
+    __NR_unshare: Handled(credentials::unshare);
     __NR_set_robust_list: Neither;
     __NR_get_robust_list: Neither;
     __NR_splice: Handled(sendfile::splice, apart::first_and_third);
