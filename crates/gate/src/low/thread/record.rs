@@ -54,6 +54,9 @@ pub(crate) struct Thread {
     pub(crate) limited_to: Cell<u32>,
     /// Set when the running handler makes the kernel's call; see [`crate::high::table::count`].
     pub crossed: Cell<bool>,
+    /// Whether the last host path that was not found had no symbolic link on the way: the next open may ask
+    /// the kernel for files without links first.
+    pub meets_no_links: Cell<bool>,
     /// A shadow's descriptor plus one, between its open and that of the file; see
     /// [`crate::high::watch::shadow_fd`].
     pub waited_shadow: Cell<u32>,
