@@ -257,8 +257,7 @@ impl Above for High {
         if let Some(task) = task_of(thread) {
             boot::before_exec(task);
             credentials::before_exec(task);
-            // The new image must not inherit parked placeholders.
-            placeholder::flush(task);
+            placeholder::before_exec(task);
         }
         Ok(())
     }
