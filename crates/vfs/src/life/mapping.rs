@@ -13,7 +13,7 @@ use lp_region::layout::MAPPINGS;
 use lp_region::process::Process;
 use lp_region::records::{Inode, Mapping, file_mode, inode_flags};
 use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
-use lp_region::{InodeRef, MappingId, MountId, ProcessId, Spot};
+use lp_region::{InodeRef, MappingId, MountId, ProcessId, Region, Spot};
 
 use crate::caller::below::{self, Need};
 use crate::caller::task::Task;
@@ -136,7 +136,7 @@ pub fn pieces(
     // Relaxed: one word.
     let mut end = (offset + len as u64).div_ceil(page).min(inode.size.load(Relaxed).div_ceil(page));
     while index < end {
-        let piece = piece(task, inode, index, end - index);
+        let piece = piece(task.region, inode, index, end - index);
         if piece.page.is_none() && piece.len < shortest {
             end = end.min(fill(task, of, inode, index, (index + piece.len) * page)?);
             continue;
@@ -149,11 +149,11 @@ pub fn pieces(
 }
 
 /// The piece that starts at `index`: all of a hole.
-fn piece(task: &Task, inode: &Inode, index: u64, most: u64) -> map::Extent {
+pub(crate) fn piece(region: Region, inode: &Inode, index: u64, most: u64) -> map::Extent {
     let map = Map::of(inode);
-    let mut piece = map::piece(task.region, map, index, most);
+    let mut piece = map::piece(region, map, index, most);
     while piece.page.is_none() && piece.len < most {
-        let next = map::piece(task.region, map, index + piece.len, most - piece.len);
+        let next = map::piece(region, map, index + piece.len, most - piece.len);
         if next.page.is_some() {
             break;
         }
@@ -207,9 +207,10 @@ fn list<'r>(
     process: &'r Process,
 ) -> impl Iterator<Item = (MappingId, &'r Mapping)> + use<'r> {
     let region = task.region;
-    let first = MappingId(process.mappings.load(Acquire));
-    core::iter::successors(Some(first), move |id| Some(MappingId(region.mapping(*id).link.load(Acquire))))
-        .take_while(|id| id.is_some())
+    // No record is looked at beyond the last: a process without mappings does not touch their page.
+    let listed = |word: u32| Some(MappingId(word)).filter(|id| id.is_some());
+    let next = move |id: &MappingId| listed(region.mapping(*id).link.load(Acquire));
+    core::iter::successors(listed(process.mappings.load(Acquire)), next)
         .take(MAPPINGS)
         .map(move |id| (id, region.mapping(id)))
 }
@@ -219,7 +220,8 @@ pub(crate) fn lists<'r>(task: &Task<'r>, process: &'r Process, id: MappingId) ->
     list(task, process).any(|(listed, _)| listed == id)
 }
 
-fn add(task: &Task, of: Spot, modes: u32, bytes: u64) -> Result<()> {
+/// Adds to the process's record of an inode, or makes one. The caller must hold the inode's lock.
+pub(crate) fn add(task: &Task, of: Spot, modes: u32, bytes: u64) -> Result<()> {
     let _locked = table::lock(task);
     add_locked(task, (task.process, task.process_id), of, modes, bytes)
 }

@@ -12,6 +12,7 @@
 pub mod boot;
 pub(crate) mod burial;
 pub(crate) mod candidates;
+pub mod executed;
 pub mod fork;
 pub mod mapping;
 pub(crate) mod mount_end;
