@@ -23,13 +23,13 @@ fn run(arguments: &[&str]) -> Output {
     lightpath().arg("run").args(arguments).output().unwrap()
 }
 
-/// The inode that process `pid` executes, once it executes a memfd named after `program`.
-fn executed(pid: &str, program: &str) -> u64 {
+/// The file that process `pid` executes, once it executes a memfd named after `program`.
+fn executed(pid: &str, program: &str) -> fs::Metadata {
     let exe = format!("/proc/{pid}/exe");
     for _ in 0..500 {
         let link = fs::read_link(&exe).unwrap_or_default();
         if link.to_string_lossy().starts_with(&format!("/memfd:{program}")) {
-            return fs::metadata(&exe).unwrap().ino();
+            return fs::metadata(&exe).unwrap();
         }
         thread::sleep(Duration::from_millis(20));
     }
@@ -442,16 +442,32 @@ fn a_program_in_a_mount_is_copied_once() {
     let script = "cp $(command -v sleep) /light/s && /light/s 0
                   for i in 1 2 3; do
                       /light/s 60 & echo $!
-                      [ $i = 2 ] && cp /light/s /light/t && echo >> /light/t && mv /light/t /light/s
+                      [ $i = 2 ] && sleep 0.5 && cp /light/s /light/t && echo >> /light/t && mv /light/t /light/s
                   done; wait";
     let mut command = lightpath();
     let mut child = command.args(["run", "--", "bash", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let pids: Vec<String> = lines.take(3).collect::<Result<_, _>>().unwrap();
-    let inodes: Vec<u64> = pids.iter().map(|pid| executed(pid, "/light/s")).collect();
+    let inodes: Vec<u64> = pids.iter().map(|pid| executed(pid, "/light/s").ino()).collect();
     let killed = Command::new("kill").args(&pids).status().unwrap();
     child.wait().unwrap();
     assert!(killed.success());
     assert_eq!(inodes[0], inodes[1], "the file has not changed");
     assert_ne!(inodes[1], inodes[2], "the file has changed");
+}
+
+#[test]
+fn a_large_program_in_a_mount_is_not_copied() {
+    let script = "cd /light; head -c 5000000 /dev/urandom >part
+                  echo '__asm__(\".section .rodata\\n.incbin \\\"part\\\"\\n.text\\n\");
+                        int pause(void); int main(void) { return pause(); }' >s.c
+                  cc -w s.c -o s && { /light/s & echo $!; wait; }";
+    let mut command = lightpath();
+    let mut child = command.args(["run", "--", "bash", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+    let pid = BufReader::new(child.stdout.take().unwrap()).lines().next().unwrap().unwrap();
+    let file = executed(&pid, "/light/s");
+    let killed = Command::new("kill").arg(&pid).status().unwrap();
+    child.wait().unwrap();
+    assert!(killed.success());
+    assert!(file.len() > 5_000_000 && file.blocks() < 200, "{} {}", file.len(), file.blocks());
 }

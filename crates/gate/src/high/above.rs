@@ -4,11 +4,11 @@ use crate::high::life::task::set_task;
 
 use lp_abi::gated::GATED_SET;
 use lp_abi::linux::{__NR_fstat, __NR_prctl, stat};
-use lp_abi::{Errno, Fd, image};
+use lp_abi::{Errno, Fd, OwnedFd, image};
 use lp_region::process::{CALLS_ALL_TRACED, CALLS_COUNTED, CALLS_TRACED, Run};
 use lp_region::records::PROGRAMS;
 use lp_region::sync::{AtomicU64, Ordering};
-use lp_region::{DirentId, InodeId, LaneId, ProcessId, Spot};
+use lp_region::{DirentId, InodeId, LaneId, ProcessId, Region, Spot};
 use lp_vfs::boot::ImageIds;
 use lp_vfs::getcwd::Start;
 use lp_vfs::table::entry;
@@ -26,7 +26,7 @@ use crate::high::memory::{areas, bus, fault};
 use crate::high::route::{libraries, rooted};
 use crate::high::run::region;
 use crate::high::run::region::joined;
-use crate::high::run::{apart, look, mounts};
+use crate::high::run::{apart, look, mounts, outline};
 use crate::high::table::calls::APART;
 use crate::high::table::count::COUNTED;
 use crate::high::table::holed::HOLED;
@@ -133,6 +133,7 @@ impl Above for High {
         let Some(task) = task_of(thread) else { return Ok(()) };
         areas::before_fork();
         let child = fork::before(task).inspect_err(|_| areas::after_fork())?;
+        outline::executed_by(task, child);
         table_copied(task, child);
         thread.forked.set(child.0);
         Ok(())
@@ -189,6 +190,7 @@ impl Above for High {
     fn before_vfork(thread: &Thread, child: &Thread) -> lp_abi::Result<()> {
         let Some(task) = task_of(thread) else { return Ok(()) };
         let slot = fork::before_vfork(task)?;
+        outline::executed_by(task, slot);
         table_copied(task, slot);
         thread.forked.set(slot.0);
         // It gets a lane when it runs.
@@ -263,8 +265,7 @@ impl Above for High {
         if let Some(task) = task_of(thread) {
             boot::before_exec(task);
             credentials::before_exec(task);
-            // The new image must not inherit parked placeholders.
-            placeholder::flush(task);
+            placeholder::before_exec(task);
         }
         Ok(())
     }
@@ -289,6 +290,15 @@ impl Above for High {
             None => apart::write_gate_value(&mut text),
         }
         text.finish().unwrap_or(0)
+    }
+
+    fn slot_of(gate: &[u8]) -> Option<(Region<'static>, ProcessId)> {
+        outline::slot_of(gate)
+    }
+
+    #[cold]
+    fn copy_of_program(thread: &Thread) -> Option<OwnedFd> {
+        outline::copy_of_own(task_of(thread)?)
     }
 
     #[cold]
@@ -389,6 +399,7 @@ fn attach_slot(
             placeholder::close_number(fd);
         }
     }
+    outline::set_executed(task);
     if task.process.exe.load(Ordering::Relaxed) != 0 {
         name_thread(task);
     }

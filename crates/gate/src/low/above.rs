@@ -7,8 +7,10 @@
 //! [`crate::High`] implements the trait. The low half names that type and nothing else of the high half.
 //! Calls are direct, because their callers are entered from assembly and cannot be generic.
 
+use lp_abi::OwnedFd;
 use lp_region::records::PROGRAMS;
 use lp_region::sync::AtomicU64;
+use lp_region::{ProcessId, Region};
 use lp_vfs::boot::ImageIds;
 use lp_vfs::task::Task;
 
@@ -146,6 +148,14 @@ pub(crate) trait Above: Quick {
     /// Writes the value of LIGHTPATH_GATE for an image that `thread` execs, without the name, and returns its
     /// length; 0 in a process without a region.
     fn gate_value(thread: &Thread, value: &mut [u8; 64]) -> usize;
+
+    /// The region and the process's slot in it, which `gate`, the value of LIGHTPATH_GATE, names, in a process
+    /// that is not attached. The caller unmaps the region.
+    fn slot_of(gate: &[u8]) -> Option<(Region<'static>, ProcessId)>;
+
+    /// A memfd with the program that the process executes, if its file is in a mount and the kernel's link to
+    /// it leads to an outline only.
+    fn copy_of_program(thread: &Thread) -> Option<OwnedFd>;
 
     /// An instruction of the gate found a file's memory gone. Ends the process if the memory was the
     /// region's, because somebody truncated its file.

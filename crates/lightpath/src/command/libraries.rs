@@ -9,7 +9,7 @@ use std::path::Path;
 use lp_abi::library;
 use object::Endianness;
 use object::ReadRef;
-use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_STRTAB, FileHeader64, PT_LOAD};
+use object::elf::{DT_AUDIT, DT_DEPAUDIT, DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_STRTAB, FileHeader64, PT_LOAD};
 use object::read::ReadCache;
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 
@@ -41,6 +41,47 @@ pub(crate) fn needed(path: &Path, mounts: &[MountPoint]) -> bool {
 }
 
 fn leads(file: &File, path: &Path, mounts: &[MountPoint]) -> object::Result<bool> {
+    let origin = std::fs::canonicalize(path).unwrap_or_default();
+    let origin = origin.parent().unwrap_or(Path::new("/")).as_os_str().as_bytes();
+    any_string(file, &|tag, text| match tag {
+        DT_RPATH | DT_RUNPATH => any(&expanded(text, origin), b":", mounts),
+        DT_NEEDED if library::comes_first(text) => true,
+        DT_NEEDED if text.contains(&b'/') => any(&expanded(text, origin), b"", mounts),
+        _ => false,
+    })
+}
+
+/// Whether the gate may be loaded into the program at `path` within the C library (`lp_sites::merge`): its
+/// loader is the system's, it needs the C library by that name, and neither it nor the environment names
+/// libraries, directories or auditors. As `Environment::load` of the gate decides for all later programs.
+pub(crate) fn are_plain(path: &Path) -> bool {
+    let none_named = |name: &str| std::env::var_os(name).is_none();
+    ["LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT"].into_iter().all(none_named)
+        && File::open(path).ok().and_then(|file| takes_system_library(&file).ok()).unwrap_or(false)
+}
+
+fn takes_system_library(file: &File) -> object::Result<bool> {
+    let cache = ReadCache::new(file);
+    let header = FileHeader64::<Endianness>::parse(&cache)?;
+    let endian = header.endian()?;
+    let mut loader = &[][..];
+    for segment in header.program_headers(endian, &cache)? {
+        loader = segment.interpreter(endian, &cache)?.unwrap_or(loader);
+    }
+    let names_paths = any_string(file, &|tag, text| match tag {
+        DT_RPATH | DT_RUNPATH | DT_AUDIT | DT_DEPAUDIT => true,
+        DT_NEEDED => text.contains(&b'/') || library::comes_first(text),
+        _ => false,
+    })?;
+    let needs_it = any_string(file, &|tag, text| tag == DT_NEEDED && text == b"libc.so.6")?;
+    Ok(loader == b"/lib64/ld-linux-x86-64.so.2" && needs_it && !names_paths)
+}
+
+/// The tags of dynamic entries whose values are strings, as far as they matter here.
+const TEXTS: [u32; 5] = [DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_AUDIT, DT_DEPAUDIT];
+
+/// Whether `wanted` holds for one of [`TEXTS`] and its string.
+fn any_string(file: &File, wanted: &dyn Fn(u32, &[u8]) -> bool) -> object::Result<bool> {
     let cache = ReadCache::new(file);
     let header = FileHeader64::<Endianness>::parse(&cache)?;
     let endian = header.endian()?;
@@ -59,18 +100,11 @@ fn leads(file: &File, path: &Path, mounts: &[MountPoint]) -> object::Result<bool
     });
     let Some(holder) = holder else { return Ok(false) };
     let strings = holder.p_offset(endian) + (strings - holder.p_vaddr(endian));
-    let origin = std::fs::canonicalize(path).unwrap_or_default();
-    let origin = origin.parent().unwrap_or(Path::new("/")).as_os_str().as_bytes();
     let end = file.metadata().map_or(0, |found| found.len());
-    Ok(dynamic.iter().any(|entry| {
-        let at = strings.saturating_add(entry.d_val(endian));
-        let text = || (&cache).read_bytes_at_until(at..end, 0).unwrap_or_default();
-        match entry.tag32(endian) {
-            Some(DT_RPATH | DT_RUNPATH) => any(&expanded(text(), origin), b":", mounts),
-            Some(DT_NEEDED) if library::comes_first(text()) => true,
-            Some(DT_NEEDED) if text().contains(&b'/') => any(&expanded(text(), origin), b"", mounts),
-            _ => false,
-        }
+    let mut tagged = dynamic.iter().filter_map(|entry| Some((entry.tag32(endian)?, entry.d_val(endian))));
+    Ok(tagged.any(|(tag, value)| {
+        let at = strings.saturating_add(value);
+        TEXTS.contains(&tag) && wanted(tag, (&cache).read_bytes_at_until(at..end, 0).unwrap_or_default())
     }))
 }
 
@@ -115,6 +149,14 @@ mod tests {
     fn the_origin_is_put_in() {
         assert_eq!(expanded(b"$ORIGIN/../lib:${ORIGIN}:$LIB", b"/a"), b"/a/../lib:/a:$LIB");
         assert_eq!(expanded(b"", b"/a"), b"");
+    }
+
+    #[test]
+    fn a_program_of_the_system_takes_the_merged_library() {
+        let plain = |path: &str| takes_system_library(&File::open(path).unwrap()).unwrap();
+        assert!(plain("/bin/sh"));
+        assert!(!plain("/lib64/ld-linux-x86-64.so.2"));
+        assert!(!plain("/lib/x86_64-linux-gnu/libc.so.6"));
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub(crate) struct Launch {
     path: CString,
     arguments: Vec<CString>,
     environment: Vec<CString>,
+    /// LD_LIBRARY_PATH, if the gate is loaded within the C library.
+    library: Option<CString>,
     /// For a static program: how LIGHTPATH_GATE refers to it, and the file to execute in its place.
     program: Option<Static>,
 }
@@ -77,7 +79,7 @@ pub(crate) fn prepare(
     let preload = preload::extract(&cache).map_err(|line| Failure::new(REGION, line))?;
     let loader = preload::extract_static(&cache).map_err(|line| Failure::new(REGION, line))?;
     let library = within::place(&cache).ok();
-    launch.set_environment(options, &preload)?;
+    launch.set_environment(options, &preload, library.as_deref())?;
     launch.start_static(loader)?;
     let session = open(&Paths { cache: &cache, preload: &preload, library: library.as_deref() })?;
     Ok((launch, session))
@@ -144,11 +146,17 @@ impl Launch {
             path: c_string(path)?,
             arguments: arguments.into_iter().map(c_string).collect::<Result<_, _>>()?,
             environment: Vec::new(),
+            library: None,
             program,
         })
     }
 
-    fn set_environment(&mut self, options: &Options, library: &Path) -> Result<(), Failure> {
+    fn set_environment(
+        &mut self,
+        options: &Options,
+        preload: &Path,
+        library: Option<&Path>,
+    ) -> Result<(), Failure> {
         const OURS: [&str; 3] = ["LD_PRELOAD", "LIGHTPATH", "LIGHTPATH_GATE"];
         let mut light = OsString::from("LIGHTPATH=");
         light.push(options.at[0].path());
@@ -157,12 +165,14 @@ impl Launch {
         let own = own.filter(|_| !libraries::preloaded(&options.at));
         // The user's own preloads follow ours and are all that the command will see. A static program loads
         // nothing.
-        let ours = self.program.is_none().then(|| library.as_os_str().to_owned());
+        let path = Path::new(OsStr::from_bytes(self.path.as_bytes()));
+        let library = library.filter(|_| self.program.is_none() && libraries::are_plain(path));
+        let is_preloaded = self.program.is_none() && library.is_none();
+        let ours = is_preloaded.then(|| preload.as_os_str().to_owned());
+        self.library = library.map(|at| c_string(named("LD_LIBRARY_PATH=", at.as_os_str()))).transpose()?;
         let parts: Vec<OsString> = ours.into_iter().chain(own).collect();
         if !parts.is_empty() {
-            let mut preload = OsString::from("LD_PRELOAD=");
-            preload.push(parts.join(OsStr::new(":")));
-            all.insert(0, preload);
+            all.insert(0, named("LD_PRELOAD=", &parts.join(OsStr::new(":"))));
         }
         for (name, value) in std::env::vars_os().filter(|(name, _)| OURS.iter().all(|ours| name != ours)) {
             let mut entry = name;
@@ -190,10 +200,14 @@ impl Launch {
                 entry.push(format!(":static:{}:", program.file.as_raw_fd()));
                 entry.push(&program.path);
             }
+            if self.library.is_some() {
+                entry.push(":within");
+            }
             c_string(entry)
         });
         match gate {
-            Ok(entry) => self.environment.push(entry),
+            // The gate looks for both at the end.
+            Ok(entry) => self.environment.extend(self.library.take().into_iter().chain([entry])),
             Err(failure) => return failure,
         }
         let pointers = |strings: &[CString]| {
@@ -241,6 +255,13 @@ fn through_shell(command: &[OsString], mounts: &[MountPoint]) -> (OsString, Vec<
     arguments.extend(preload);
     arguments.extend_from_slice(command);
     (OsString::from(SHELL), arguments)
+}
+
+/// A variable.
+fn named(name: &str, value: &OsStr) -> OsString {
+    let mut entry = OsString::from(name);
+    entry.push(value);
+    entry
 }
 
 fn c_string(text: impl Into<OsString>) -> Result<CString, Failure> {

@@ -58,9 +58,10 @@ fn list<'r>(
     process: &'r Process,
 ) -> impl Iterator<Item = (MappingId, &'r Mapping)> + use<'r> {
     let region = task.region;
-    let first = MappingId(process.mappings.load(Acquire));
-    core::iter::successors(Some(first), move |id| Some(MappingId(region.mapping(*id).link.load(Acquire))))
-        .take_while(|id| id.is_some())
+    // No record is looked at beyond the last: a process without mappings does not touch their page.
+    let listed = |word: u32| Some(MappingId(word)).filter(|id| id.is_some());
+    let next = move |id: &MappingId| listed(region.mapping(*id).link.load(Acquire));
+    core::iter::successors(listed(process.mappings.load(Acquire)), next)
         .take(MAPPINGS)
         .map(move |id| (id, region.mapping(id)))
 }

@@ -6,7 +6,7 @@
 use lp_abi::{Errno, Fd, PAGE_SIZE, Result};
 use lp_region::records::{Inode, file_mode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
-use lp_region::{InodeRef, MountId, Spot};
+use lp_region::{InodeRef, MountId, Region, Spot};
 
 use crate::caller::below::{self, Need};
 use crate::caller::task::Task;
@@ -111,7 +111,7 @@ pub fn pieces(
     // Relaxed: one word.
     let mut end = (offset + len as u64).div_ceil(page).min(inode.size.load(Relaxed).div_ceil(page));
     while index < end {
-        let piece = piece(task, inode, index, end - index);
+        let piece = piece(task.region, inode, index, end - index);
         if piece.page.is_none() && piece.len < shortest {
             end = end.min(fill(task, of, inode, index, (index + piece.len) * page)?);
             continue;
@@ -124,11 +124,11 @@ pub fn pieces(
 }
 
 /// The piece that starts at `index`: all of a hole.
-fn piece(task: &Task, inode: &Inode, index: u64, most: u64) -> map::Extent {
+pub(crate) fn piece(region: Region, inode: &Inode, index: u64, most: u64) -> map::Extent {
     let map = Map::of(inode);
-    let mut piece = map::piece(task.region, map, index, most);
+    let mut piece = map::piece(region, map, index, most);
     while piece.page.is_none() && piece.len < most {
-        let next = map::piece(task.region, map, index + piece.len, most - piece.len);
+        let next = map::piece(region, map, index + piece.len, most - piece.len);
         if next.page.is_some() {
             break;
         }

@@ -10,6 +10,7 @@
 pub mod boot;
 pub(crate) mod burial;
 pub(crate) mod candidates;
+pub mod executed;
 pub mod fork;
 pub(crate) mod free;
 pub(crate) mod mapped;

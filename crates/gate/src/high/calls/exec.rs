@@ -1,6 +1,7 @@
 //! execve(2), execveat(2): programs and scripts in a mount, and everything else.
 //!
-//! A program of ours is copied into a memfd ([`image`]), which the kernel executes. For a script of ours its
+//! A program of ours is copied into a memfd ([`image`]), which the kernel executes; a large one is executed in
+//! place ([`outline`]). For a script of ours its
 //! interpreter is executed, ours or the host's, with the arguments that the kernel would pass. A script of
 //! the host goes to the kernel unless its interpreter is in a mount.
 
@@ -30,7 +31,7 @@ use crate::high::frame::content::read_at;
 use crate::high::frame::handler::{self, handlers, thread};
 use crate::high::route::hostlink;
 use crate::high::route::path::{leave, may_be_link, route};
-use crate::high::run::image;
+use crate::high::run::{image, outline};
 use crate::low::exec::check::Program;
 use crate::low::exec::environment::Environment;
 use crate::low::exec::load::{LoaderHook, Static};
@@ -58,10 +59,15 @@ handlers! {
 }
 
 fn execute(task: &'static Task<'static>, at: At, exec: &Exec) -> isize {
-    let before = task.process.exe.load(Ordering::Relaxed); // Relaxed: the process's own word.
+    let before = outline::executed();
+    let kept = match outline::keep(task, before) {
+        Ok(kept) => kept,
+        Err(errno) => return errno.to_ret(),
+    };
     let done = dispatch(task, at, exec);
     // The exec has failed: restore the program's record.
-    task.process.exe.store(before, Ordering::Relaxed);
+    task.process.exe.store(before.to_word(), Ordering::Relaxed); // Relaxed: the process's own word.
+    outline::release(task, kept);
     done
 }
 
@@ -258,7 +264,8 @@ fn dynamic(
         Err(errno) => return errno.to_ret(),
     };
     let change = linker.as_ref().map(|linker| &linker.change);
-    let done = match image::of_program(task, found.inode, name, change) {
+    let outlined = if change.is_none() { outline::of_program(task, found.inode, name).map(Ok) } else { None };
+    let done = match outlined.unwrap_or_else(|| image::of_program(task, found.inode, name, change)) {
         Ok(fd) => execute(fd),
         Err(errno) => errno.to_ret(),
     };

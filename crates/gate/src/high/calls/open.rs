@@ -1,7 +1,8 @@
 //! open(2), openat(2), openat2(2), creat(2).
 
 use lp_abi::linux::{
-    __NR_openat, __NR_openat2, O_CLOEXEC, O_CREAT, O_NOFOLLOW, O_PATH, O_TMPFILE, O_TRUNC, O_WRONLY, open_how,
+    __NR_openat, __NR_openat2, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_LARGEFILE, O_NOCTTY, O_NOFOLLOW,
+    O_NONBLOCK, O_PATH, O_TMPFILE, O_TRUNC, O_WRONLY, RESOLVE_NO_SYMLINKS, open_how,
 };
 use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
 use lp_region::sync::Ordering;
@@ -15,7 +16,7 @@ use lp_vfs::watch::{self, Touched};
 use crate::high::calls::openat2;
 use crate::high::fd::{device, directory, fd_info, parent, placeholder};
 use crate::high::frame::at::{At, Last, Route, Which};
-use crate::high::frame::handler::{handlers, interruptible, ret};
+use crate::high::frame::handler::{handlers, interruptible, ret, thread};
 use crate::high::route::hostlink;
 use crate::high::route::path::{is_plainly_ours, leave, may_be_link, route, route_outside};
 use crate::high::run::mount_table;
@@ -207,23 +208,54 @@ fn open_outside(task: &'static Task<'static>, at: At, outside: Outside, how: &Ho
 /// here.
 #[inline(never)]
 fn open_host(task: &'static Task<'static>, at: At, how: &How) -> isize {
+    if thread().meets_no_links.get()
+        && let Some(done) = open_without_links(task, at, how)
+    {
+        return done;
+    }
     let done = open_by_kernel(task, at, how);
     if !may_be_link(done) {
         return done;
     }
-    match hostlink::into_mount(Which::First, at, how.last()) {
+    if !hostlink::meets_link(at, how.last()) {
+        thread().meets_no_links.set(true);
+        return done;
+    }
+    match hostlink::by_links(Which::First, at, how.last()) {
         Some(inside) => open_inside(task, inside, how, done),
         None => done,
     }
 }
 
+/// Opens a host file for reading unless a symbolic link is on the way. A search of several directories mostly
+/// fails, and this says at once that no link into a mount is the cause. `None` if the kernel has to be asked
+/// as the program does.
+fn open_without_links(task: &'static Task<'static>, at: At, how: &How) -> Option<isize> {
+    const PLAIN: u32 = O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_DIRECTORY | O_LARGEFILE;
+    if how.given.is_some() || how.flags & !PLAIN != 0 || lp_abi::sys::is_limited() {
+        return None;
+    }
+    let straight = open_how { flags: how.flags.into(), mode: 0, resolve: RESOLVE_NO_SYMLINKS.into() };
+    let how_given = [(&raw const straight).addr(), size_of::<open_how>()];
+    let done = ask(task, at, how, (__NR_openat2, how_given));
+    let is_open =
+        [Errno::ELOOP, Errno::EPERM, Errno::ENOSYS, Errno::EINVAL].iter().any(|no| done == no.to_ret());
+    thread().meets_no_links.set(!is_open);
+    (!is_open).then_some(done)
+}
+
 /// Opens what the kernel finds.
 pub(super) fn open_by_kernel(task: &'static Task<'static>, at: At, how: &How) -> isize {
-    placeholder::flush(task);
-    let (nr, third, fourth) = match how.given {
-        None => (__NR_openat, how.flags as usize, how.mode as usize),
-        Some(given) => (__NR_openat2, given.start().addr(), given.len()),
+    let call = match how.given {
+        None => (__NR_openat, [how.flags as usize, how.mode as usize]),
+        Some(given) => (__NR_openat2, [given.start().addr(), given.len()]),
     };
+    ask(task, at, how, call)
+}
+
+/// Makes the kernel's call with the path and two more arguments.
+fn ask(task: &'static Task<'static>, at: At, how: &How, (nr, [third, fourth]): (u32, [usize; 2])) -> isize {
+    placeholder::flush(task);
     let arguments = [at.dirfd.word(), at.path.addr(), third, fourth, 0, 0];
     // Opening a FIFO or a terminal may wait. SAFETY: the program's own call with its own arguments.
     let done = ret(unsafe { deferred::blocking_syscall(nr, arguments) });
@@ -259,7 +291,7 @@ fn note(task: &Task, fd: Fd, at: At, flags: u32) {
 /// Reopens the file of descriptor `fd`, which has no path, through /proc/self/fd.
 #[cold]
 pub(super) fn reopen(task: &'static Task<'static>, fd: Fd, how: &How) -> isize {
-    if how.flags & (O_TMPFILE & !lp_abi::linux::O_DIRECTORY) != 0 && how.flags & O_PATH == 0 {
+    if how.flags & (O_TMPFILE & !O_DIRECTORY) != 0 && how.flags & O_PATH == 0 {
         return Errno::ENOTDIR.to_ret();
     }
     open_ours(task, how, || open::reopen(task, fd, how.flags).map(Place::Inside), |_| Errno::ENOENT.to_ret())

@@ -15,8 +15,8 @@
 //! share the table, the table lock guards it.
 
 use lp_abi::linux::{
-    __NR_close, __NR_dup2, __NR_dup3, __NR_fcntl, __NR_fstat, __NR_open, F_DUPFD, F_DUPFD_CLOEXEC, O_CLOEXEC,
-    O_NOFOLLOW, O_PATH, S_IFLNK, S_IFMT, stat,
+    __NR_close, __NR_dup2, __NR_dup3, __NR_fcntl, __NR_fstat, __NR_open, F_DUPFD, F_DUPFD_CLOEXEC, F_SETFD,
+    O_CLOEXEC, O_NOFOLLOW, O_PATH, S_IFLNK, S_IFMT, stat,
 };
 use lp_abi::{Errno, Fd, Result};
 use lp_region::layout::FDS;
@@ -327,11 +327,26 @@ fn flush_from(task: &Task, from: u32) {
     }
 }
 
-/// After exec, which has closed the base. Threads of the old image may have been killed while they opened or
+/// Before an exec: the new image must not inherit parked placeholders. It gets the base, which it would make
+/// again, unless that is not beside the region.
+pub(crate) fn before_exec(task: &'static Task<'static>) {
+    flush(task);
+    let base = base_word(task).load(Ordering::Relaxed) as i32 - 1;
+    if base > task.region.fd().raw() && !lp_abi::sys::is_limited() {
+        // SAFETY: F_SETFD changes one flag of the gate's own descriptor.
+        let _ = unsafe { lp_abi::syscall!(__NR_fcntl, base, F_SETFD, 0) };
+    }
+}
+
+/// After exec, which has closed the base unless [`before_exec`] kept it. Threads of the old image may have been killed while they opened or
 /// closed something. Such a number belongs to a placeholder or, if that was closed, to whatever the kernel
 /// gave it to.
 pub(crate) fn after_exec(task: &Task) {
-    base_word(task).store(0, Ordering::Relaxed);
+    let base = base_word(task);
+    if base.load(Ordering::Relaxed) != 0 && !is_placeholder(Fd::new(base.load(Ordering::Relaxed) as i32 - 1))
+    {
+        base.store(0, Ordering::Relaxed);
+    }
     watermark(task).store(0, Ordering::Relaxed);
     task.process.parked.store(0, Ordering::Relaxed);
     clear(
@@ -396,7 +411,7 @@ fn base(task: &Task) -> Result<Fd> {
 }
 
 /// Creates the base. The link is the process's own, so that nothing that reaches it by its name in /proc can
-/// change anything of others.
+/// change anything of others; its children inherit it.
 #[cold]
 fn make_base(task: &Task) -> Result<Fd> {
     let flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
@@ -404,7 +419,8 @@ fn make_base(task: &Task) -> Result<Fd> {
     let low = unsafe { lp_abi::syscall!(__NR_open, c"/proc/self/exe".as_ptr(), flags) }?;
     let low = Fd::new(low as i32);
     let region = task.region.fd().raw();
-    // Beside the region, out of the program's way. Exec closes it, because the new image makes its own.
+    // Beside the region, out of the program's way. Close-on-exec until `before_exec`: a thread that is killed
+    // here by another's exec leaves nothing.
     let high = [region + 2, region - BELOW, QUICK_FDS, 0].into_iter().find_map(|min| {
         // SAFETY: F_DUPFD_CLOEXEC only creates a descriptor.
         unsafe { lp_abi::syscall!(__NR_fcntl, low, F_DUPFD_CLOEXEC, min.max(0)) }.ok()

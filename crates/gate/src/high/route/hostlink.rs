@@ -91,15 +91,18 @@ fn readlink(path: &[u8], to: &mut [u8]) -> Option<usize> {
 /// buffer of `which`. `None` if it does not.
 #[cold]
 pub(crate) fn into_mount(which: Which, at: At, last: Last) -> Option<At> {
-    if !meets_link(at, last) {
-        return None;
-    }
+    if meets_link(at, last) { by_links(which, at, last) } else { None }
+}
+
+/// [`into_mount`] for a path on which the kernel meets a symbolic link.
+#[cold]
+pub(crate) fn by_links(which: Which, at: At, last: Last) -> Option<At> {
     let walk = Walk::start(which, at)?;
     walk.run(last)
 }
 
 /// Whether the kernel meets a symbolic link on the way. It rarely does, so this one call is usually all.
-fn meets_link(at: At, last: Last) -> bool {
+pub(crate) fn meets_link(at: At, last: Last) -> bool {
     meets(at, last, RESOLVE_NO_SYMLINKS)
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod look;
 pub(crate) mod mount_ids;
 pub(crate) mod mount_table;
 pub(crate) mod mounts;
+pub(crate) mod outline;
 pub(crate) mod own;
 pub(crate) mod proc_file;
 pub(crate) mod region;

@@ -3,7 +3,9 @@
 use lp_abi::image::NONE_NEEDED;
 use lp_abi::linux::{__NR_clone, __NR_execve, __NR_exit_group, __NR_wait4};
 
-use crate::low::thread::home;
+use crate::High;
+use crate::low::above::Above;
+use crate::low::thread::{current, home};
 use crate::low::tools::{names, report};
 
 /// Maximum number of objects that the builder is given at once.
@@ -34,9 +36,18 @@ pub(crate) fn build<'a>(names: impl Iterator<Item = &'a [u8]>) -> Built {
         c"--build".as_ptr().cast(),
     ];
     argv[..fixed.len()].copy_from_slice(&fixed);
+    let mut copy = None;
     for name in names.take(BATCH) {
         let mut own = [0; names::ROOM];
-        let path = if name.is_empty() { names::of_program(&mut own) } else { name };
+        if name.is_empty() {
+            // SAFETY: in the gate `current` is set.
+            copy = High::copy_of_program(unsafe { &*current::thread() });
+        }
+        let path = match &copy {
+            Some(copy) if name.is_empty() => names::of_descriptor(copy.get(), &mut own),
+            _ if name.is_empty() => names::of_program(&mut own),
+            _ => name,
+        };
         let Some(length) = store(&mut paths[used..], path) else {
             if given == 0 {
                 report::refuse(&[b"path too long: ", name_of(name)]);

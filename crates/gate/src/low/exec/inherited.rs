@@ -55,6 +55,24 @@ fn split_program(gate: &'static [u8]) -> (Option<StaticProgram>, &'static [u8]) 
     (Some(StaticProgram { fd: Fd::new(fd as i32), name }), gate)
 }
 
+/// The value of LIGHTPATH_GATE without the mask; the environment stays as it is.
+///
+/// # Safety
+/// `envp` must be the process's own environment as the kernel made it.
+pub(crate) unsafe fn gate_value(mut envp: *mut *mut u8) -> Option<&'static [u8]> {
+    // SAFETY: the vector ends with a null pointer; the strings are NUL-terminated and live as long as the
+    // process.
+    unsafe {
+        while !(*envp).is_null() {
+            if starts_with(*envp, GATE) {
+                return Some(split_mask(&report::c_bytes::<'static>(*envp)[GATE.len()..]).1);
+            }
+            envp = envp.add(1);
+        }
+    }
+    None
+}
+
 /// Removes our variables from the environment in place: LIGHTPATH_GATE and those that load us. Without
 /// LIGHTPATH_GATE it changes nothing.
 ///

@@ -58,6 +58,9 @@ pub(crate) struct Thread {
     pub crossed: Cell<bool>,
     /// Calls until one is timed, less one; see [`crate::high::table::traced`].
     pub untimed: Cell<i32>,
+    /// Whether the last host path that was not found had no symbolic link on the way: the next open may ask
+    /// the kernel for files without links first.
+    pub meets_no_links: Cell<bool>,
     /// A shadow's descriptor plus one, between its open and that of the file; see
     /// [`crate::high::watch::shadow_fd`].
     pub waited_shadow: Cell<u32>,

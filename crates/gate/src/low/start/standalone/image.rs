@@ -1,4 +1,4 @@
-//! Maps a program, as the kernel's `load_elf_binary` does for one without an interpreter.
+//! Maps a program without an interpreter, or an interpreter, as the kernel's `load_elf_binary` does.
 
 use core::mem::MaybeUninit;
 use core::ops::Range;
@@ -183,15 +183,34 @@ impl Image {
             let _ = unsafe { lp_abi::syscall!(__NR_mprotect, page, PAGE, protection) };
         }
     }
+}
 
-    /// The address ranges of code and of data.
-    pub(super) fn code_and_data(&self) -> [Range<usize>; 2] {
-        [PF_X, PF_W].map(|flag| {
-            let all = || self.loads().filter(|segment| segment.flags & flag != 0);
-            let start = all().map(|segment| segment.address).min().unwrap_or(0);
-            let end = all().map(|segment| segment.address + segment.file_bytes).max().unwrap_or(start);
-            self.base.wrapping_add(start as usize)..self.base.wrapping_add(end as usize)
-        })
+/// The address ranges of the code and of the data of a program.
+pub(super) fn code_and_data(
+    base: usize,
+    segments: impl Iterator<Item = Segment> + Clone,
+) -> [Range<usize>; 2] {
+    [PF_X, PF_W].map(|flag| {
+        let all = || segments.clone().filter(|at| at.kind == PT_LOAD && at.flags & flag != 0);
+        let start = all().map(|segment| segment.address).min().unwrap_or(0);
+        let end = all().map(|segment| segment.address + segment.file_bytes).max().unwrap_or(start);
+        base.wrapping_add(start as usize)..base.wrapping_add(end as usize)
+    })
+}
+
+/// The protection of a segment's pages.
+pub(super) fn protection(segment: &Segment) -> u32 {
+    let bit = |flag, protection| if segment.flags & flag != 0 { protection } else { 0 };
+    bit(PF_R, PROT_READ) | bit(PF_W, PROT_WRITE) | bit(PF_X, PROT_EXEC)
+}
+
+/// Clears what follows the end of a segment's file part, at `file_end`, in its last page, if the segment goes
+/// on there with zeros. The page must be mapped.
+pub(super) fn clear_tail(segment: &Segment, file_end: usize) {
+    let rest = file_end.next_multiple_of(PAGE) - file_end;
+    if segment.bytes > segment.file_bytes && segment.flags & PF_W != 0 {
+        // SAFETY: the end of the segment's last page from the file, mapped writable.
+        unsafe { core::ptr::write_bytes(file_end as *mut u8, 0, rest) };
     }
 }
 
@@ -204,8 +223,7 @@ fn reserve(bytes: usize) -> Result<usize> {
 
 /// Maps one segment: what comes from the file, then zeros.
 fn map_segment(base: usize, fd: Fd, segment: &Segment, how: u32) -> Result<()> {
-    let bit = |flag, protection| if segment.flags & flag != 0 { protection } else { 0 };
-    let protection = bit(PF_R, PROT_READ) | bit(PF_W, PROT_WRITE) | bit(PF_X, PROT_EXEC);
+    let protection = protection(segment);
     let start = base.wrapping_add(segment.address as usize);
     let file_end = start + segment.file_bytes as usize;
     let pages = start & !(PAGE - 1);
@@ -215,9 +233,8 @@ fn map_segment(base: usize, fd: Fd, segment: &Segment, how: u32) -> Result<()> {
         let (bytes, offset) = (file_pages - pages, segment.offset & !(PAGE as u64 - 1));
         map_at(pages, bytes, protection, MAP_PRIVATE | how, fd, offset)?;
     }
-    if segment.bytes > segment.file_bytes && file_pages > file_end && segment.flags & PF_W != 0 {
-        // SAFETY: the end of the segment's last page from the file, just mapped writable.
-        unsafe { core::ptr::write_bytes(file_end as *mut u8, 0, file_pages - file_end) };
+    if file_pages > file_end {
+        clear_tail(segment, file_end);
     }
     if end > file_pages {
         map_at(file_pages, end - file_pages, protection, MAP_PRIVATE | MAP_ANONYMOUS | how, Fd::NONE, 0)?;

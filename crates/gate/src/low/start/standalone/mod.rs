@@ -10,10 +10,13 @@
 //! 3. `vector` makes the auxiliary vector describe the program.
 //! 4. [`crate::low::start::attach`] patches it from its site image, like any other object.
 //!
+//! The kernel also enters it as the loader of programs that are executed by an outline (`interpreter`).
+//!
 //! What the kernel shows of the process is the program's (`show`), except for the link /proc/PID/exe, which
 //! the gate answers (`link`).
 
 mod image;
+mod interpreter;
 pub(crate) mod link;
 mod vector;
 
@@ -76,6 +79,10 @@ pub unsafe extern "sysv64" fn relocate() {
 pub unsafe extern "sysv64" fn start(stack: *mut usize) -> usize {
     // SAFETY: the caller guarantees that `stack` is as the kernel made it.
     let mut stack = unsafe { InitialStack::read(stack) };
+    let auxiliary = stack.auxiliary();
+    if auxiliary.linker != 0 {
+        return interpreter::start(&mut stack, &auxiliary);
+    }
     tls::start_by_gs(stack.hwcap2());
     // SAFETY: the environment as the kernel made it; nothing uses it yet.
     let found = unsafe { inherited::scrub(stack.environment()) };
@@ -108,5 +115,5 @@ fn show(program: &StaticProgram, stack: &InitialStack, image: &Image) {
     let last = name.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     // SAFETY: the kernel reads up to 16 bytes of the string, or up to its NUL.
     let _ = unsafe { lp_abi::syscall!(__NR_prctl, PR_SET_NAME, name[last..].as_ptr()) };
-    stack.show(image);
+    stack.show(image::code_and_data(image.base, image.segments().iter().copied()));
 }

@@ -1,6 +1,7 @@
 //! The stack that the kernel made for the gate's file, adapted for the program.
 
 use core::ffi::CStr;
+use core::ops::Range;
 
 use lp_abi::linux::{__NR_brk, __NR_prctl};
 
@@ -151,12 +152,22 @@ impl InitialStack {
         }
     }
 
+    /// Makes the vector name `base` as the address of the program's loader.
+    pub(super) fn set_loader(&mut self, base: usize) {
+        for entry in self.entries() {
+            // SAFETY: an entry of the vector, which nothing else uses at this point.
+            let [kind, value] = unsafe { &mut *entry };
+            if *kind == AT_BASE {
+                *value = base;
+            }
+        }
+    }
+
     /// Makes /proc/self/auxv, stat and the like describe the program. Where the kernel cannot do this, they
     /// describe the gate's file.
-    pub(super) fn show(&self, image: &Image) {
+    pub(super) fn show(&self, [code, data]: [Range<usize>; 2]) {
         // SAFETY: brk(0) only asks where the heap ends, which is still empty.
         let Ok(heap) = (unsafe { lp_abi::syscall!(__NR_brk, 0) }) else { return };
-        let [code, data] = image.code_and_data();
         let [arguments, environment, end] = self.strings;
         let map = MemoryMap {
             code: [code.start, code.end],

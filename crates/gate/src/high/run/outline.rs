@@ -1,0 +1,185 @@
+//! Outlines of large programs: memfds that the kernel executes in a program's place, and that hold its
+//! headers only.
+//!
+//! To copy a program of many megabytes takes longer than to run it. The kernel needs little of it: the
+//! headers, from which it lays out the address space, and the loader's name. An outline has the headers,
+//! holes for the rest, and names the gate's own file as the loader. The kernel enters that, which maps the
+//! program's pages from the region over the holes, loads the program's loader and goes on there
+//! ([`crate::low::start::standalone`]). The process's record of what it executes keeps the pages, and opening
+//! the file for writing fails with `ETXTBSY` meanwhile.
+
+use core::ffi::CStr;
+
+use lp_abi::linux::{
+    __NR_faccessat2, __NR_memfd_create, __NR_mmap, __NR_munmap, __NR_openat, __NR_pwrite64, AT_EACCESS,
+    MAP_PRIVATE, MFD_CLOEXEC, O_CLOEXEC, O_RDONLY, PROT_EXEC, PROT_READ,
+};
+use lp_abi::text::number;
+use lp_abi::{Fd, OwnedFd, PAGE_SIZE, Result};
+use lp_region::records::Inode;
+use lp_region::sync::{AtomicU64, Ordering};
+use lp_region::{InodeRef, ProcessId, Region, Spot};
+use lp_vfs::task::Task;
+use lp_vfs::{below, executed, mapping};
+
+use crate::high::frame::at::spare_buffer;
+use crate::high::frame::content::read_at;
+use crate::high::run::{image, mounts};
+use crate::low::exec::environment;
+use crate::low::object::elf::read_file;
+use crate::low::object::layout::Layout;
+use crate::low::tools::names;
+
+/// Size from which on a program gets an outline. To copy a smaller one costs less than what its starts would
+/// cost more.
+const LARGE: u64 = 4 << 20;
+/// Pieces of a program that are mapped: the kernel limits the number of mappings.
+const PIECES: u32 = 1024;
+
+/// Whether programs of this size get outlines.
+pub(crate) fn is_large(inode: &Inode) -> bool {
+    inode.size.load(Ordering::Relaxed) >= LARGE // Relaxed: one word.
+}
+
+/// A memfd with the outline of a dynamic program, close-on-exec; `None` if it must be copied. The caller has
+/// the inode pinned.
+pub(crate) fn of_program(task: &Task, program: InodeRef, name: &CStr) -> Option<Fd> {
+    let inode = task.region.inode(program.id);
+    if !is_large(inode) || lp_abi::sys::is_limited() || !may_execute_pages(task.region) || is_traced() {
+        return None;
+    }
+    below::complete(task, inode).ok()?;
+    let size = inode.size.load(Ordering::Relaxed); // Relaxed: one word.
+    let page = spare_buffer();
+    if read_at(task, inode, page, 0) != Ok(PAGE_SIZE) {
+        return None;
+    }
+    let mut layout = Layout::of(page)?;
+    let range = layout.interpreter(size)?;
+    let mut loader = [0u8; names::ROOM];
+    let loader = loader.get_mut(..range.end.checked_sub(range.start)? as usize)?;
+    if read_at(task, inode, loader, range.start) != Ok(loader.len()) || !is_on_host(loader) {
+        return None;
+    }
+    let mut pieces = 0;
+    mapping::pieces(task, program, 0, size as usize, 0, &mut |_| {
+        pieces += 1;
+        Ok(())
+    })
+    .ok()?;
+    if pieces > PIECES {
+        return None;
+    }
+    let mut room = [0u8; names::ROOM];
+    let gate = environment::static_gate(&mut room)?;
+    let end = size.next_multiple_of(PAGE_SIZE as u64);
+    layout.set_interpreter(end, gate.len() as u64);
+    make(page, gate, end, name).ok()
+}
+
+/// Whether the loader's path, NUL-terminated, is absolute and not in a mount, and the kernel would execute
+/// it.
+fn is_on_host(loader: &[u8]) -> bool {
+    const X_OK: u32 = 1;
+    let Ok(path) = CStr::from_bytes_with_nul(loader) else { return false };
+    let is_ours = !path.to_bytes().starts_with(b"/") || mounts::mounts().holds(path.to_bytes());
+    // SAFETY: the path is NUL-terminated; faccessat2(2) changes nothing.
+    !is_ours && unsafe { lp_abi::syscall!(__NR_faccessat2, Fd::CWD, path.as_ptr(), X_OK, AT_EACCESS) }.is_ok()
+}
+
+/// Whether the region's pages may be mapped for execution: not if its file is on a file system without.
+fn may_execute_pages(region: Region) -> bool {
+    // SAFETY: a mapping of its own, which nothing uses.
+    unsafe {
+        let mapped =
+            lp_abi::syscall!(__NR_mmap, 0, PAGE_SIZE, PROT_READ | PROT_EXEC, MAP_PRIVATE, region.fd(), 0);
+        mapped.and_then(|at| lp_abi::syscall!(__NR_munmap, at, PAGE_SIZE)).is_ok()
+    }
+}
+
+/// Whether a debugger traces the thread. It stops the new image before the gate has run, and looks for the
+/// program's headers and its loader then.
+fn is_traced() -> bool {
+    const TRACER: &[u8] = b"\nTracerPid:\t";
+    const PATH: &CStr = c"/proc/thread-self/status";
+    // SAFETY: the path is NUL-terminated; the call only creates a descriptor.
+    let opened = unsafe { lp_abi::syscall!(__NR_openat, Fd::CWD, PATH.as_ptr(), O_RDONLY | O_CLOEXEC) };
+    let Ok(status) = opened.map(OwnedFd::new) else { return true };
+    let mut text = [0u8; 512];
+    let got = read_file(status.get(), &mut text, 0);
+    let found = text[..got].windows(TRACER.len()).position(|at| at == TRACER);
+    found.is_none_or(|at| text[..got].get(at + TRACER.len()) != Some(&b'0'))
+}
+
+/// Makes the memfd: its first page, and `gate` at `end`.
+fn make(page: &[u8; PAGE_SIZE], gate: &[u8], end: u64, name: &CStr) -> Result<Fd> {
+    // SAFETY: `name` is NUL-terminated.
+    let made = OwnedFd::new(unsafe { lp_abi::syscall!(__NR_memfd_create, name.as_ptr(), MFD_CLOEXEC) }?);
+    for (bytes, at) in [(&page[..], 0), (gate, end)] {
+        // SAFETY: the kernel reads `bytes`.
+        unsafe { lp_abi::syscall!(__NR_pwrite64, made.get(), bytes.as_ptr(), bytes.len(), at) }?;
+    }
+    Ok(made.keep())
+}
+
+/// Keeps the pages of the program that the process executes while an exec names another in its record: the
+/// exec may fail. Returns what [`release`] is to release then.
+///
+/// # Errors
+/// `ENOMEM`.
+pub(crate) fn keep(task: &Task, exe: Spot) -> Result<Option<InodeRef>> {
+    let is_outlined = exe.inode != InodeRef::NONE && is_large(task.region.inode(exe.inode.id));
+    if is_outlined {
+        executed::keep(task, exe)?;
+    }
+    Ok(is_outlined.then_some(exe.inode))
+}
+
+/// What this image executes: the process's record names another program during an exec.
+static EXECUTED: AtomicU64 = AtomicU64::new(0);
+
+/// Records it, at attach.
+pub(crate) fn set_executed(task: &Task) {
+    // Relaxed, here and below: written while there is one thread, and the process's own word.
+    EXECUTED.store(task.process.exe.load(Ordering::Relaxed), Ordering::Relaxed);
+}
+
+/// What this image executes; none on the host.
+pub(crate) fn executed() -> Spot {
+    Spot::from_word(EXECUTED.load(Ordering::Relaxed))
+}
+
+/// A child is about to be created in `child`, which has a copy of the process's record. It executes what this
+/// image does, whatever another thread is about to execute, and keeps its pages.
+pub(crate) fn executed_by(task: &Task, child: ProcessId) {
+    let executed = EXECUTED.load(Ordering::Relaxed);
+    // Release: as in `fork`, for who scans the records.
+    task.region.process(child).exe.store(executed, Ordering::Release);
+}
+
+/// The exec has failed, and the record names the program again.
+pub(crate) fn release(task: &Task, kept: Option<InodeRef>) {
+    if let Some(of) = kept {
+        mapping::end(task, of, PAGE_SIZE);
+    }
+}
+
+/// A copy of the program that the process executes, if it is executed by an outline.
+pub(crate) fn copy_of_own(task: &Task) -> Option<OwnedFd> {
+    let program = executed().inode;
+    if program == InodeRef::NONE || !is_large(task.region.inode(program.id)) {
+        return None;
+    }
+    let copy = image::copy_to_memfd(task, program, c"lightpath-program").ok()?;
+    Some(OwnedFd::new(copy.raw() as usize))
+}
+
+/// The region and the process's slot in it, from the value of LIGHTPATH_GATE. The process has not attached
+/// yet: the caller unmaps the region.
+pub(crate) fn slot_of(gate: &[u8]) -> Option<(Region<'static>, ProcessId)> {
+    let mut parts = gate.split(|byte| *byte == b':').map_while(number);
+    let (fd, process, length) = (parts.next()?, parts.next()?, parts.next()?);
+    // SAFETY: the gate that executed this image had the region mapped, and wrote its length.
+    let region = unsafe { Region::attach(Fd::new(fd as i32), length) }.ok()?;
+    Some((region, ProcessId(process as u32)))
+}
