@@ -168,6 +168,7 @@ fn rename_at(
     let ask = Ask { task, from, to, place: &place, mode, behind };
     let done = match ask.once(InodeId::NONE) {
         Ok(done) => done,
+        Err(Stop::Failed(errno)) if errno != below::MISSING => return Err(errno),
         Err(stop) => ask.again_slow(stop)?,
     };
     if done.load == Load::Crowded {
