@@ -21,11 +21,12 @@ use crate::high::fd::{device, placeholder};
 use crate::high::life::credentials;
 use crate::high::life::join;
 use crate::high::life::left;
+use crate::high::life::look;
 use crate::high::memory::{areas, holes};
 use crate::high::route::libraries;
 use crate::high::run::region;
 use crate::high::run::region::joined;
-use crate::high::run::{apart, look, mounts};
+use crate::high::run::{apart, mounts};
 use crate::high::table::calls::APART;
 use crate::high::table::count::COUNTED;
 use crate::high::table::holed::HOLED;
@@ -77,6 +78,10 @@ impl Above for High {
 
     fn look_table() -> &'static Table {
         &look::LOOK
+    }
+
+    extern "sysv64" fn record(number: usize, result: isize, start: u64, registers: &[usize; 6]) -> isize {
+        traced::record(number, result, start, registers)
     }
 
     fn join(thread: &Thread) {
