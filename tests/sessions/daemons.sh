@@ -138,3 +138,21 @@ f.flush(); print(sum(f.readline() == b'STORED\r\n' for i in range(300)))
 f.write(b'get k7 k299\r\n'); f.flush(); print([f.readline() for i in range(5)])
 X
 kill $p; wait $p; echo $?; rm -f s pid
+
+#:: postgres needs pg_ctlcluster,pgbench,setpriv limit 120
+# A backend that is killed has the server recover what it shares; a server that is killed recovers from its log.
+PATH=$(echo /usr/lib/postgresql/*/bin | tr ' ' '\n' | tail -1):$PATH
+as_user() { if [ "$(id -u)" = 0 ]; then setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; else "$@"; fi; }
+sql() { as_user psql -h "$PWD" -U bench -At postgres "$@"; }
+server() { as_user pg_ctl -s -w -D data -l log "$@"; }
+until_ready() { for i in $(seq 200); do sql -c 'select 1' >/dev/null 2>&1 && return; sleep 0.05; done; }
+mkdir cluster; if [ "$(id -u)" = 0 ]; then chmod a+x "$M" "$M/.." "$M/../.." .; chown 65534:65534 cluster; fi; cd cluster
+as_user initdb -D data -U bench --no-sync -A trust >/dev/null; server -o "-k $PWD -h ''" start
+as_user pgbench -h "$PWD" -U bench -i -q postgres >/dev/null 2>&1; as_user pgbench -h "$PWD" -U bench -c 4 -j 2 -T 2 postgres 2>/dev/null | grep failed
+sql -c 'create table t(a int primary key, b text)' -c "insert into t select i, 'row ' || i from generate_series(1, 2000) i"
+sql -c 'select pg_backend_pid()' -c 'begin' -c "update t set b = 'lost'" -c 'select pg_sleep(60)' >backend 2>/dev/null & waits=$!
+for i in $(seq 200); do [ -n "$(sql -c "select 1 from pg_stat_activity where query like '%pg_sleep(60)%' and pid <> pg_backend_pid()")" ] && break; sleep 0.05; done
+kill -9 "$(head -1 backend)"; wait $waits; until_ready
+sql -c 'select count(*), min(b), max(b) from t' -c 'select (select sum(abalance) from pgbench_accounts) = (select sum(delta) from pgbench_history)'
+grep -c 'was terminated by signal 9' log; server -m immediate stop; server -o "-k $PWD -h ''" start
+sql -c 'select count(*) from t' -c 'reindex table t' -c 'vacuum full t' -c 'select count(*) from t where a between 100 and 199'; server -m fast stop; cd ..; rm -rf cluster

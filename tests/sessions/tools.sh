@@ -120,6 +120,98 @@ int main(int c, char **v)
 X
 for s in address leak undefined; do gcc -fsanitize=$s m.c -o $s -lpthread; for how in none past leak; do for i in 1 2; do rm -f file; ./$s $how 2>err; echo $?; grep -o 'SUMMARY: [^/]*' err; done; done; done; gcc m.c -o plain -lpthread; rm file; LD_PRELOAD=$(gcc -print-file-name=libasan.so) ./plain; rm file; LD_PRELOAD=libasan.so.8 sh -c ./plain 2>&1 | sed 's/.*libasan.*/no such version/'
 
+#:: thread_sanitizer needs gcc,setarch limit 120
+# Programs that watch their own memory and threads: the tools see the accesses of calls on the mount as the program's.
+cat >r.c <<'X'
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <dirent.h>
+#include <signal.h>
+static int shared, fd;
+static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
+static void *add(void *how)
+{
+    char b[8];
+    for (int i = 0; i < 200; i++) {
+        if (how) pthread_mutex_lock(&m);
+        shared++;
+        if (how) pthread_mutex_unlock(&m);
+        pwrite(fd, "x", 1, i);
+        pread(fd, b, 1, i);
+        struct stat s;
+        stat("file", &s);
+        close(open("file", O_RDONLY));
+    }
+    return 0;
+}
+static void on(int s) { (void)s; }
+int main(int c, char **v)
+{
+    pthread_t t[4];
+    signal(SIGUSR1, on);
+    fd = open("file", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    int race = c > 1 && !strcmp(v[1], "race");
+    for (int i = 0; i < 4; i++) pthread_create(&t[i], 0, add, race ? 0 : "locked");
+    for (int i = 0; i < 4; i++) pthread_kill(t[i], SIGUSR1);
+    for (int i = 0; i < 4; i++) pthread_join(t[i], 0);
+    if (!fork()) { FILE *f = fopen("file", "a"); fputs("child", f); fclose(f); _exit(0); }
+    wait(0);
+    char *p = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    p[0] = 'y';
+    DIR *d = opendir(".");
+    int n = 0;
+    while (readdir(d)) n++;
+    closedir(d);
+    struct stat s;
+    fstat(fd, &s);
+    printf("%d %ld %c %d\n", race ? 0 : shared, (long)s.st_size, p[0], n > 2);
+    fflush(stdout);
+    system("cat file | wc -c");
+    if (c > 1 && !strcmp(v[1], "shift")) { volatile int k = 40; printf("%d\n", 1 << k); }
+    return 0;
+}
+X
+gcc -w -g -fsanitize=thread r.c -o thread -lpthread; gcc -w -g -fsanitize=undefined r.c -o undefined -lpthread; gcc -w -g r.c -o plain -lpthread
+for how in none race; do setarch -R ./thread $how 2>err; echo $?; grep -o 'SUMMARY: ThreadSanitizer: [a-z ]*' err | sort -u; done; ./undefined shift 2>err; echo $?; grep -c 'shift exponent' err; rm -f err thread undefined plain
+
+#:: valgrind needs gcc,valgrind limit 120
+cat >v.c <<'X'
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(int c, char **v)
+{
+    char *b = malloc(16), r = 0;
+    struct stat s;
+    int fd = open("file", O_RDWR | O_CREAT, 0600);
+    if (write(fd, "abcdef", 6) != 6 || pread(fd, b, 3, 2) != 3 || fstat(fd, &s) || s.st_size != 6) return 1;
+    printf("%.3s\n", b);
+    fflush(stdout);
+    char *p = mmap(0, 4096, PROT_READ, MAP_SHARED, fd, 0);
+    putchar(p[5]);
+    if (!fork()) { FILE *f = fopen("file", "a"); fputs("child", f); fclose(f); _exit(0); }
+    wait(0);
+    fflush(stdout);
+    system("cat file; ls");
+    if (c > 1) r = b[3] == 'x';                 /* not read */
+    if (c > 2) write(fd, b, 17);                /* one too many */
+    if (c < 4) free(b);
+    return r ? 2 : 0;
+}
+X
+gcc -w -g v.c -o v; for given in '' 'a b c'; do rm -f file; valgrind -q --leak-check=full --error-exitcode=9 ./v $given 2>err; echo $?; sed -n 's/^==[0-9]*== \([A-Z].*\)/\1/p; s/.* are definitely/definitely/p' err | grep -v Address | sed 's/ in loss record.*//'; done; mkdir lib; echo 'int two(void) { return 2; }' | gcc -x c - -shared -fPIC -o lib/libtwo.so; echo 'int two(void); int main(void) { return two(); }' | gcc -x c - -Llib -ltwo '-Wl,-rpath,$ORIGIN/lib' -o l; valgrind -q ./l; echo $?; valgrind -q --trace-children=yes ./l; echo $?; rm -f err v l lib/*
+
 #:: unwinding needs g++ limit 120
 cat >u.cpp <<'X'
 #include <dlfcn.h>

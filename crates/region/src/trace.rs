@@ -18,7 +18,8 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, futex_wait, futex_wake};
 
 /// Words of a ring.
 pub const WORDS: usize = 1 << 16;
-/// Words of an entry before its arguments: lengths, number and thread in one, the time of its end, the result.
+/// Words of an entry before its arguments: its length, number and thread in one, the time of its end, the
+/// result.
 pub const HEAD: usize = 3;
 /// The result of a call that is recorded before the kernel makes it.
 pub const NO_RESULT: i64 = i64::MIN;
@@ -85,8 +86,8 @@ impl CallSum {
     /// powers of two.
     pub const STRIDE: u32 = 31;
 
-    /// Adds a call that has taken `ticks`, for itself and those since the last that was timed; or one that was
-    /// not timed.
+    /// Adds a call that has taken `ticks`, for itself and those since the last that was timed, or one that
+    /// was not timed. Returns how many there are.
     #[inline(always)]
     pub fn add(&self, has_failed: bool, ticks: Option<u64>) -> u64 {
         // Relaxed, all: counters that only this lane writes.
@@ -247,8 +248,8 @@ impl Rings {
             && front.wanted[nr / 64 % (CALLS / 64)].load(Ordering::Relaxed) >> (nr % 64) & 1 != 0
     }
 
-    /// Begins an entry of at most `words` in the ring of a lane, which is the caller's. `is_there` says whether
-    /// the tracer lives. `None` if there is no room and nobody makes any.
+    /// Begins an entry of at most `words` in the ring of a lane, which is the caller's. `is_there` says
+    /// whether the tracer lives. `None` if there is no room and nobody makes any.
     #[inline(always)]
     pub fn begin(&self, is_there: fn() -> bool, lane: usize, words: usize) -> Option<EntryWriter<'_>> {
         let at = self.ring(lane).written.load(Ordering::Relaxed); // Relaxed: the lane's own.

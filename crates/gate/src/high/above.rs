@@ -22,11 +22,12 @@ use crate::high::fd::{device, placeholder};
 use crate::high::life::credentials;
 use crate::high::life::join;
 use crate::high::life::left;
+use crate::high::life::look;
 use crate::high::memory::{areas, bus, fault};
 use crate::high::route::{libraries, rooted};
 use crate::high::run::region;
 use crate::high::run::region::joined;
-use crate::high::run::{apart, look, mounts, outline};
+use crate::high::run::{apart, mounts, outline};
 use crate::high::table::calls::APART;
 use crate::high::table::count::COUNTED;
 use crate::high::table::holed::HOLED;
@@ -78,6 +79,10 @@ impl Above for High {
 
     fn look_table() -> &'static Table {
         &look::LOOK
+    }
+
+    extern "sysv64" fn record(number: usize, result: isize, start: u64, registers: &[usize; 6]) -> isize {
+        traced::record(number, result, start, registers)
     }
 
     fn join(thread: &Thread) {

@@ -62,6 +62,10 @@ pub(crate) trait Above: Quick {
     /// The table that a tracer selects to have the process look for it.
     fn look_table() -> &'static Table;
 
+    /// Records call `number` for a tracer, and returns its result. `start` is the processor's counter at its
+    /// start, or 0. `registers` holds the arguments in reverse order.
+    extern "sysv64" fn record(number: usize, result: isize, start: u64, registers: &[usize; 6]) -> isize;
+
     /// Joins the run. Does nothing if the process has joined already or belongs to no run.
     fn join(thread: &Thread);
 
@@ -279,8 +283,4 @@ pub(crate) trait Quick {
         task: &Task<'static>,
         entry: u64,
     ) -> isize;
-
-    /// Records call `number` for a tracer, and returns its result. `start` is the processor's counter at its
-    /// start, or 0. `registers` holds the arguments in reverse order.
-    extern "sysv64" fn record(number: usize, result: isize, start: u64, registers: &[usize; 6]) -> isize;
 }

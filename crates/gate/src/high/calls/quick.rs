@@ -8,7 +8,6 @@ use lp_vfs::{lseek, read, stat, write};
 
 use crate::High;
 use crate::high::frame::handler::{given, given_slice};
-use crate::high::table::traced;
 use crate::low::above::Quick;
 use crate::low::dispatch::AGAIN;
 
@@ -21,13 +20,7 @@ macro_rules! quick {
             ) -> isize {
                 $answer.unwrap_or(AGAIN)
             }
-        )*
-            extern "sysv64" fn record(
-                number: usize, result: isize, start: u64, registers: &[usize; 6],
-            ) -> isize {
-                traced::record(number, result, start, registers)
-            }
-        }
+        )*}
     };
 }
 

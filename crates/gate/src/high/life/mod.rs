@@ -1,7 +1,8 @@
 //! How a process joins the run and leaves it ([`join`], [`left`]), and the state of a thread: its task and
-//! its credentials ([`task`], [`credentials`]).
+//! its credentials ([`task`], [`credentials`]). A tracer may come meanwhile ([`look`]).
 
 pub(crate) mod credentials;
 pub(crate) mod join;
 pub(crate) mod left;
+pub(crate) mod look;
 pub(crate) mod task;

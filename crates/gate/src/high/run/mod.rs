@@ -3,7 +3,6 @@
 
 pub(crate) mod apart;
 pub(crate) mod image;
-pub(crate) mod look;
 pub(crate) mod mount_ids;
 pub(crate) mod mount_table;
 pub(crate) mod mounts;

@@ -1,11 +1,11 @@
 //! Recording calls for `lightpath trace`: a dispatch table of its own, so that other runs pay nothing.
 //!
-//! Every entry of [`TRACED`] is one stub, which calls the handler of the table beneath and appends the outcome
-//! to the lane's ring ([`lp_region::trace`]), or counts it in the lane's sums. So do the entries of the most
-//! frequent calls (`low::arrive::entry_quick`). What arguments point to is read after the call. The kernel's
-//! calls are shown if they are asked for; most are then made here, where their results are known.
+//! Every entry of [`TRACED`] is one stub, which calls the handler of the table beneath and appends the
+//! outcome to the lane's ring ([`lp_region::trace`]), or counts it in the lane's sums. So do the entries of
+//! the most frequent calls (`low::arrive::entry_quick`). What arguments point to is read after the call. The
+//! kernel's calls are shown if they are asked for; most are then made here, where their results are known.
 //!
-//! A tracer that comes later ([`crate::high::run::look`]) names itself in the run's record.
+//! A tracer that comes later ([`crate::high::life::look`]) names itself in the run's record.
 
 use core::arch::global_asm;
 
@@ -18,7 +18,7 @@ use lp_region::ucopy;
 use lp_vfs::flight;
 use lp_vfs::task::Task;
 
-use crate::high::run::look;
+use crate::high::life::look;
 use crate::low::dispatch::{AGAIN, NOT_OURS, RESTART, Table, stub_table};
 use crate::low::live::deferred::blocking_syscall;
 use crate::low::thread::current;
@@ -312,7 +312,8 @@ fn read_paths(thread: &Thread, arguments: [u8; 2], registers: &[usize; 6]) -> [u
     for ((length, argument), buffer) in lengths.iter_mut().zip(arguments).zip(&thread.scratch) {
         if argument != NO_ARGUMENT {
             let from = registers[5 - usize::from(argument)] as *const u8;
-            // SAFETY: the thread's own buffer, unused between handlers; the copy routine handles bad pointers.
+            // SAFETY: the thread's own buffer, unused between handlers; the copy routine handles bad
+            // pointers.
             let read = unsafe { ucopy::string(&mut *buffer.get(), from) };
             *length = read.map_or(0, |length| length + 1);
         }
@@ -333,7 +334,7 @@ fn push_paths(thread: &Thread, arguments: [u8; 2], lengths: [usize; 2], entry: &
 /// Copies bytes of the program's to the entry, or nothing if they cannot be read.
 #[inline(always)]
 fn push_data(argument: u8, from: *const u8, length: usize, entry: &mut EntryWriter<'_>) {
-    // SAFETY, both: the entry has room for the bytes; the copy routine handles bad pointers.
+    // SAFETY: the entry has room for the bytes; the copy routine handles bad pointers.
     let in_place = |to| unsafe { ucopy::copy(to, from, length) };
     if !entry.push_in_place(usize::from(argument), length, in_place) {
         push_data_slow(argument, from, length, entry);

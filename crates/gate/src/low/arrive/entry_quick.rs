@@ -16,7 +16,7 @@ use lp_abi::image::{GATE_PAGE, GatePage, QUICK_CALLS};
 use lp_abi::linux::AT_EMPTY_PATH;
 
 use crate::High;
-use crate::low::above::Quick;
+use crate::low::above::{Above, Quick};
 use crate::low::arrive::entry::{load_arguments, push_arguments};
 use crate::low::arrive::unwind::unwind;
 use crate::low::dispatch::AGAIN;
@@ -188,7 +188,7 @@ global_asm!(
     empty_path = const AT_EMPTY_PATH,
     current = const tls::CURRENT,
     untimed = const offset_of!(Thread, untimed),
-    record = sym <High as Quick>::record,
+    record = sym <High as Above>::record,
     read = sym <High as Quick>::read,
     write = sym <High as Quick>::write,
     fstat = sym <High as Quick>::fstat,

@@ -1,8 +1,8 @@
 //! `trace -p`: a tracer that comes while the run is under way, and goes.
 //!
-//! The rings are in a memfd of the tracer's, which the run's processes open by its name in /proc. Each process
-//! that runs is stopped by ptrace(2) for a moment, and made to look at its run's record at its next call: see
-//! the gate's `high::run::look`. What starts meanwhile finds the tracer in the record.
+//! The rings are in a memfd of the tracer's, which the run's processes open by its name in /proc. Each
+//! process that runs is stopped by ptrace(2) for a moment, and made to look at its run's record at its next
+//! call: see the gate's `high::life::look`. What starts meanwhile finds the tracer in the record.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -56,15 +56,17 @@ pub(super) fn attach(pid: u32, plan: &Plan, output: Box<dyn Write + Send>) -> Re
         record.tracer.store(tracer, Relaxed); // Relaxed: ordered by the next store.
         record.stats.store(calls, Release); // PAIRS: the acquire of the gate's `calls_of`.
     }
-    if let Err(failure) = tell_all(pid) {
+    let known: Vec<u32> = run.members.iter().map(|member| member.pid).collect();
+    if let Err(failure) = tell_all(&known) {
         leave(region, &ids, tracer);
+        let _ = tell_all(&known);
         return Err(failure);
     }
     let beside = plan.begin(region, rings, pid, output);
     wait(&signals, || ids.iter().any(|id| region.run_is_held(RunId(*id))));
     leave(region, &ids, tracer);
     // Those that could be told before can be told again, or have ended.
-    let _ = tell_all(pid);
+    let _ = tell_all(&known);
     beside.finish()?;
     Ok(0)
 }
@@ -122,17 +124,12 @@ fn leave(region: Region<'static>, ids: &BTreeSet<u32>, tracer: u64) {
     }
 }
 
-/// Has all processes of the run look at its record. One that was missed because it had just been made is found
-/// by the next look at /proc.
-fn tell_all(pid: u32) -> Result<(), Failure> {
+/// Has all processes of the run look at its record; `known` are some of them, as far as they live. One that
+/// was missed because it had just been made is found by the next look at /proc.
+fn tell_all(known: &[u32]) -> Result<(), Failure> {
     let mut told = BTreeSet::new();
     let mut failed = None;
-    loop {
-        let Ok(run) =
-            found(pid).or_else(|failure| told.iter().find_map(|pid| found(*pid).ok()).ok_or(failure))
-        else {
-            break;
-        };
+    while let Some(run) = known.iter().chain(&told).find_map(|pid| found(*pid).ok()) {
         let new: Vec<u32> =
             run.members.iter().map(|member| member.pid).filter(|pid| told.insert(*pid)).collect();
         if new.is_empty() {
@@ -161,8 +158,7 @@ fn refused(pid: u32, e: io::Error) -> Result<(), Failure> {
     Err(Failure::new(CANNOT_RUN, format!("process {pid} cannot be traced: {line}")))
 }
 
-/// Has a process look at its run's record at its next call. Each time on a thread of its own, whose end lets go of every
-/// thread that did not stop in time.
+/// Has a process look at its run's record at its next call.
 fn tell(pid: u32) -> io::Result<()> {
     for _ in 0..STARTS {
         match tell_once(pid) {
@@ -173,6 +169,7 @@ fn tell(pid: u32) -> io::Result<()> {
     Ok(())
 }
 
+/// Does it once, on a thread of its own, whose end lets go of every thread that did not stop in time.
 fn tell_once(pid: u32) -> io::Result<()> {
     let telling = std::thread::spawn(move || {
         let stopped = Stopped::all(pid)?;

@@ -98,8 +98,12 @@ pub unsafe extern "sysv64" fn start(stack: *mut usize) -> usize {
     let mut room = [0; names::ROOM];
     let path = names::of_descriptor(program.fd, &mut room);
     let object = Object { base: image.base, segments: image.segments(), name: path };
+    let (mut auxiliary, translates) = (stack.auxiliary(), stack.is_translator());
+    if translates {
+        auxiliary.vdso = 0; // valgrind unmaps it.
+    }
     // SAFETY: the only call; the program is mapped, and nothing of it runs.
-    let mask = unsafe { attach::start_static(&found, &stack.auxiliary(), object, stack.is_translator()) };
+    let mask = unsafe { attach::start_static(&found, &auxiliary, object, translates) };
     show(&program, &stack, &image);
     // SAFETY: the descriptor was opened for this start, and nothing else uses it.
     let _ = unsafe { lp_abi::syscall!(__NR_close, program.fd) };
