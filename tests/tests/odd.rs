@@ -1,8 +1,8 @@
 //! Calls with odd arguments on both doors, compared call by call: `tests/programs/odd`.
 //!
-//! Each run draws sequences that no run before it drew, besides a few that are always the same. The names of the
-//! tests give the seeds: `LP_TESTS_ODD=FROM..TO` selects them again, or others, and `LP_TESTS_STEPS=N` another
-//! length of the sequences. A sequence that differs is shrunk: steps are left out as long as the rest differs,
+//! `LP_TESTS_ODD=new` draws sequences that no run before it drew, besides a few that are always the same. The
+//! names of the tests give the seeds: `LP_TESTS_ODD=FROM..TO` selects them again, or others, and
+//! `LP_TESTS_STEPS=N` another length of the sequences. A sequence that differs is shrunk: steps are left out as long as the rest differs,
 //! and what remains is shown as the statements of a C program.
 
 use std::ops::Range;
@@ -15,7 +15,7 @@ use lp_tests::session::Session;
 use lp_tests::{compile, suite};
 
 /// Sequences of a run without a selection that are always the same, and new ones.
-const OLD: u64 = 100;
+const OLD: u64 = 50;
 const NEW: u64 = 500;
 /// Sequences of one test.
 const BATCH: usize = 50;
@@ -41,11 +41,12 @@ fn trials() -> Result<Vec<Trial>> {
 }
 
 fn seeds() -> Result<Vec<Range<u64>>> {
-    let Ok(text) = std::env::var("LP_TESTS_ODD") else {
+    let Ok(text) = std::env::var("LP_TESTS_ODD") else { return Ok(vec![0..OLD]) };
+    if text == "new" {
         let new = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() * NEW;
         return Ok(vec![0..OLD, new..new + NEW]);
-    };
-    let (from, to) = text.split_once("..").context("LP_TESTS_ODD is FROM..TO")?;
+    }
+    let (from, to) = text.split_once("..").context("LP_TESTS_ODD is FROM..TO or new")?;
     Ok(vec![from.parse()?..to.parse()?])
 }
 

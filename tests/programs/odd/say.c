@@ -35,6 +35,11 @@ static const char *class_of(const struct timespec *time, char *text)
 void say_stat(const struct stat *st)
 {
     char read[60], written[60];
+    /* A socket is mostly the kernel's own, which has its own times. */
+    if (S_ISSOCK(st->st_mode)) {
+        say(0, "/* mode %o links %lu owner %u:%u */", st->st_mode, (unsigned long)st->st_nlink, st->st_uid, st->st_gid);
+        return;
+    }
     say(0, "/* mode %o links %lu owner %u:%u size %ld blocks %ld read %s written %s */", st->st_mode, (unsigned long)st->st_nlink, st->st_uid,
         st->st_gid, (long)st->st_size, (long)st->st_blocks, class_of(&st->st_atim, read), class_of(&st->st_mtim, written));
 }
