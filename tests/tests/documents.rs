@@ -117,11 +117,12 @@ fn rows() -> BTreeMap<String, Row> {
     let groups = groups();
     let library: Vec<(String, String)> =
         files("crates/vfs/tests", ".rs").iter().map(|path| (stem(path), read(path))).collect();
-    let programs: Vec<(String, String)> = ["tests/programs", "crates/gate/tests/programs"]
+    let mut programs: Vec<(String, String)> = ["tests/programs", "crates/gate/tests/programs"]
         .iter()
         .flat_map(|directory| files(directory, ".c"))
-        .map(|path| (stem(&path), read(path)))
+        .map(|path| (format!("{}.c", stem(&path)), read(path)))
         .collect();
+    programs.push(("odd".to_owned(), files("tests/programs/odd", ".c").iter().map(read).collect()));
     let explorer = read("crates/explore/src/calls.rs");
     let budgets = read("crates/audit/budgets.toml");
     let calls = read("crates/gate/src/high/table/calls.rs");
@@ -141,7 +142,7 @@ fn rows() -> BTreeMap<String, Row> {
         let of_library = library.iter().filter(|(_, text)| makes(text, call));
         row.library.extend(of_library.map(|(name, _)| name.clone()));
         let of_programs = programs.iter().filter(|(_, text)| names.iter().any(|name| makes(text, name)));
-        row.programs.extend(of_programs.map(|(name, _)| format!("{name}.c")));
+        row.programs.extend(of_programs.map(|(name, _)| name.clone()));
         row.explorer = names.iter().any(|name| explorer.contains(&format!("door.{name}(")));
         row.budget = names.iter().any(|name| budgets.contains(&format!("call = \"{name}\"")));
     }

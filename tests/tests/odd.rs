@@ -1,19 +1,24 @@
-//! Calls with odd arguments on both doors, compared call by call: `tests/programs/odd.c`.
+//! Calls with odd arguments on both doors, compared call by call: `tests/programs/odd`.
 //!
-//! The names of the tests give the seeds. `LP_TESTS_ODD=FROM..TO` selects others, `LP_TESTS_STEPS=N` another
-//! length of the sequences. A sequence that differs is shrunk: steps are left out
-//! as long as the rest differs, and what remains is shown as the statements of a C program.
+//! `LP_TESTS_ODD=new` draws sequences that no run before it drew, besides a few that are always the same. The
+//! names of the tests give the seeds: `LP_TESTS_ODD=FROM..TO` selects them again, or others, and
+//! `LP_TESTS_STEPS=N` another length of the sequences. A sequence that differs is shrunk: steps are left out as long as the rest differs,
+//! and what remains is shown as the statements of a C program.
 
 use std::ops::Range;
 use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use libtest_mimic::{Failed, Trial};
 use lp_tests::session::Session;
 use lp_tests::{compile, suite};
 
-/// Sequences of a run without a selection.
-const SEEDS: u64 = 24;
+/// Sequences of a run without a selection that are always the same, and new ones.
+const OLD: u64 = 50;
+const NEW: u64 = 500;
+/// Sequences of one test.
+const BATCH: usize = 50;
 /// Comparisons that shrinking one sequence may take.
 const ATTEMPTS: usize = 150;
 
@@ -22,35 +27,53 @@ fn main() -> ExitCode {
 }
 
 fn trials() -> Result<Vec<Trial>> {
-    let steps = std::env::var("LP_TESTS_STEPS").unwrap_or_else(|_| "300".to_owned());
+    let steps = std::env::var("LP_TESTS_STEPS").unwrap_or_else(|_| "100".to_owned());
     let steps: usize = steps.parse().context("LP_TESTS_STEPS")?;
-    let trial = |seed: u64| {
-        let compare = move || compare(seed, steps).map_err(|error| Failed::from(format!("{error:#}")));
-        Trial::test(format!("seed_{seed}"), compare)
+    let batch = |seeds: Range<u64>| {
+        let name = format!("seeds_{}..{}", seeds.start, seeds.end);
+        Trial::test(name, move || compare(seeds, steps).map_err(|error| Failed::from(format!("{error:#}"))))
     };
-    Ok(seeds()?.map(trial).collect())
+    let batches = |seeds: Range<u64>| {
+        let end = seeds.end;
+        seeds.step_by(BATCH).map(move |from| from..end.min(from + BATCH as u64))
+    };
+    Ok(seeds()?.into_iter().flat_map(batches).map(batch).collect())
 }
 
-fn seeds() -> Result<Range<u64>> {
-    let Ok(text) = std::env::var("LP_TESTS_ODD") else { return Ok(0..SEEDS) };
-    let (from, to) = text.split_once("..").context("LP_TESTS_ODD is FROM..TO")?;
-    Ok(from.parse()?..to.parse()?)
+fn seeds() -> Result<Vec<Range<u64>>> {
+    let Ok(text) = std::env::var("LP_TESTS_ODD") else { return Ok(vec![0..OLD]) };
+    if text == "new" {
+        let new = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() * NEW;
+        return Ok(vec![0..OLD, new..new + NEW]);
+    }
+    let (from, to) = text.split_once("..").context("LP_TESTS_ODD is FROM..TO or new")?;
+    Ok(vec![from.parse()?..to.parse()?])
 }
 
-/// The steps `kept` of a sequence, on both doors.
+/// Runs the program with these arguments on both doors.
+fn run<const N: usize>(arguments: [String; N]) -> Result<()> {
+    let program = compile::compile("odd")?.into_os_string();
+    Session::new([program].into_iter().chain(arguments.map(Into::into))).compare()
+}
+
+/// The steps `kept` of a sequence.
 fn once(seed: u64, kept: &[usize]) -> Result<()> {
-    let program = compile::compile("odd")?;
     let list = kept.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
     let last = kept.last().map_or(0, |last| last + 1);
-    Session::new([program.into_os_string(), seed.to_string().into(), last.to_string().into(), list.into()])
-        .compare()
+    run([seed.to_string(), last.to_string(), list])
 }
 
-fn compare(seed: u64, steps: usize) -> Result<()> {
+fn compare(seeds: Range<u64>, steps: usize) -> Result<()> {
+    let whole = run([format!("{}+{}", seeds.start, seeds.end - seeds.start), steps.to_string()]);
+    let Err(error) = whole else { return Ok(()) };
     let all: Vec<usize> = (0..steps).collect();
-    let Err(first) = once(seed, &all) else { return Ok(()) };
-    let (kept, error) = shrink(seed, all, first);
-    Err(error.context(format!("seed {seed}, steps {kept:?} are enough")))
+    for seed in seeds {
+        if let Err(first) = once(seed, &all) {
+            let (kept, error) = shrink(seed, all, first);
+            return Err(error.context(format!("seed {seed}, steps {kept:?} are enough")));
+        }
+    }
+    Err(error.context("none of the sequences differs alone"))
 }
 
 /// Leaves out halves, quarters and so on of the steps, as long as the rest differs.

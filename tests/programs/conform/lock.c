@@ -397,3 +397,18 @@ GROUP(lock, kept_over_exec)
     say_wait(child);
     T(set(fd, F_SETLK, F_WRLCK, 0, 1));
 }
+
+/* A directory ends where its size says. */
+GROUP(lock, end_of_a_directory)
+{
+    make("one", ""), make("two", "");
+    int fd = open(".", O_RDONLY);
+    long starts[] = { 0, -2, -1000, LONG_MAX, LONG_MAX - 10, LONG_MIN };
+    int commands[] = { F_SETLK, F_OFD_SETLK, F_GETLK, F_OFD_GETLK };
+    for (unsigned i = 0; i < COUNT(starts); i++)
+        for (unsigned n = 0; n < COUNT(commands); n++)
+            for (int type = F_RDLCK; type <= F_UNLCK; type += 2) {
+                struct flock lock = { .l_type = type, .l_whence = SEEK_END, .l_start = starts[i], .l_len = 1 };
+                TN("fcntl", fcntl(fd, commands[n], &lock));
+            }
+}

@@ -1,6 +1,7 @@
 /* Symbolic links, and paths with `..`, that lead through the kernel's magic links to files of this file
  * system. */
 #include "conform.h"
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/statfs.h>
 #include <sys/un.h>
@@ -231,5 +232,38 @@ GROUP(magic, fdinfo)
     CHILD {
         describe("self", dir);
         describe("self", other);
+    }
+}
+
+/* The mode of a link tells how the file is open. */
+GROUP(magic, modes_of_links)
+{
+    make("f", "text"), make_dir("d"), symlink("f", "l");
+    int all[] = { open("f", O_RDONLY), open("f", O_WRONLY), open("f", O_RDWR), open("f", O_PATH), open("d", O_RDONLY), open("l", O_PATH | O_NOFOLLOW), open(".", O_TMPFILE | O_RDWR, 0600), 99 };
+    unlink("l");
+    for (int user = 0; user < 3; user++) {
+        for (unsigned i = 0; i < COUNT(all); i++) {
+            char path[2][60];
+            struct stat st;
+            struct statx sx;
+            sprintf(path[0], "/proc/self/fd/%d", all[i]), sprintf(path[1], "/proc/%d/fd/%d", getpid(), all[i]);
+            for (unsigned n = 0; n < 2; n++) {
+                if (TN("lstat", lstat(path[n], &st)) == 0)
+                    say("%o", st.st_mode);
+                if (TN("statx", statx(AT_FDCWD, path[n], AT_SYMLINK_NOFOLLOW, STATX_MODE, &sx)) == 0)
+                    say("%o", sx.stx_mode);
+            }
+            sprintf(path[0], "%d", all[i]);
+            int links = open("/proc/self/fd", O_RDONLY | O_DIRECTORY);
+            if (TN("fstatat", fstatat(links, path[0], &st, AT_SYMLINK_NOFOLLOW)) == 0)
+                say("%o", st.st_mode);
+            close(links);
+            for (unsigned mode = 0; mode < 8 && user; mode++)
+                TN("faccessat2", syscall(SYS_faccessat2, AT_FDCWD, path[1], mode, AT_SYMLINK_NOFOLLOW));
+        }
+        if (user == 0)
+            become_nobody();
+        else /* Now the links are nobody's. */
+            prctl(PR_SET_DUMPABLE, 1);
     }
 }

@@ -565,3 +565,19 @@ GROUP(mounts, moved)
     T(umount("c/d"));
     T(umount("c"));
 }
+
+/* A magic link to a symbolic link leads to the link itself, on which nothing can be mounted. */
+GROUP(mounts, on_links)
+{
+    if (!in_own_namespace())
+        return;
+    make("f", "text"), make("g", "text");
+    char path[60];
+    int fd = open("f", O_RDONLY);
+    sprintf(path, "/proc/self/fd/%d", fd);
+    int link = open(path, O_PATH | O_NOFOLLOW);
+    sprintf(path, "/proc/self/fd/%d", link);
+    TN("mount on a link in /proc", mount("g", path, "", MS_BIND, NULL));
+    TN("mount on nothing", mount("g", "/proc/self/none", "", MS_BIND, NULL));
+    TN("mount on nothing below a file", mount("g", "/proc/version/x", "", MS_BIND, NULL));
+}

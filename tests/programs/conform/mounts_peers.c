@@ -359,3 +359,26 @@ GROUP(mounts, files_of_peers)
     T(umount("b"));
     T(umount("a"));
 }
+
+/* A tree that is bound below itself: what propagated there goes with what it came with, and what stands on it moves down. */
+GROUP(mounts, bound_below_itself)
+{
+    if (!start())
+        return;
+    make_dir("a/x/one"), make_dir("a/x/two");
+    T(type("a", MS_PRIVATE));
+    T(bind("a/x", "a/x"));
+    T(type("a/x", MS_SHARED | MS_REC));
+    T(bind("a/x/one", "a/x/one"));
+    T(bind("a/x/two", "a/x/two"));
+    T(rbind("a/x", "a/x/two"));
+    tree();
+    T(umount("a/x/two/one"));
+    T(umount("a/x/two/two"));
+    T(umount("a/x/two"));
+    T(umount("a/x"));
+    T(umount("a/x/one"));
+    T(umount("a/x"));
+    T(umount("a/x"));
+    T(umount2("a", MNT_DETACH));
+}

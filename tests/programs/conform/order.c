@@ -1,8 +1,12 @@
 /* Which error comes first when several arguments are wrong. */
 #include "conform.h"
+#include <linux/fs.h>
 #include <linux/openat2.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <sys/xattr.h>
 
 #define BAD ((void *)8)
@@ -110,5 +114,175 @@ GROUP(order, null_and_empty_paths)
         TN("fchmodat2", syscall(452, all[i], NULL, 0644, AT_EMPTY_PATH));
         TN("fchownat, empty", fchownat(all[i], "", -1, -1, AT_EMPTY_PATH));
         TN("fchmodat2, empty", syscall(452, all[i], "", 0755, AT_EMPTY_PATH));
+    }
+    struct timespec times[2] = { { 5, 5 }, { 6, 6 } };
+    int more[] = { fd, open("f", O_PATH), open(".", O_TMPFILE | O_RDWR, 0600), open("/proc/version", O_RDONLY), open("/dev/null", O_RDWR), 99, AT_FDCWD };
+    const char *paths[] = { NULL, "" };
+    for (unsigned i = 0; i < COUNT(more); i++)
+        for (unsigned n = 0; n < COUNT(paths); n++) {
+            say("descriptor %u, %s", i, paths[n] ? "empty" : "NULL");
+            TN("linkat", linkat(more[i], paths[n], AT_FDCWD, "x1", 0));
+            TN("linkat, itself", linkat(more[i], paths[n], AT_FDCWD, "x2", AT_EMPTY_PATH));
+            TN("linkat, to", linkat(AT_FDCWD, "f", more[i], paths[n], AT_EMPTY_PATH));
+            TN("linkat, both", linkat(more[i], paths[n], AT_FDCWD, paths[n], AT_EMPTY_PATH));
+            TN("utimensat", syscall(SYS_utimensat, more[i], paths[n], times, 0));
+            TN("utimensat, itself", syscall(SYS_utimensat, more[i], paths[n], times, AT_EMPTY_PATH));
+            TN("utimensat, bad", syscall(SYS_utimensat, more[i], paths[n], BAD, 0));
+            TN("utimensat, the link", syscall(SYS_utimensat, more[i], paths[n], times, AT_SYMLINK_NOFOLLOW));
+            TN("futimesat", syscall(SYS_futimesat, more[i], paths[n], NULL));
+        }
+}
+
+/* The flags of an open of what /proc/self/fd leads to come before what is there. */
+GROUP(order, reopened)
+{
+    make("f", "text"), make_dir("d");
+    int file = make_open("f", "text", O_RDWR), dir = open("d", O_RDONLY), bare = open(".", O_TMPFILE | O_RDWR, 0600);
+    int all[] = { file, dir, bare }, flags[] = { O_TMPFILE, O_TMPFILE | O_RDWR, O_TMPFILE | O_CREAT | O_RDWR, O_CREAT | O_EXCL, O_CREAT | O_EXCL | O_DIRECTORY, O_TMPFILE & ~O_DIRECTORY };
+    for (unsigned i = 0; i < COUNT(all); i++)
+        for (unsigned n = 0; n < COUNT(flags); n++) {
+            char path[40];
+            sprintf(path, "/proc/self/fd/%d", all[i]);
+            TN("open", open(path, flags[n], 0600) < 0 ? -1 : 0);
+            struct open_how how = { .flags = flags[n], .mode = flags[n] & (O_CREAT | 020000000) ? 0600 : 0 };
+            TN("openat2, small", syscall(SYS_openat2, AT_FDCWD, path, &how, 8));
+        }
+}
+
+/* splice(2) and the like between files, directories, pipes and what is closed, with offsets that cannot be read. */
+GROUP(order, moving)
+{
+    make("f", "text"), make_dir("d");
+    int pipes[2];
+    if (pipe2(pipes, O_NONBLOCK))
+        return;
+    int all[] = { open("f", O_RDONLY), open("f", O_WRONLY), open("f", O_PATH), open("d", O_RDONLY), pipes[0], pipes[1], open("/proc/version", O_PATH), -1 };
+    off_t zero = 0, negative = -1, *offsets[] = { NULL, &zero, &negative, BAD };
+    for (unsigned a = 0; a < COUNT(all); a++)
+        for (unsigned b = 0; b < COUNT(all); b++) {
+            if (fcntl(all[a], F_GETFD) >= 0 && a >= 4 && b >= 4)
+                continue;
+            say("from %u to %u", a, b);
+            TN("tee", tee(all[a], all[b], 5, 2));
+            TN("tee, bad flags", tee(all[a], all[b], 5, 16));
+            TN("tee, nothing", tee(all[a], all[b], 0, 0));
+            for (unsigned i = 1; i < COUNT(offsets); i++) {
+                TN("splice", splice(all[a], offsets[i], all[b], NULL, 5, SPLICE_F_NONBLOCK));
+                TN("splice", splice(all[a], NULL, all[b], offsets[i], 5, SPLICE_F_NONBLOCK));
+                TN("sendfile", syscall(SYS_sendfile, all[b], all[a], offsets[i], 5));
+                TN("copy_file_range", copy_file_range(all[a], offsets[i], all[b], NULL, 5, i == 1));
+                zero = 0, negative = -1;
+                char rest[100];
+                while (read(pipes[0], rest, sizeof rest) > 0) {}
+            }
+        }
+}
+
+GROUP(order, long_names)
+{
+    make("f", "text"), make_dir("d");
+    char longer[300], below[310];
+    memset(longer, 'n', 256), longer[256] = 0;
+    sprintf(below, "d/%s/", longer);
+    const char *all[] = { "f", "none", "none/x", "f/x", ".", "d/..", longer, below, "", NULL, BAD };
+    for (unsigned a = 0; a < COUNT(all); a++)
+        for (unsigned b = 0; b < COUNT(all); b++)
+            if (a == 6 || a == 7 || b == 6 || b == 7) {
+                say("%u to %u", a, b);
+                for (unsigned flags = 0; flags < 6; flags++)
+                    TN("rename", syscall(SYS_renameat2, AT_FDCWD, all[a], AT_FDCWD, all[b], flags));
+                TN("link", link(all[a], all[b]));
+            }
+}
+
+GROUP(order, executing)
+{
+    make("f", "text"), make("x", "text"), chmod("x", 0755);
+    static char *none[] = { NULL };
+    int file = open("f", O_RDONLY), dir = open(".", O_RDONLY), program = open("x", O_RDONLY), path = open("x", O_PATH);
+    int all[] = { AT_FDCWD, file, dir, program, path, 99 };
+    const char *paths[] = { "f", "x", "none", "f/x", ".", "", NULL, BAD };
+    /* 0x10000: AT_EXECVE_CHECK. */
+    int flags[] = { 0, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW, 1, 1 | AT_EMPTY_PATH, 0x10000, 0x10000 | AT_EMPTY_PATH };
+    for (unsigned i = 0; i < COUNT(all); i++)
+        for (unsigned n = 0; n < COUNT(paths); n++)
+            for (unsigned k = 0; k < COUNT(flags); k++)
+                TN("execveat", syscall(SYS_execveat, all[i], paths[n], none, none, flags[k]));
+}
+
+/* The descriptor comes before what the address names. */
+GROUP(order, addresses)
+{
+    make("f", "text");
+    int all[] = { -1, 99, open("f", O_RDWR), open("f", O_PATH), open("/dev/null", O_RDWR), socket(AF_UNIX, SOCK_DGRAM, 0) };
+    struct sockaddr_un missing = { AF_UNIX, "none/s" }, plain = { AF_UNIX, "f" };
+    for (unsigned i = 0; i < COUNT(all); i++) {
+        say("descriptor %u", i);
+        TN("connect", connect(all[i], (void *)&missing, sizeof missing));
+        TN("connect", connect(all[i], (void *)&plain, sizeof plain));
+        TN("bind", bind(all[i], (void *)&missing, sizeof missing));
+        TN("bind", bind(all[i], (void *)&plain, sizeof plain));
+        TN("sendto", sendto(all[i], "x", 1, 0, (void *)&missing, sizeof missing));
+    }
+}
+
+/* Calls on attributes copy names and values before they look for the descriptor. */
+GROUP(order, names_of_values)
+{
+    int path = (make("f", "text"), open("f", O_PATH)), all[] = { path, 99 };
+    static char room[5000];
+    struct {
+        uint64_t value;
+        uint32_t size, flags;
+        char rest[5000];
+    } arguments = { (uint64_t)room, 5, 0 };
+    for (unsigned i = 0; i < COUNT(all); i++) {
+        TN("fsetxattr", fsetxattr(all[i], "", "x", 1, 0));
+        TN("fsetxattr", fsetxattr(all[i], "user.a", BAD, 1, 0));
+        TN("fgetxattr", fgetxattr(all[i], "", room, 5));
+        TN("fremovexattr", fremovexattr(all[i], BAD));
+    }
+    if (syscall(464, -1, "", 0, "", NULL, 0) < 0 && errno == ENOSYS)
+        return;
+    size_t sizes[] = { 0, 15, 16, 17, 4096, 4097 };
+    const char *paths[] = { "f", "none" };
+    for (unsigned i = 0; i < COUNT(sizes); i++)
+        for (unsigned n = 0; n < COUNT(paths); n++)
+            for (unsigned k = 0; k < 2; k++) {
+                arguments.rest[0] = k;
+                TN("setxattrat", syscall(463, AT_FDCWD, paths[n], 0, "user.a", &arguments, sizes[i]));
+                TN("getxattrat", syscall(464, AT_FDCWD, paths[n], 0, "user.a", &arguments, sizes[i]));
+                TN("getxattrat, bad flags", syscall(464, AT_FDCWD, paths[n], 1, "user.a", &arguments, sizes[i]));
+            }
+}
+
+GROUP(order, dedupe)
+{
+    make("f", "text"), make_dir("d");
+    int all[] = { open("f", O_RDONLY), open("f", O_WRONLY), open("d", O_RDONLY), open("f", O_PATH), 99 };
+    for (unsigned i = 0; i < COUNT(all); i++) {
+        struct file_dedupe_range range = { .src_length = 4 };
+        TN("dedupe", ioctl(all[i], FIDEDUPERANGE, &range));
+        range.reserved1 = 1;
+        TN("dedupe", ioctl(all[i], FIDEDUPERANGE, &range));
+        TN("dedupe", ioctl(all[i], FIDEDUPERANGE, BAD));
+    }
+}
+
+GROUP(order, handles)
+{
+    make("f", "text"), symlink("f", "l"), make_dir("d");
+    const char *all[] = { "f", "l", "d" };
+    int flags[] = { O_RDONLY, O_PATH, O_CREAT | O_EXCL, O_CREAT, O_NOFOLLOW, O_DIRECTORY | O_CREAT };
+    for (unsigned i = 0; i < COUNT(all); i++) {
+        struct {
+            struct file_handle head;
+            char room[128];
+        } handle = { .head.handle_bytes = 128 };
+        int id;
+        if (name_to_handle_at(AT_FDCWD, all[i], &handle.head, &id, 0))
+            return;
+        for (unsigned n = 0; n < COUNT(flags); n++)
+            TN("open_by_handle_at", open_by_handle_at(AT_FDCWD, &handle.head, flags[n]) < 0 ? -1 : 0);
     }
 }

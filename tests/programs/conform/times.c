@@ -1,7 +1,9 @@
 /* Which of the three times of a file and of its directory each call updates; utimensat. */
 #include "conform.h"
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/time.h>
+#include <sys/uio.h>
 #include <sys/xattr.h>
 #include <utime.h>
 
@@ -242,4 +244,35 @@ GROUP(times, consistency)
     make_dir("d");
     lstat("d", &st);
     say("same %d", !moved(st.st_atim, st.st_mtim) && !moved(st.st_mtim, st.st_ctim));
+}
+
+/* Calls that move no byte. */
+GROUP(times, of_nothing)
+{
+    make("f", "text"), make("g", "");
+    int f = open("f", O_RDWR), g = open("g", O_RDWR), quiet = open("f", O_RDONLY | O_NOATIME);
+    /* Older than what a read sets with relatime. */
+    struct timespec past[2] = { { 10, 0 }, { 20, 0 } };
+    futimens(f, past), futimens(g, past);
+    MOVES(truncate("f", 4));
+    MOVES(truncate("g", 0));
+    MOVES(truncate("f", 3));
+    MOVES(ftruncate(f, 3));
+    futimens(f, past);
+    MOVES(mmap(NULL, 4096, PROT_READ, MAP_SHARED, quiet, 0) == MAP_FAILED);
+    MOVES(mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, f, 0) == MAP_FAILED);
+    futimens(f, past);
+    MOVES(mmap(NULL, 4096, PROT_NONE, MAP_SHARED, f, 0) == MAP_FAILED);
+    futimens(f, past);
+    MOVES(mmap(NULL, 4096, PROT_READ, MAP_SHARED, f, -4096) == MAP_FAILED);
+    MOVES(sendfile(g, f, NULL, 0));
+    futimens(f, past);
+    lseek(f, 0, SEEK_END);
+    MOVES(sendfile(g, f, NULL, 5));
+    struct iovec bad = { (void *)8, 5 };
+    MOVES(write(f, (void *)8, 5));
+    MOVES(pwrite(f, (void *)8, 5, 1));
+    MOVES(writev(f, &bad, 1));
+    MOVES(read(f, (void *)8, 5));
+    MOVES(write(f, (void *)8, 0));
 }

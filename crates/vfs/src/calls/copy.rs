@@ -17,7 +17,7 @@ use lp_region::ucopy;
 use crate::caller::below;
 use crate::caller::event::Touched;
 use crate::caller::task::Task;
-use crate::calls::write;
+use crate::calls::{ends, write};
 use crate::content::buffer::Single;
 use crate::content::pipe::{Drain, Pipe, PipeEnd, PipeWait};
 use crate::content::snapshot;
@@ -66,6 +66,9 @@ pub fn copy_file_range(
         return Err(Errno::EBADF);
     }
     let len = copied(&from, at_in, &to, at_out, len)?;
+    if len == 0 {
+        return Ok(0);
+    }
     let (at_in, at_out) = (at_in as u64, at_out as u64);
     let done = between(task, (&from, at_in), (&to, at_out), len as usize)?;
     advance(&from, off_in, at_in + done as u64)?;
@@ -102,7 +105,7 @@ fn copied(from: &HeldFile, at_in: i64, to: &HeldFile, at_out: i64, len: usize) -
 /// `EBADF`; `EINVAL` if `fd_in` is not a regular file or `fd_out` is open with `O_APPEND`; those of write(2).
 pub fn sendfile(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count: usize) -> Result<usize> {
     if !task.table.is_ours(fd_in) {
-        return receive(task, fd_out, fd_in, off_in, count.min(MAX_RW_COUNT));
+        return receive(task, fd_out, fd_in, off_in, count);
     }
     let from = task.fget(fd_in)?;
     let at = start(&from, off_in)?;
@@ -116,6 +119,7 @@ pub fn sendfile(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count:
         not_append(&to)?;
         // The kernel's splice_direct_to_actor: with nothing to send, types are not checked.
         if count == 0 {
+            inode::accessed(task, from.inode, 0, || from.mount());
             return Ok(0);
         }
         may_copy(&from, &to)?;
@@ -125,6 +129,7 @@ pub fn sendfile(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count:
         done
     } else {
         let kind = host_type(fd_out)?;
+        ends::opened_for(task, fd_out, file_mode::WRITE)?;
         readable(&from)?;
         match kind {
             // The kernel's do_sendfile: into a pipe it is splice(2).
@@ -159,25 +164,19 @@ pub fn splice(
         return Ok(0);
     }
     let ours = (task.table.is_ours(fd_in), task.table.is_ours(fd_out));
-    if ours == (true, true) {
-        let (from, to) = (task.fget(fd_in)?, task.fget_second(fd_out)?);
-        return Err(opened_for(&from, file_mode::READ)
-            .and_then(|()| opened_for(&to, file_mode::WRITE))
-            .map_or_else(|errno| errno, |()| Errno::EINVAL));
-    }
     let (pipe, its_offset, file) = if ours.0 { (fd_out, off_out, fd_in) } else { (fd_in, off_in, fd_out) };
-    let held = task.fget(file)?;
-    // The kernel's fdget does not find O_PATH.
-    if held.file.mode.load(Relaxed) & file_mode::PATH != 0 {
-        return Err(Errno::EBADF);
-    }
-    if host_type(pipe)? != S_IFIFO {
-        opened_for(&held, if ours.0 { file_mode::READ } else { file_mode::WRITE })?;
-        return Err(Errno::EINVAL);
-    }
-    if !its_offset.is_null() {
+    let has_pipe = ours != (true, true) && host_type(pipe)? == S_IFIFO;
+    // The kernel's fdget does not find O_PATH, and looks for both before it looks for pipes.
+    ends::opened(task, file)?;
+    if has_pipe && !its_offset.is_null() {
+        ends::opened(task, pipe)?;
         return Err(Errno::ESPIPE);
     }
+    ends::both(task, fd_in, fd_out, [off_out, off_in])?;
+    if !has_pipe {
+        return Err(Errno::EINVAL);
+    }
+    let held = task.fget(file)?;
     let wait = if flags & SPLICE_F_NONBLOCK != 0 { PipeWait::Never } else { PipeWait::Blocks };
     if ours.0 {
         let at = start(&held, off_in)?;
@@ -371,10 +370,14 @@ fn in_steps(
 
 /// sendfile(2) from a host file into one of ours.
 fn receive(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count: usize) -> Result<usize> {
+    ends::opened_for(task, fd_in, file_mode::READ)?;
     // The kernel's do_sendfile: an offset for a file that has none fails before any check of the target.
-    if !off_in.is_null() {
-        host_position(fd_in)?;
-    }
+    let start = match off_in.is_null() {
+        true => host_position(fd_in).unwrap_or(0),
+        false => host_position(fd_in).and_then(|_| host_offset(off_in))?,
+    };
+    verified(start, count)?;
+    let count = count.min(MAX_RW_COUNT);
     let to = task.fget(fd_out)?;
     writable(&to)?;
     not_append(&to)?;

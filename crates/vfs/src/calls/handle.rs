@@ -3,7 +3,7 @@
 //! A handle is tmpfs's: the generation of the inode and its number, three words. The generation tells it from
 //! a later inode with the same number.
 
-use lp_abi::linux::{AT_EMPTY_PATH, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW};
+use lp_abi::linux::{AT_EMPTY_PATH, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW, O_PATH, S_IFLNK, S_IFMT};
 use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::layout::INODES;
 use lp_region::process::caps;
@@ -120,6 +120,12 @@ pub fn open_by_handle_at(task: &Task, mount: Fd, handle: UserPtr, flags: u32) ->
         return Err(Errno::ESTALE);
     }
     let root = task.region.mount(anchor.mount).root().id;
+    open::check_flags(flags)?;
+    // The kernel's do_file_open_root. Relaxed: the type does not change.
+    let mode = task.region.inode(inode.id).mode.load(Ordering::Relaxed);
+    if mode & S_IFMT == S_IFLNK && flags & O_PATH == 0 {
+        return Err(Errno::ELOOP);
+    }
     let found = Found { inode, dirent: DirentId::NONE, parent: root, mount: anchor.mount };
     open::found(task, pin, &found, flags)
 }

@@ -6,21 +6,19 @@ use lp_abi::ioctl::{
     FITHAW, FS_IOC_FIEMAP, FS_IOC_FSGETXATTR, FS_IOC_FSSETXATTR, FS_IOC_GETFLAGS, FS_IOC_SETFLAGS,
 };
 use lp_abi::linux::{
-    FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE, FS_APPEND_FL, FS_IMMUTABLE_FL,
-    FS_NOATIME_FL, FS_NODUMP_FL, FS_XFLAG_APPEND, FS_XFLAG_IMMUTABLE, FS_XFLAG_NOATIME, FS_XFLAG_NODUMP,
-    O_APPEND, O_NONBLOCK, SEEK_CUR, SEEK_END, SEEK_SET, fsxattr,
+    FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE, O_APPEND, O_NONBLOCK, SEEK_CUR,
+    SEEK_END, SEEK_SET,
 };
 use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserPtr};
 use lp_region::process::caps;
-use lp_region::records::{file_mode, inode_flags};
+use lp_region::records::{Inode, file_mode};
 use lp_region::sync::Ordering::Relaxed;
-use lp_region::ucopy;
+use lp_region::{InodeId, MountId, ucopy};
 
 use crate::caller::task::Task;
-use crate::calls::fallocate;
+use crate::calls::{fallocate, file_attr};
 use crate::descriptors::fget::HeldFile;
-use crate::inodes::inode::{self, Touch};
-use crate::lane::writer;
+use crate::inodes::inode;
 use crate::rights::credentials;
 
 /// `_IOR(0x15, 0, struct fsuuid2)`.
@@ -44,14 +42,6 @@ struct Space {
     length: i64,
     rest: [u32; 6],
 }
-
-/// An inode flag, as in `FS_IOC_*FLAGS` and in `FS_IOC_FS*XATTR`.
-const FLAGS: [(u32, u32, u32); 4] = [
-    (inode_flags::IMMUTABLE, FS_IMMUTABLE_FL, FS_XFLAG_IMMUTABLE),
-    (inode_flags::APPEND, FS_APPEND_FL, FS_XFLAG_APPEND),
-    (inode_flags::NODUMP, FS_NODUMP_FL, FS_XFLAG_NODUMP),
-    (inode_flags::NOATIME, FS_NOATIME_FL, FS_XFLAG_NOATIME),
-];
 
 /// Answers a request.
 ///
@@ -84,24 +74,22 @@ pub fn ioctl(task: &Task, fd: Fd, request: u32, argument: UserPtr) -> Result<()>
         FS_IOC_FIEMAP => Err(Errno::EOPNOTSUPP),
         FICLONE => Err(clone_error(task, &held, Fd::new(argument.addr() as i32))),
         FICLONERANGE => Err(clone_error(task, &held, Fd::new(get::<i64>(argument)? as i32))),
-        // The number of destinations lies behind the offset and the length.
-        FIDEDUPERANGE if regular => {
-            Err(get::<[u64; 3]>(argument).map_or_else(|errno| errno, |_| Errno::EOPNOTSUPP))
-        }
-        FIDEDUPERANGE => Err(Errno::EISDIR),
-        FS_IOC_GETFLAGS => put(argument, &flags(&held, |(_, flag, _)| flag)),
-        FS_IOC_SETFLAGS => {
-            let wanted: u32 = get(argument)?;
-            set_flags(task, &held, wanted, |(_, flag, _)| flag)
-        }
-        FS_IOC_FSGETXATTR => put(argument, &extended(flags(&held, |(_, _, flag)| flag))),
-        FS_IOC_FSSETXATTR => set_extended(task, &held, argument),
+        FIDEDUPERANGE => Err(dedupe_error(&held, get(argument)?)),
+        FS_IOC_GETFLAGS => put(argument, &file_attr::flags(held.inode)),
+        FS_IOC_SETFLAGS => file_attr::set_flags(task, on(&held), get(argument)?),
+        FS_IOC_FSGETXATTR => put(argument, &file_attr::extended(held.inode)),
+        FS_IOC_FSSETXATTR => file_attr::set_extended(task, on(&held), &get(argument)?),
         FS_IOC_GETUUID => put(argument, &uuid(task, &held)),
         _ => match RESERVE.iter().find(|(reserve, _)| *reserve == request) {
             Some((_, mode)) if regular => reserve(task, fd, held, *mode, get(argument)?),
             _ => Err(Errno::ENOTTY),
         },
     }
+}
+
+/// The file that a descriptor names, for calls that also take a path.
+fn on<'h>(held: &'h HeldFile) -> (InodeId, &'h Inode, MountId) {
+    (held.inode_id(), held.inode, held.mount())
 }
 
 /// fallocate(2) by the kernel's ioctl_preallocate.
@@ -166,6 +154,16 @@ fn set_nonblocking(held: &HeldFile, argument: UserPtr) -> Result<()> {
     Ok(())
 }
 
+/// The error for sharing equal content with others: the head of `struct file_dedupe_range` is offset, length,
+/// then a count and what must be zero.
+fn dedupe_error(held: &HeldFile, head: [u64; 3]) -> Errno {
+    let mode = held.file.mode.load(Relaxed); // Relaxed: immutable.
+    if mode & file_mode::READ == 0 || head[2] >> 16 != 0 {
+        return Errno::EINVAL;
+    }
+    if mode & file_mode::REGULAR != 0 { Errno::EOPNOTSUPP } else { Errno::EISDIR }
+}
+
 /// The error for cloning the content of `from` into the file: tmpfs cannot share blocks.
 fn clone_error(task: &Task, held: &HeldFile, from: Fd) -> Errno {
     let Ok(source) = task.fget_second(from) else { return Errno::EXDEV };
@@ -179,51 +177,4 @@ fn clone_error(task: &Task, held: &HeldFile, from: Fd) -> Errno {
     let appends = held.file.flags.load(Relaxed) & O_APPEND != 0;
     let opened = mode & file_mode::READ != 0 && into & file_mode::WRITE != 0 && !appends;
     if opened { Errno::EOPNOTSUPP } else { Errno::EBADF }
-}
-
-fn flags(held: &HeldFile, name: impl Fn((u32, u32, u32)) -> u32) -> u32 {
-    let set = held.inode.flags.load(Relaxed); // Relaxed: one word.
-    FLAGS.iter().filter(|flag| set & flag.0 != 0).fold(0, |all, flag| all | name(*flag))
-}
-
-fn extended(flags: u32) -> fsxattr {
-    fsxattr {
-        fsx_xflags: flags,
-        fsx_extsize: 0,
-        fsx_nextents: 0,
-        fsx_projid: 0,
-        fsx_cowextsize: 0,
-        fsx_pad: [0; 8],
-    }
-}
-
-fn set_extended(task: &Task, held: &HeldFile, argument: UserPtr) -> Result<()> {
-    let wanted: fsxattr = get(argument)?;
-    if wanted.fsx_extsize | wanted.fsx_projid | wanted.fsx_cowextsize != 0 {
-        return Err(Errno::EOPNOTSUPP);
-    }
-    set_flags(task, held, wanted.fsx_xflags, |(_, _, flag)| flag)
-}
-
-fn set_flags(task: &Task, held: &HeldFile, wanted: u32, name: impl Fn((u32, u32, u32)) -> u32) -> Result<()> {
-    let _writing = writer::begin(task, held.mount())?;
-    if !credentials::owns(task, held.inode) {
-        return Err(Errno::EPERM);
-    }
-    let known = FLAGS.iter().fold(0, |all, flag| all | name(*flag));
-    if wanted & !known != 0 {
-        return Err(Errno::EOPNOTSUPP);
-    }
-    let _locked = inode::lock(task, held.inode_id());
-    let old = held.inode.flags.load(Relaxed); // Relaxed: under the lock.
-    let new = FLAGS
-        .iter()
-        .fold(old, |all, flag| if wanted & name(*flag) != 0 { all | flag.0 } else { all & !flag.0 });
-    let guarded = inode_flags::IMMUTABLE | inode_flags::APPEND;
-    if (old ^ new) & guarded != 0 && !credentials::capable_initially(task, caps::LINUX_IMMUTABLE) {
-        return Err(Errno::EPERM);
-    }
-    held.inode.flags.store(new, Relaxed);
-    inode::touch(task, held.inode, Touch::Change);
-    Ok(())
 }

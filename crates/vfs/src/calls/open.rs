@@ -139,6 +139,15 @@ pub fn reopen(task: &Task, fd: Fd, flags: u32) -> Result<Opened> {
     opened
 }
 
+/// Checks flags that an open would be refused for, wherever it leads.
+///
+/// # Errors
+/// `EINVAL`.
+pub(crate) fn check_flags(flags: u32) -> Result<()> {
+    let known = if flags & O_PATH != 0 { WITH_PATH } else { KNOWN };
+    How::new(flags & known, 0).map(drop)
+}
+
 /// Opens an existing inode, which is pinned, by something else than a name.
 ///
 /// # Errors
@@ -149,16 +158,19 @@ pub(crate) fn found(task: &Task, pin: Pin, found: &Found, flags: u32) -> Result<
     if flags & O_PATH != 0 {
         flags &= WITH_PATH;
     }
+    let how = How::new(flags, 0)?;
     if flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL {
         return Err(Errno::EEXIST);
     }
-    let how = How::new(flags, 0)?;
+    let is_dir = task.region.inode(found.inode.id).mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR;
     if how.has(TMPFILE) {
+        if !is_dir {
+            return Err(Errno::ENOTDIR);
+        }
         let opened = make_nameless(task, found, &how);
         pin.leave();
         return opened;
     }
-    let is_dir = task.region.inode(found.inode.id).mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR;
     if how.has(O_CREAT) && is_dir {
         return Err(Errno::EISDIR);
     }

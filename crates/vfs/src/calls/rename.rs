@@ -116,12 +116,22 @@ fn by_walk(
 ) -> Result<Two> {
     for _ in 0..walk::TRIES {
         // Matched by reference: neither is copied.
-        let from = walk::named(task, old_dirfd, old, PathBuffer::Path)?;
+        let from = match walk::named(task, old_dirfd, old, PathBuffer::Path) {
+            Err(Errno::ENAMETOOLONG) => {
+                return Err(too_long(task, (old_dirfd, old), (new_dirfd, new), how.0));
+            }
+            from => from?,
+        };
         let kept = match from {
             Place::Inside(_) => None,
             Place::Outside(outside) => Some(walk::keep(task, outside, PathBuffer::Path)?),
         };
-        let to = walk::named(task, new_dirfd, new, PathBuffer::Other)?;
+        let to = match walk::named(task, new_dirfd, new, PathBuffer::Other) {
+            Err(Errno::ENAMETOOLONG) => {
+                return Err(too_long(task, (old_dirfd, old), (new_dirfd, new), how.0));
+            }
+            to => to?,
+        };
         match (&from, &to) {
             (Place::Inside(from), Place::Inside(to)) => match rename_at(task, from, to, how) {
                 Err(Errno::ESTALE) => {}
@@ -148,13 +158,31 @@ fn what(flags: u32) -> Result<(Mode, Behind)> {
     Ok((mode, behind))
 }
 
-#[inline(always)]
-fn rename_at(
+/// The first error of a rename in which a path, or its last name, is too long: names are looked up last.
+#[cold]
+fn too_long(
     task: &Task<'_>,
-    from: &Named<'_>,
-    to: &Named<'_>,
-    (mode, behind): (Mode, Behind),
-) -> Result<()> {
+    (old_dirfd, old): (Fd, UserPtr),
+    (new_dirfd, new): (Fd, UserPtr),
+    mode: Mode,
+) -> Errno {
+    let look = || -> Result<()> {
+        let (from, is_longer) = walk::named_or_longer(task, old_dirfd, old, PathBuffer::Path)?;
+        let (to, _) = walk::named_or_longer(task, new_dirfd, new, PathBuffer::Other)?;
+        let (Place::Inside(from), Place::Inside(to)) = (from, to) else { return Ok(()) };
+        check_places(&from, &to, mode)?;
+        drop(writer::begin(task, from.mount)?);
+        match is_longer || hash::lookup(task.region, from.dir.id, &from.name).is_some() {
+            true => Ok(()),
+            false => Err(Errno::ENOENT),
+        }
+    };
+    look().err().unwrap_or(Errno::ENAMETOOLONG)
+}
+
+/// What is checked of two places before names are looked up in them.
+#[inline(always)]
+fn check_places(from: &Named<'_>, to: &Named<'_>, mode: Mode) -> Result<()> {
     if from.mount != to.mount {
         return Err(Errno::EXDEV);
     }
@@ -164,6 +192,17 @@ fn rename_at(
     if to.last != LastType::Name {
         return Err(if mode == Mode::NoReplace { Errno::EEXIST } else { Errno::EBUSY });
     }
+    Ok(())
+}
+
+#[inline(always)]
+fn rename_at(
+    task: &Task<'_>,
+    from: &Named<'_>,
+    to: &Named<'_>,
+    (mode, behind): (Mode, Behind),
+) -> Result<()> {
+    check_places(from, to, mode)?;
     let place = Key::new(to.dir.id, &to.name);
     let ask = Ask { task, from, to, place: &place, mode, behind };
     let done = match ask.once(InodeId::NONE) {

@@ -91,7 +91,13 @@ pub fn truncate(task: &Task, dirfd: Fd, path: UserPtr, length: i64) -> Result<Pl
         permission::check(task, inode, permission::WRITE)?;
         let held = inode::lock(task, id);
         may_resize(task, inode, length as u64)?;
-        resize(task, id, inode, length as u64);
+        // Unlike ftruncate(2), truncate(2) sets no times itself, and tmpfs only where the size changes or
+        // pages may go.
+        let pages = inode.pages.load(Relaxed); // Relaxed, below too: under the lock.
+        match inode.size.load(Relaxed) == length as u64 && pages == 0 {
+            true => privileges::drop_privileges(task, id, inode),
+            false => resize(task, id, inode, length as u64),
+        }
         drop((held, writing));
         watched::touched(task, id, inode, Touched::Modified);
         Ok(())

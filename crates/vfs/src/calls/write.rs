@@ -459,6 +459,8 @@ fn write_once<S: Source>(
     let end = offset + filled.bytes as u64;
     if filled.bytes != 0 {
         changed(task, inode, end.max(size), size, filled.pages);
+    } else if S::IS_MEMORY {
+        changed(task, inode, size, size, 0);
     }
     inode.data_seq.end();
     match filled.stopped {

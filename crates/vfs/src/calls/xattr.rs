@@ -49,8 +49,9 @@ pub fn setxattr(
 /// # Errors
 /// Those of [`setxattr`]; `EBADF`.
 pub fn fsetxattr(task: &Task, fd: Fd, name: UserPtr, value: XattrValue) -> Result<()> {
+    let name = checked(name, &value)?;
     let held = task.fget_no_path(fd)?;
-    set(task, (held.inode_id(), held.inode, held.mount()), &checked(name, &value)?, value)
+    set(task, (held.inode_id(), held.inode, held.mount()), &name, value)
 }
 
 /// Reads an attribute of what a path names and returns its size.
@@ -76,8 +77,9 @@ pub fn getxattr(
 /// # Errors
 /// Those of [`getxattr`]; `EBADF`.
 pub fn fgetxattr(task: &Task, fd: Fd, name: UserPtr, to: UserSlice) -> Result<usize> {
+    let name = Name::import(name)?;
     let held = task.fget_no_path(fd)?;
-    get(task, held.inode_id(), held.inode, &Name::import(name)?, to)
+    get(task, held.inode_id(), held.inode, &name, to)
 }
 
 /// Lists the attribute names of what a path names and returns the size of the list.
@@ -119,8 +121,9 @@ pub fn removexattr(task: &Task, dirfd: Fd, path: UserPtr, at_flags: u32, name: U
 /// # Errors
 /// Those of [`removexattr`]; `EBADF`.
 pub fn fremovexattr(task: &Task, fd: Fd, name: UserPtr) -> Result<()> {
+    let name = Name::import(name)?;
     let held = task.fget_no_path(fd)?;
-    remove(task, (held.inode_id(), held.inode, held.mount()), &Name::import(name)?)
+    remove(task, (held.inode_id(), held.inode, held.mount()), &name)
 }
 
 /// An attribute's name, copied.

@@ -178,6 +178,8 @@ impl Drop for Drain<'_> {
 }
 
 impl Source for Drain<'_> {
+    const IS_MEMORY: bool = false;
+
     unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, _: (Fd, usize)) -> usize {
         let mut done = 0;
         while done < bytes {

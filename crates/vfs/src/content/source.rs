@@ -22,6 +22,8 @@ static ZEROS: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
 pub(crate) trait Source {
     /// Whether the write notifies watchers of the target; if not, its caller must.
     const IS_TOLD: bool = true;
+    /// Whether it is memory of the program's: then the kernel sets the target's times before it copies.
+    const IS_MEMORY: bool = true;
 
     /// Copies up to `bytes` bytes to `pages`, which lie in the region's file at `file` (descriptor, -1 if
     /// there is none, and offset). Returns the number copied, which is smaller if the source ends or faults.
@@ -93,6 +95,7 @@ impl<'r> FileContent<'r> {
 impl Source for FileContent<'_> {
     // The source's read was reported first.
     const IS_TOLD: bool = false;
+    const IS_MEMORY: bool = false;
 
     unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, file: (Fd, usize)) -> usize {
         let (mut done, mut tries) = (0, 0);

@@ -3,6 +3,7 @@
 //!
 //! The records are in [`crate::life::mapped`]. The addresses of mappings are the door's business.
 
+use lp_abi::linux::O_NOATIME;
 use lp_abi::{Errno, Fd, PAGE_SIZE, Result};
 use lp_region::records::{Inode, file_mode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
@@ -56,10 +57,15 @@ pub fn begin(task: &Task, fd: Fd, offset: u64, len: usize, sharing: MapAccess) -
     }
     offset.checked_add(len as u64).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::EOVERFLOW)?;
     let of = held.inode_ref();
-    let _locked = inode::lock(task, of.id);
+    let locked = inode::lock(task, of.id);
     mapped::add(task, held.spot(), mode & (file_mode::READ | file_mode::WRITE), len as u64)?;
     let flags = held.inode.flags.load(Relaxed); // Relaxed: under the lock.
     held.inode.flags.store(flags | inode_flags::MAPPED, Relaxed);
+    drop(locked);
+    // The kernel's shmem_mmap: no bytes are read, so nothing is reported.
+    if held.file.flags.load(Relaxed) & O_NOATIME == 0 {
+        inode::accessed(task, held.inode, 0, || held.mount());
+    }
     Ok(of)
 }
 

@@ -67,8 +67,7 @@ impl<'r> Tree<'_, 'r> {
         let serial = |id: &MountId| self.record(*id).serial.load(Ordering::Relaxed);
         for receiver in peers.receivers(at.parent).iter() {
             let is_there = |child: &MountId| {
-                let there = self.standing(*child);
-                there.point == at.point && there.dirent == at.dirent
+                mounts::is_at(self.task, (*child, self.record(*child).state()), at.point, at.dirent)
             };
             // The lowest one: what propagated there came below the others.
             if let Some(twin) = self.children(receiver).filter(is_there).max_by_key(serial) {
@@ -101,10 +100,12 @@ pub(crate) fn shown_parent(task: &crate::caller::task::Task<'_>, id: MountId) ->
     // Relaxed: immutable while in use.
     let serial = |id: MountId| region.mount(id).serial.load(Ordering::Relaxed);
     let is_below = |other: &MountId| {
+        let state = region.mount(*other).state();
         *other != id
             && at.parent.is_some()
             && serial(*other) > serial(id)
-            && region.standing(*other, region.mount(*other).state()) == at
+            && region.standing(*other, state).parent == at.parent
+            && mounts::is_at(task, (*other, state), at.point, at.dirent)
     };
     let run = region.mount(id).run.load(Ordering::Relaxed);
     mounts::of_run(task, run).filter(is_below).min_by_key(|id| serial(*id)).unwrap_or(at.parent)

@@ -13,6 +13,7 @@ use crate::caller::task::Task;
 use crate::descriptors::fget::HeldFile;
 use crate::descriptors::position;
 use crate::descriptors::table;
+use crate::inodes::inode;
 use crate::locks::file_lock::{self, LockWait};
 use crate::locks::lock::{ByteRange, Lock, LockType, Owner, TO_END, family};
 
@@ -128,7 +129,8 @@ fn range_of(task: &Task, held: &HeldFile, asked: &Flock) -> Result<ByteRange> {
     let base = match asked.whence as u32 {
         SEEK_SET => 0,
         SEEK_CUR => position::hold(task, held).get() as i64,
-        SEEK_END => held.inode.size.load(Ordering::Relaxed) as i64,
+        // Relaxed: the type does not change.
+        SEEK_END => inode::size_and_blocks(held.inode, held.inode.mode.load(Ordering::Relaxed)).0 as i64,
         _ => return Err(Errno::EINVAL),
     };
     let start = base.checked_add(asked.start).ok_or(Errno::EOVERFLOW)?;

@@ -240,7 +240,12 @@ fn over(task: &Task<'_>, spot: Spot, dirent: DirentId) -> Option<(Spot, State)> 
 }
 
 /// Whether a mount in this state has its place on an inode, reached by `dirent` if it is no directory.
-fn is_at(task: &Task<'_>, (mount, state): (MountId, State), inode: InodeRef, dirent: DirentId) -> bool {
+pub(crate) fn is_at(
+    task: &Task<'_>,
+    (mount, state): (MountId, State),
+    inode: InodeRef,
+    dirent: DirentId,
+) -> bool {
     let at = task.region.standing(mount, state);
     at.point == inode && (at.dirent == dirent || dir::is(task.region.inode(inode.id)))
 }

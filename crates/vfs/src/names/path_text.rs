@@ -2,7 +2,7 @@
 
 use core::slice;
 
-use lp_abi::{Errno, PATH_MAX, Result, UserPtr};
+use lp_abi::{Errno, NAME_MAX, PATH_MAX, Result, UserPtr};
 use lp_region::ucopy;
 
 use crate::caller::task::{Outside, SLACK, Task};
@@ -39,6 +39,22 @@ pub(crate) fn copy_path(task: &Task<'_>, which: PathBuffer, path: UserPtr) -> Re
         (0, _) => Err(Errno::ENOENT),
         (length, prefix) => Ok(PathText { which, length, prefix }),
     }
+}
+
+/// Gives a path a short last name if its own is longer than any name can be. Returns whether it did.
+#[cold]
+pub(super) fn shorten(task: &Task<'_>, text: PathText) -> (PathText, bool) {
+    // SAFETY: the buffer belongs to the task, and no other reference to it is alive.
+    let bytes = unsafe { slice::from_raw_parts_mut(buffer(task, text.which).cast::<u8>(), PATH_MAX) };
+    let end = bytes[..text.length].iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+    let start = bytes[..end].iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    if end - start <= NAME_MAX {
+        return (text, false);
+    }
+    bytes.copy_within(end..=text.length, start + 1);
+    let length = text.length - (end - start - 1);
+    let prefix = if end == text.length { start } else { length };
+    (PathText { length, prefix, ..text }, true)
 }
 
 /// The path that [`copy_path`] left in a buffer.

@@ -34,8 +34,8 @@ use crate::names::limits::{Free, Limited, Limits, SCOPED, Top};
 use crate::names::mounts::{self, AboveRoot, Crossing};
 use crate::names::name::Name;
 pub use crate::names::path_text::PathBuffer;
-use crate::names::path_text::buffer;
 pub(crate) use crate::names::path_text::{PathText, copied, copy_path, is_empty, keep};
+use crate::names::path_text::{buffer, shorten};
 use crate::names::{dir, hash, link_target, root, tree};
 use crate::rights::permission::{self, EXEC};
 use crate::rights::protected;
@@ -122,6 +122,21 @@ pub(crate) fn named<'t>(
         Some(named) => Ok(Place::Inside(named)),
         None => named_slow(task, dirfd, text),
     }
+}
+
+/// [`named`] of a path whose last name may be too long; whether it is.
+///
+/// # Errors
+/// Those of [`parent`].
+#[cold]
+pub(crate) fn named_or_longer<'t>(
+    task: &'t Task<'_>,
+    dirfd: Fd,
+    path: UserPtr,
+    which: PathBuffer,
+) -> Result<(Place<Named<'t>>, bool)> {
+    let (text, is_longer) = shorten(task, copy_path(task, which, path)?);
+    Ok((named_slow(task, dirfd, text)?, is_longer))
 }
 
 #[inline(never)]

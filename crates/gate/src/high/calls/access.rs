@@ -1,13 +1,17 @@
 //! access(2), faccessat(2), faccessat2(2).
 
-use lp_abi::linux::{__NR_faccessat, __NR_faccessat2, AT_EACCESS, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW};
+use lp_abi::linux::{
+    __NR_faccessat, __NR_faccessat2, __NR_geteuid, __NR_getuid, __NR_newfstatat, AT_EACCESS, AT_EMPTY_PATH,
+    AT_SYMLINK_NOFOLLOW, stat,
+};
 use lp_abi::{Errno, Fd, UserPtr};
 use lp_vfs::access;
 use lp_vfs::task::Task;
 
 use crate::high::calls::chmod::last_of;
 use crate::high::frame::at::At;
-use crate::high::frame::handler::{handlers, kernel};
+use crate::high::frame::handler::{failed_with, handlers, kernel};
+use crate::high::route::link_mode;
 use crate::high::route::path::{one, plainly_ours};
 
 handlers! {
@@ -36,12 +40,31 @@ fn check(task: &Task, at: At, mode: u32, flags: u32) -> isize {
         .unwrap_or_else(|| check_routed(task, at, mode, flags))
 }
 
+/// Whether a link of the host's belongs to the caller.
+#[cold]
+fn owns(at: At, flags: u32) -> bool {
+    let mut found = core::mem::MaybeUninit::<stat>::zeroed();
+    let user = if flags & AT_EACCESS != 0 { kernel!(__NR_geteuid) } else { kernel!(__NR_getuid) };
+    // SAFETY: the kernel reads the program's path and fills the record in; zeros are a valid record too.
+    let found = unsafe {
+        lp_abi::syscall!(__NR_newfstatat, at.dirfd, at.path, found.as_mut_ptr(), AT_SYMLINK_NOFOLLOW)
+            .map(|_| found.assume_init())
+    };
+    found.is_ok_and(|found| found.st_uid as isize == user)
+}
+
 #[inline(never)]
 fn check_routed(task: &Task, at: At, mode: u32, flags: u32) -> isize {
     let ours = |at: At| access::faccessat(task, at.dirfd, at.path, mode, flags);
     let host = |at: At| match flags {
         0 => kernel!(__NR_faccessat, at.dirfd, at.path, mode),
-        _ => kernel!(__NR_faccessat2, at.dirfd, at.path, mode, flags),
+        _ => match kernel!(__NR_faccessat2, at.dirfd, at.path, mode, flags) {
+            refused if flags & AT_SYMLINK_NOFOLLOW != 0 && failed_with(refused, Errno::EACCES) => {
+                let allowed = link_mode::of(task, at).filter(|_| owns(at, flags)).unwrap_or(0) >> 6;
+                if mode & !allowed == 0 { 0 } else { refused }
+            }
+            done => done,
+        },
     };
     one(task, at, last_of(flags), ours, host)
 }

@@ -8,10 +8,10 @@
 use core::ffi::CStr;
 
 use lp_abi::linux::{
-    __NR_close, __NR_openat, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, S_IFMT,
-    S_IFREG,
+    __NR_close, __NR_execveat, __NR_openat, AT_EMPTY_PATH, AT_EXECVE_CHECK, AT_SYMLINK_NOFOLLOW, O_CLOEXEC,
+    O_NOCTTY, O_NONBLOCK, S_IFMT, S_IFREG,
 };
-use lp_abi::{Errno, Fd, Result, UserPtr};
+use lp_abi::{Errno, Fd, PATH_MAX, Result, UserPtr};
 use lp_region::mount::mount_flags;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
@@ -26,11 +26,11 @@ use crate::high::calls::stat::is_empty;
 use crate::high::calls::{exec_interpreter, linker};
 use crate::high::fd::descriptor;
 use crate::high::fd::placeholder::close_number;
-use crate::high::frame::at::{At, EMPTY, Last, Route, Which};
+use crate::high::frame::at::{At, EMPTY, Last, Route, Which, buffer};
 use crate::high::frame::content::read_at;
-use crate::high::frame::handler::{self, handlers, thread};
+use crate::high::frame::handler::{self, handlers, kernel, ret, thread};
 use crate::high::route::hostlink;
-use crate::high::route::path::{leave, may_be_link, route};
+use crate::high::route::path::{leave, may_be_link, one, route};
 use crate::high::run::{image, outline};
 use crate::low::exec::check::Program;
 use crate::low::exec::environment::Environment;
@@ -51,11 +51,43 @@ handlers! {
 
     /// execveat(2).
     fn execveat(task, dirfd: Fd, path: UserPtr, argv: usize, envp: usize, flags: u32) {
-        if flags & !(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0 {
-            return Errno::EINVAL.to_ret();
+        if flags & !(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_EXECVE_CHECK) != 0 {
+            return unknown_flags(path, flags).to_ret();
+        }
+        if flags & AT_EXECVE_CHECK != 0 {
+            return check_only(task, At { dirfd, path }, &Exec { argv, envp, flags, arguments: None });
         }
         execute(task, At { dirfd, path }, &Exec { argv, envp, flags, arguments: None })
     }
+}
+
+/// The error for flags that do not exist: the kernel looks at them once it has copied the path.
+#[cold]
+fn unknown_flags(path: UserPtr, flags: u32) -> Errno {
+    let text: &mut [u8; PATH_MAX] = buffer(Which::First);
+    // SAFETY: the copy routine handles bad pointers.
+    match unsafe { ucopy::string(text, path.as_ptr()) } {
+        Ok(0) if flags & AT_EMPTY_PATH == 0 => Errno::ENOENT,
+        Ok(_) => Errno::EINVAL,
+        Err(errno) => errno,
+    }
+}
+
+/// execveat(2) with `AT_EXECVE_CHECK`: whether the file could be executed.
+#[cold]
+fn check_only(task: &'static Task<'static>, at: At, exec: &Exec) -> isize {
+    let Exec { argv, envp, flags, .. } = *exec;
+    // Kernels before 6.14 do not know the flag.
+    let known = kernel!(__NR_execveat, Fd::NONE, EMPTY, argv, envp, AT_EXECVE_CHECK);
+    if known == Errno::EINVAL.to_ret() {
+        return known;
+    }
+    let ours =
+        |at: At| Ok(find(task, at, last_of(flags), flags)?.map(|_| pin::clear(task, pin::slot::FIRST)));
+    if flags & AT_EMPTY_PATH != 0 && descriptor::is_file(task, at.dirfd) && is_empty(at.path) {
+        return ret(ours(at).map(drop));
+    }
+    one(task, at, last_of(flags), ours, |at| kernel!(__NR_execveat, at.dirfd, at.path, argv, envp, flags))
 }
 
 fn execute(task: &'static Task<'static>, at: At, exec: &Exec) -> isize {
@@ -154,6 +186,12 @@ fn ours(task: &'static Task<'static>, given: At, inside: At, last: Last, exec: &
 fn find(task: &'static Task<'static>, at: At, last: Last, flags: u32) -> Result<Place<Found>> {
     let follow = if last == Last::Follow { Follow::Link } else { Follow::No };
     let found = if flags & AT_EMPTY_PATH != 0 && is_empty(at.path) {
+        if at.path.is_null() {
+            return Err(Errno::EFAULT);
+        }
+        if at.dirfd == Fd::CWD {
+            return Err(Errno::EACCES); // A directory.
+        }
         let held = task.fget_any(at.dirfd)?;
         let found = Found::of(&held);
         // While the open file keeps the inode.

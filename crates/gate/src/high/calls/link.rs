@@ -23,6 +23,10 @@ handlers! {
         if flags & !(AT_SYMLINK_FOLLOW | AT_EMPTY_PATH) != 0 {
             return Errno::EINVAL.to_ret();
         }
+        // Unlike stat(2), linkat takes no null pointer for an empty path.
+        if old.is_null() {
+            return Errno::EFAULT.to_ret();
+        }
         make_link(task, At { dirfd: olddir, path: old }, At { dirfd: newdir, path: new }, flags)
     }
 

@@ -20,6 +20,7 @@ pub(crate) mod exec;
 pub(crate) mod exec_arguments;
 pub(crate) mod exec_interpreter;
 pub(crate) mod fcntl;
+pub(crate) mod file_attr;
 pub(crate) mod filter;
 pub(crate) mod fsopen;
 pub(crate) mod fsync;

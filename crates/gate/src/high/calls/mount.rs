@@ -1,5 +1,7 @@
 //! mount(2), umount2(2), move_mount(2), mount_setattr(2).
 
+use core::cell::Cell;
+
 use lp_abi::linux::*;
 use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
 use lp_vfs::mount::{self, MountArguments};
@@ -51,16 +53,38 @@ fn is_device(source: UserPtr) -> bool {
     found.is_ok_and(|found| found.st_mode & S_IFMT == S_IFBLK)
 }
 
+/// The error for mounting something of ours on what a path of the host's names: first what is wrong with the
+/// path. Nothing can be mounted on a symbolic link, to which a magic link leads.
+fn not_on_host(at: At, on_link: &Cell<bool>) -> Errno {
+    let mut found = core::mem::MaybeUninit::<stat>::zeroed();
+    // SAFETY: the kernel reads the program's path and fills the record in; zeros are a valid record too.
+    let found =
+        unsafe { lp_abi::syscall!(__NR_stat, at.path, found.as_mut_ptr()).map(|_| found.assume_init()) };
+    match found {
+        Err(errno) => errno,
+        Ok(found) if found.st_mode & S_IFMT == S_IFLNK => {
+            on_link.set(true);
+            Errno::ENOENT
+        }
+        Ok(_) => Errno::EPERM,
+    }
+}
+
 handlers! {
     /// mount(2). Nothing of ours can be mounted on the host.
     fn mount(task, source: UserPtr, path: UserPtr, kind: UserPtr, flags: usize, data: UserPtr) {
         let call = MountArguments { source, kind, flags: flags as u32, data };
-        let ours = |at: At| mount::mount(task, at.dirfd, at.path, &call);
+        let on_link = Cell::new(false);
+        let ours = |at: At| match on_link.get() {
+            // Where the link leads does not matter.
+            true => Err(Errno::ENOENT),
+            false => mount::mount(task, at.dirfd, at.path, &call),
+        };
         let host = |at: At| {
             let is_ours = || !source.is_null() && !is_empty(source) && concerns(task, At::cwd(source));
             match use_of_source(flags as u32) {
                 _ if mentions_mount(data) => Errno::EPERM.to_ret(),
-                SourceUse::Path if is_ours() => Errno::EPERM.to_ret(),
+                SourceUse::Path if is_ours() => not_on_host(at, &on_link).to_ret(),
                 SourceUse::Device if is_ours() && is_device(source) => Errno::ENOTBLK.to_ret(),
                 use_of => match kernel!(__NR_mount, source, at.path, kind, flags, data) {
                     // The type needs a device, and the kernel does not find a file of ours.

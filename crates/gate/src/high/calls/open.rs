@@ -2,7 +2,7 @@
 
 use lp_abi::linux::{
     __NR_openat, __NR_openat2, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_LARGEFILE, O_NOCTTY, O_NOFOLLOW,
-    O_NONBLOCK, O_PATH, O_TMPFILE, O_TRUNC, O_WRONLY, RESOLVE_NO_SYMLINKS, open_how,
+    O_NONBLOCK, O_TRUNC, O_WRONLY, RESOLVE_NO_SYMLINKS, open_how,
 };
 use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
 use lp_region::sync::Ordering;
@@ -291,8 +291,8 @@ fn note(task: &Task, fd: Fd, at: At, flags: u32) {
 /// Reopens the file of descriptor `fd`, which has no path, through /proc/self/fd.
 #[cold]
 pub(super) fn reopen(task: &'static Task<'static>, fd: Fd, how: &How) -> isize {
-    if how.flags & (O_TMPFILE & !O_DIRECTORY) != 0 && how.flags & O_PATH == 0 {
-        return Errno::ENOTDIR.to_ret();
+    if let Some(Err(errno)) = how.given.map(open::read_how) {
+        return errno.to_ret();
     }
     open_ours(task, how, || open::reopen(task, fd, how.flags).map(Place::Inside), |_| Errno::ENOENT.to_ret())
 }

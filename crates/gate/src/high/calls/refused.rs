@@ -66,18 +66,6 @@ handlers! {
         on_file(task, fd, Errno::EINVAL).unwrap_or(NOT_OURS)
     }
 
-    /// file_getattr(2).
-    fn file_getattr(task, dirfd: Fd, path: UserPtr, to: usize, size: usize, flags: u32) {
-        let host = |at: At| kernel!(__NR_file_getattr, at.dirfd, at.path, to, size, flags);
-        at_path(task, At { dirfd, path }, flags, Errno::EOPNOTSUPP, host)
-    }
-
-    /// file_setattr(2).
-    fn file_setattr(task, dirfd: Fd, path: UserPtr, from: usize, size: usize, flags: u32) {
-        let host = |at: At| kernel!(__NR_file_setattr, at.dirfd, at.path, from, size, flags);
-        at_path(task, At { dirfd, path }, flags, Errno::EOPNOTSUPP, host)
-    }
-
     /// open_tree_attr(2).
     fn open_tree_attr(task, dirfd: Fd, path: UserPtr, flags: u32, attributes: usize, size: usize) {
         placeholder::flush(task);

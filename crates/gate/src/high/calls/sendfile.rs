@@ -1,20 +1,28 @@
 //! sendfile(2), splice(2), tee(2), vmsplice(2), copy_file_range(2).
 
-use lp_abi::linux::{__NR_fstat, S_IFDIR, S_IFMT, S_IFREG, SPLICE_F_NONBLOCK, stat};
+use lp_abi::linux::SPLICE_F_NONBLOCK;
 use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::sync::Ordering;
-use lp_vfs::copy;
+use lp_region::ucopy;
 use lp_vfs::task::Task;
+use lp_vfs::{copy, ends};
 
 use crate::high::calls::fcntl::is_open;
 use crate::high::calls::poll::is_path;
 use crate::high::fd::descriptor;
-use crate::high::frame::handler::{exceeded_slow, handlers, interruptible, ret, ret_limited};
+use crate::high::frame::handler::{exceeded_slow, handlers, interruptible, ret_limited};
 use crate::low::dispatch::NOT_OURS;
 
 handlers! {
     /// sendfile(2).
     fn sendfile(task, out: Fd, input: Fd, offset: UserPtr<i64>, count: usize) {
+        if !descriptor::is_file(task, input) && !descriptor::is_file(task, out) {
+            return NOT_OURS;
+        }
+        // SAFETY: the copy routine handles bad pointers.
+        if !offset.is_null() && unsafe { ucopy::get(offset.as_ptr()) }.is_err() {
+            return Errno::EFAULT.to_ret();
+        }
         // The kernel looks at the target last.
         if descriptor::is_file(task, input) {
             let out = if is_open(task, out) { out } else { Fd::NONE };
@@ -57,7 +65,7 @@ handlers! {
                     copy::copy_file_range(task, input, off_in, out, off_out, count, flags),
                 ))
             }
-            Ok(true) => ret(crossing(task, input, out)),
+            Ok(true) => ends::copy_between_systems(task, (input, off_in), (out, off_out), flags).to_ret(),
             Ok(false) => NOT_OURS,
             Err(errno) => errno.to_ret(),
         }
@@ -65,7 +73,15 @@ handlers! {
 
     /// tee(2): between pipes only.
     fn tee(task, input: Fd, out: Fd, count: usize, flags: u32) {
-        refused(task, input, out)
+        // The kernel looks at the descriptors after that.
+        if count == 0 || flags & !SPLICE_FLAGS != 0 {
+            return NOT_OURS;
+        }
+        match either(task, input, out) {
+            Ok(true) => ends::tee(task, input, out).to_ret(),
+            Ok(false) => NOT_OURS,
+            Err(errno) => errno.to_ret(),
+        }
     }
 
     /// vmsplice(2): to and from pipes only.
@@ -107,22 +123,6 @@ fn moved(task: &Task, out: Fd, count: usize, mut call: impl FnMut(usize) -> Resu
 /// All `SPLICE_F_*` flags.
 const SPLICE_FLAGS: u32 = 15;
 
-/// The error for copying a range between a file of ours and a host file.
-fn crossing(task: &Task, input: Fd, out: Fd) -> Result<()> {
-    let host = if descriptor::is_file(task, input) { out } else { input };
-    // SAFETY: zeros are a valid `stat`, and the kernel fills it in.
-    let kind = unsafe {
-        let mut found: stat = core::mem::zeroed();
-        lp_abi::syscall!(__NR_fstat, host, &raw mut found)?;
-        found.st_mode & S_IFMT
-    };
-    Err(match kind {
-        S_IFREG => Errno::EXDEV,
-        S_IFDIR => Errno::EISDIR,
-        _ => Errno::EINVAL,
-    })
-}
-
 /// Whether one of two descriptors is ours.
 ///
 /// # Errors
@@ -132,12 +132,4 @@ fn either(task: &Task, input: Fd, out: Fd) -> Result<bool> {
         return Ok(false);
     }
     if is_open(task, input) && is_open(task, out) { Ok(true) } else { Err(Errno::EBADF) }
-}
-
-fn refused(task: &Task, input: Fd, out: Fd) -> isize {
-    match either(task, input, out) {
-        Ok(true) => Errno::EINVAL.to_ret(),
-        Ok(false) => NOT_OURS,
-        Err(errno) => errno.to_ret(),
-    }
 }

@@ -29,6 +29,13 @@ handlers! {
     /// bind(2).
     fn bind(task, fd: Fd, at: *const u8, length: u32) {
         not_socket_returns!(task, fd);
+        // The kernel looks at the descriptor before it makes a name.
+        if address::is_path(at, length as usize) {
+            let probe = kernel!(__NR_bind, fd, 0, NO_LENGTH);
+            if probe != Errno::EINVAL.to_ret() {
+                return probe;
+            }
+        }
         match address::bind(task, at, length as usize) {
             Ok((Meaning::Host, None)) => NOT_OURS,
             Ok((Meaning::Other(other), None)) => kernel!(__NR_bind, fd, other.pointer(), other.length),
@@ -49,7 +56,7 @@ handlers! {
             Ok(Meaning::Other(other)) => {
                 blocking(__NR_connect, [fd.word(), other.pointer() as usize, other.length, 0, 0, 0])
             }
-            Err(errno) => errno.to_ret(),
+            Err(errno) => after_socket(kernel!(__NR_connect, fd, 0, 0), errno),
         }
     }
 
@@ -65,7 +72,7 @@ handlers! {
                 let pointer = other.pointer() as usize;
                 blocking(__NR_sendto, [fd.word(), data, length, flags, pointer, other.length])
             }
-            Err(errno) => errno.to_ret(),
+            Err(errno) => after_socket(kernel!(__NR_sendto, fd, data, length, flags, at, NO_LENGTH), errno),
         }
     }
 
@@ -269,6 +276,17 @@ fn store_length(message: usize, result: isize) -> isize {
 }
 
 /// Makes a call that may wait. If a signal interrupts it, it restarts if the signal's handler has SA_RESTART.
+/// A length that no address has: the kernel refuses it once it has found the socket. connect(2) checks it
+/// before that, but then refuses an address of no bytes.
+const NO_LENGTH: i32 = -1;
+
+/// The error of a call whose address leads nowhere. `probe` is the result of the same call with an address
+/// that no socket takes: the kernel looks at the descriptor before it looks for what the address names.
+#[cold]
+fn after_socket(probe: isize, errno: Errno) -> isize {
+    if probe == Errno::EINVAL.to_ret() { errno.to_ret() } else { probe }
+}
+
 fn blocking(nr: u32, arguments: [usize; 6]) -> isize {
     // SAFETY: the program's own call, with an equivalent address.
     let done = ret(unsafe { deferred::blocking_syscall(nr, arguments) });

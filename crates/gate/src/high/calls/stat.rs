@@ -15,6 +15,7 @@ use crate::high::fd::descriptor::listed_or_return;
 use crate::high::fd::{descriptor, placeholder};
 use crate::high::frame::at::{At, EMPTY, Route, Which};
 use crate::high::frame::handler::{handlers, kernel, ret};
+use crate::high::route::link_mode;
 use crate::high::route::path::{is_base_ours, one, plainly_ours, route};
 
 handlers! {
@@ -98,7 +99,7 @@ fn stat_routed(task: &Task, at: At, to: UserPtr<stat>, flags: u32) -> isize {
     let host = |at: At| {
         let done = kernel!(__NR_newfstatat, at.dirfd, at.path, to, flags);
         // SAFETY: the field lies within the kernel's `stat`.
-        reached(done, flags, unsafe { &raw const (*to.as_ptr()).st_mode }, &met_link)
+        reached(task, at, done, flags, unsafe { &raw mut (*to.as_ptr()).st_mode }, &met_link)
     };
     let done = answered(one(task, at, last_of(flags), ours, host), &met_link);
     if done == Errno::ENOENT.to_ret()
@@ -111,15 +112,29 @@ fn stat_routed(task: &Task, at: At, to: UserPtr<stat>, flags: u32) -> isize {
 
 /// The kernel's result for a host path. Where a link was followed and a link was found, it may be a
 /// placeholder, to which a link of the host leads: `ELOOP`, as open(2) fails there, so that [`one`] looks
-/// where it leads.
+/// where it leads. A link in /proc/PID/fd itself gets its mode.
 #[inline]
-fn reached<T: Copy + Into<u32>>(done: isize, flags: u32, mode: *const T, met_link: &Cell<bool>) -> isize {
-    if done != 0 || flags & AT_SYMLINK_NOFOLLOW != 0 {
+fn reached<T: Copy + Into<u32> + From<u16>>(
+    task: &Task,
+    at: At,
+    done: isize,
+    flags: u32,
+    field: *mut T,
+    met_link: &Cell<bool>,
+) -> isize {
+    if done != 0 {
         return done;
     }
     // SAFETY: the copy routine handles bad pointers.
-    match unsafe { ucopy::get(mode) }.map(Into::into) {
-        Ok(mode) if mode & S_IFMT == S_IFLNK => {
+    match unsafe { ucopy::get(field) }.map(Into::into) {
+        Ok(S_IFLNK) if flags & AT_SYMLINK_NOFOLLOW != 0 => {
+            if let Some(bits) = link_mode::of(task, at) {
+                // SAFETY: as above.
+                let _ = unsafe { ucopy::put(field, &T::from((S_IFLNK | bits) as u16)) };
+            }
+            done
+        }
+        Ok(mode) if flags & AT_SYMLINK_NOFOLLOW == 0 && mode & S_IFMT == S_IFLNK => {
             met_link.set(true);
             Errno::ELOOP.to_ret()
         }
@@ -147,7 +162,7 @@ fn statx_routed(task: &Task, at: At, flags: u32, mask: u32, to: UserPtr<statx>) 
     let host = |at: At| {
         let done = kernel!(__NR_statx, at.dirfd, at.path, flags, mask, to);
         // SAFETY: the field lies within the kernel's `statx`.
-        reached(done, flags, unsafe { &raw const (*to.as_ptr()).stx_mode }, &met_link)
+        reached(task, at, done, flags, unsafe { &raw mut (*to.as_ptr()).stx_mode }, &met_link)
     };
     let done = answered(one(task, at, last_of(flags), ours, host), &met_link);
     if done == Errno::ENOENT.to_ret()

@@ -2,7 +2,7 @@
 //! those with `at`.
 
 use lp_abi::linux::*;
-use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
+use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserPtr, UserSlice};
 use lp_region::ucopy;
 use lp_vfs::task::Task;
 use lp_vfs::xattr::{self, XattrValue};
@@ -170,6 +170,29 @@ fn with_args(
     host: &dyn Fn(At) -> isize,
     work: &dyn Fn(Target, Args) -> isize,
 ) -> isize {
+    if size < size_of::<Args>() {
+        return Errno::EINVAL.to_ret();
+    }
+    if size > PAGE_SIZE {
+        return Errno::E2BIG.to_ret();
+    }
+    // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid argument.
+    let given = unsafe { ucopy::get(args) }.and_then(|given| {
+        let rest = given_slice(args as usize, size).skip(size_of::<Args>());
+        // SAFETY: as above.
+        let is_zero =
+            |at: usize| unsafe { ucopy::get(rest.skip(at).start().as_ptr()) }.map(|byte: u8| byte == 0);
+        for at in 0..rest.len() {
+            if !is_zero(at)? {
+                return Err(Errno::E2BIG);
+            }
+        }
+        Ok(given)
+    });
+    let given = match given {
+        Ok(given) => given,
+        Err(errno) => return errno.to_ret(),
+    };
     let target = match target(task, at, flags) {
         Ok(Target::Descriptor) if at.dirfd == Fd::CWD => Target::Path(At::cwd(DOT)),
         Ok(target) => target,
@@ -180,14 +203,7 @@ fn with_args(
     {
         return host(at);
     }
-    if size < size_of::<Args>() {
-        return Errno::EINVAL.to_ret();
-    }
-    // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid argument.
-    match unsafe { ucopy::get(args) } {
-        Ok(args) => work(target, args),
-        Err(errno) => errno.to_ret(),
-    }
+    work(target, given)
 }
 
 fn set(task: &Task, at: At, flags: u32, name: UserPtr, value: XattrValue) -> isize {

@@ -37,16 +37,16 @@ pub(crate) enum Link {
 
 /// A magic link at the start of a path.
 #[derive(Clone, Copy)]
-struct Magic {
+pub(super) struct Magic {
     /// The process to which the link belongs.
-    process: ProcessId,
-    link: Link,
+    pub(super) process: ProcessId,
+    pub(super) link: Link,
     /// Offset of the rest of the path.
-    end: usize,
+    pub(super) end: usize,
 }
 
 /// Parses the magic link at the start of `path`.
-fn parse(task: &Task, path: &[u8]) -> Option<Magic> {
+pub(super) fn parse(task: &Task, path: &[u8]) -> Option<Magic> {
     let (process, link, rest) = if let Some(name) = path.strip_prefix(b"/dev/") {
         let (link, rest) = parse_device(name)?;
         (task.process_id, link, rest)

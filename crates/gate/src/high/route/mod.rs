@@ -5,6 +5,7 @@
 
 pub(crate) mod hostlink;
 pub(crate) mod libraries;
+pub(crate) mod link_mode;
 pub(crate) mod magic;
 pub(crate) mod path;
 pub(crate) mod rooted;

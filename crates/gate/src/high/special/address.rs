@@ -148,6 +148,11 @@ pub(crate) struct Bound {
     at: At,
 }
 
+/// Whether an address is a path.
+pub(crate) fn is_path(at: *const u8, length: usize) -> bool {
+    Address::of_path(at, length).is_some()
+}
+
 /// Creates the inode of a socket to be bound; `None` if the address is the host's, or leads outside.
 ///
 /// # Errors

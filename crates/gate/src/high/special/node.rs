@@ -1,4 +1,4 @@
-//! FIFOs and Unix sockets in a mount: the inode is ours; a hidden host object carries the data.
+//! FIFOs, Unix sockets and devices in a mount: the inode is ours; a hidden host object carries the data.
 //!
 //! Objects lie in `nodes/IDENTITY` in the run's cache directory, named after slot and generation of their
 //! inode. Every process of every run on a region therefore finds the same object, and never that of a freed
@@ -12,7 +12,7 @@ use lp_abi::linux::__NR_openat;
 use lp_abi::linux::{
     __NR_access, __NR_chmod, __NR_getdents64, __NR_gettid, __NR_link, __NR_mkdir, __NR_mknod, __NR_open,
     __NR_rename, __NR_rmdir, __NR_unlink, __NR_unlinkat, F_OK, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL,
-    O_NOFOLLOW, O_TRUNC, S_IFIFO, S_IFMT,
+    O_NOFOLLOW, O_TRUNC, S_IFCHR, S_IFIFO, S_IFMT,
 };
 use lp_abi::{Errno, Fd, PATH_MAX, Result, dirent64};
 use lp_region::InodeRef;
@@ -105,6 +105,18 @@ fn make_fifo(path: &[u8], length: usize) {
     }
 }
 
+/// Creates an object for a device, under a name of the thread's own, for the caller to remove again: nobody
+/// else must find a device that only the inode's mode protects. Takes `CAP_MKNOD`.
+fn make_device(path: &[u8], length: usize, kind: u32, rdev: u32) -> Option<[u8; OTHER]> {
+    let other = other_name(&path[..length])?;
+    // SAFETY: a NUL-terminated path.
+    unsafe {
+        let _ = lp_abi::syscall!(__NR_unlink, other.as_ptr());
+        lp_abi::syscall!(__NR_mknod, other.as_ptr(), kind | 0o600, rdev).ok()?;
+    }
+    Some(other)
+}
+
 /// Whether there is an object at a NUL-terminated path.
 fn exists(path: &[u8]) -> bool {
     // SAFETY: the kernel reads up to the NUL.
@@ -147,13 +159,13 @@ pub(crate) fn remove_all(task: &Task) {
     let _ = unsafe { lp_abi::syscall!(__NR_rmdir, path.as_ptr()) };
 }
 
-/// Opens a FIFO of ours. The descriptor is the kernel's own; its table entry also names our inode. A device
-/// cannot be opened, as on a file system mounted `nodev`.
+/// Opens a FIFO or a device of ours. The descriptor is the kernel's own; its table entry also names our inode.
 pub(crate) fn open(task: &'static Task<'static>, node: &Node) -> isize {
     let inode = task.region.inode(node.found.inode.id);
-    // Relaxed: an inode's type does not change.
-    if inode.mode.load(Ordering::Relaxed) & S_IFMT != S_IFIFO {
-        return Errno::EACCES.to_ret();
+    // Relaxed, both: an inode's type and device do not change.
+    let (kind, rdev) = (inode.mode.load(Ordering::Relaxed) & S_IFMT, inode.rdev.load(Ordering::Relaxed));
+    if kind == S_IFCHR && rdev == 0 {
+        return Errno::ENXIO.to_ret(); // A whiteout.
     }
     let path: &mut [u8; PATH_MAX] = spare_buffer();
     let (length, directory) = match host_path(task, node.found.inode, path) {
@@ -161,13 +173,24 @@ pub(crate) fn open(task: &'static Task<'static>, node: &Node) -> isize {
         Err(errno) => return errno.to_ret(),
     };
     prepare(task, path, directory);
-    make_fifo(path, length);
+    let device = (kind != S_IFIFO).then(|| make_device(path, length, kind, rdev));
+    let name = match &device {
+        None => {
+            make_fifo(path, length);
+            path.as_ptr()
+        }
+        Some(Some(name)) => name.as_ptr(),
+        Some(None) => return Errno::EACCES.to_ret(),
+    };
     placeholder::flush(task);
     let flags = node.flags & !(O_CREAT | O_EXCL | O_TRUNC | O_NOFOLLOW);
     // Waits for the other end. SAFETY: a NUL-terminated path; the call only creates a descriptor.
-    let done = unsafe {
-        deferred::blocking_syscall(__NR_openat, [0, path.as_ptr() as usize, flags as usize, 0, 0, 0])
-    };
+    let done =
+        unsafe { deferred::blocking_syscall(__NR_openat, [0, name as usize, flags as usize, 0, 0, 0]) };
+    if device.is_some() {
+        // SAFETY: the NUL-terminated name of the object made above.
+        let _ = unsafe { lp_abi::syscall!(__NR_unlink, name) };
+    }
     let fd = match ret(done) {
         fd @ 0.. => Fd::new(fd as i32),
         errno if errno == Errno::EINTR.to_ret() => return RESTART,

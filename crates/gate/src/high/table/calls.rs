@@ -5,10 +5,10 @@
 //! site images reads. `tests/call_table.rs` compares the two.
 
 use crate::high::calls::{
-    access, aio, allocate, cachestat, chdir, chmod, close, credentials, dup, exec, fcntl, filter, fsopen,
-    fsync, getdents, handle, inotify, ioctl, kcmp, link, listmount, lseek, madvise, mkdir, mlock, mmap,
-    mount, mprotect, mremap, open, open_tree, poll, read, refused, remap_file_pages, rename, sendfile, shmop,
-    sigprocmask, socket, stat, statfs, statmount, truncate, utimensat, watch, write, xattr,
+    access, aio, allocate, cachestat, chdir, chmod, close, credentials, dup, exec, fcntl, file_attr, filter,
+    fsopen, fsync, getdents, handle, inotify, ioctl, kcmp, link, listmount, lseek, madvise, mkdir, mlock,
+    mmap, mount, mprotect, mremap, open, open_tree, poll, read, refused, remap_file_pages, rename, sendfile,
+    shmop, sigprocmask, socket, stat, statfs, statmount, truncate, utimensat, watch, write, xattr,
 };
 use crate::high::table::apart;
 use crate::low::arrive::sigaction;
@@ -466,6 +466,6 @@ calls! {
     __NR_listxattrat: Handled(xattr::listxattrat, apart::listxattrat);
     __NR_removexattrat: Handled(xattr::removexattrat, apart::removexattrat);
     __NR_open_tree_attr: Handled(refused::open_tree_attr, apart::at_once);
-    __NR_file_getattr: Handled(refused::file_getattr, apart::at_once);
-    __NR_file_setattr: Handled(refused::file_setattr, apart::at_once);
+    __NR_file_getattr: Handled(file_attr::file_getattr, apart::at_once);
+    __NR_file_setattr: Handled(file_attr::file_setattr, apart::at_once);
 }

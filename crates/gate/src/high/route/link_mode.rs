@@ -1,0 +1,39 @@
+//! The mode of a link in /proc/PID/fd: the kernel's tells how the placeholder is open, not how the file is.
+
+use lp_abi::linux::{S_IRUSR, S_IWUSR, S_IXUSR};
+use lp_region::records::file_mode;
+use lp_region::sync::Ordering;
+use lp_region::{FileId, ucopy};
+use lp_vfs::table::{FdTable, entry};
+use lp_vfs::task::Task;
+
+use crate::high::frame::at::{At, Which, buffer};
+use crate::high::route::hostlink;
+use crate::high::route::magic::{self, Link};
+
+/// The permission bits of the link that `at` names, if its file is ours.
+#[cold]
+pub(crate) fn of(task: &Task, at: At) -> Option<u32> {
+    let text = buffer(Which::First);
+    // SAFETY: the copy routine handles bad pointers.
+    let mut length = unsafe { ucopy::string(text, at.path.as_ptr()) }.ok()?;
+    if text[..length].iter().all(u8::is_ascii_digit) {
+        length = hostlink::join_absolute(Which::First, at.dirfd, length)?;
+    }
+    let magic = magic::parse(task, &text[..length]).filter(|magic| magic.end == length)?;
+    let Link::Descriptor(fd) = magic.link else { return None };
+    // Relaxed, both: one word each. If another process closes the file meanwhile, the mode was right a moment
+    // ago.
+    let word = FdTable::of(task.region, magic.process).entry(fd)?.load(Ordering::Relaxed);
+    if word & (entry::OPEN | entry::HOST) != entry::OPEN {
+        return None;
+    }
+    let mode = task.region.file(FileId(word as u32)).mode.load(Ordering::Relaxed);
+    if mode & file_mode::PATH != 0 {
+        return Some(0);
+    }
+    // The kernel's tid_fd_update_inode.
+    let read = if mode & file_mode::READ != 0 { S_IRUSR | S_IXUSR } else { 0 };
+    let write = if mode & file_mode::WRITE != 0 { S_IWUSR | S_IXUSR } else { 0 };
+    Some(read | write)
+}
