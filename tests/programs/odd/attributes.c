@@ -50,7 +50,7 @@ void attributes(void)
     }
     case 6: {
         long length = where();
-        if (length > 1 << 20 && length < INT64_MAX - 5000)
+        if (length > 1 << 20)
             length = 1 << 20;
         DO(truncate(p.at, length), "truncate(%s, %ld)", p.text, length);
         break;
