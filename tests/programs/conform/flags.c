@@ -10,6 +10,9 @@
 #ifndef STATX_MNT_ID_UNIQUE
 #define STATX_MNT_ID_UNIQUE 0x4000U
 #endif
+#ifndef SYS_fchmodat2
+#define SYS_fchmodat2 452
+#endif
 #ifndef STATX_SUBVOL
 #define STATX_SUBVOL 0x8000U
 #endif
@@ -41,6 +44,25 @@ GROUP(flags, fstatat)
     T(fstatat(AT_FDCWD, "", &found, AT_NO_AUTOMOUNT | AT_EMPTY_PATH));
     T(fstatat(AT_FDCWD, "file", &found, AT_STATX_DONT_SYNC));
     T(fstatat(AT_FDCWD, "file", &found, AT_SYMLINK_FOLLOW));
+}
+
+GROUP(flags, fchmodat2)
+{
+    make("file", "x");
+    T(symlink("file", "link"));
+    int fd = open("file", O_RDONLY), path = open("link", O_PATH | O_NOFOLLOW);
+    T(syscall(SYS_fchmodat2, AT_FDCWD, "link", 0640, 0));
+    attributes("file");
+    T(syscall(SYS_fchmodat2, AT_FDCWD, "link", 0600, AT_SYMLINK_NOFOLLOW));
+    T(syscall(SYS_fchmodat2, AT_FDCWD, "file", 0604, AT_SYMLINK_NOFOLLOW));
+    attributes("file");
+    T(syscall(SYS_fchmodat2, fd, "", 0611, AT_EMPTY_PATH));
+    attributes("file");
+    T(syscall(SYS_fchmodat2, fd, "", 0611, 0));
+    T(syscall(SYS_fchmodat2, path, "", 0611, AT_EMPTY_PATH));
+    T(syscall(SYS_fchmodat2, fd, "", 0612, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW));
+    T(syscall(SYS_fchmodat2, AT_FDCWD, "file", 0600, AT_NO_AUTOMOUNT));
+    T(syscall(SYS_fchmodat2, -1, "", 0600, AT_EMPTY_PATH));
 }
 
 GROUP(flags, statx)
