@@ -2,9 +2,10 @@
 //!
 //! `LP_TESTS_ODD=new` draws sequences that no run before it drew, besides a few that are always the same. The
 //! names of the tests give the seeds: `LP_TESTS_ODD=FROM..TO` selects them again, or others, and
-//! `LP_TESTS_STEPS=N` another length of the sequences. A sequence that differs is shrunk: steps are left out as long as the rest differs,
-//! and what remains is shown as the statements of a C program.
+//! `LP_TESTS_STEPS=N` another length of the sequences. A sequence that differs is shrunk: steps are left out as
+//! long as the rest differs, and what remains is shown as the statements of a C program.
 
+use std::iter::once;
 use std::ops::Range;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -41,13 +42,13 @@ fn trials() -> Result<Vec<Trial>> {
 }
 
 fn seeds() -> Result<Vec<Range<u64>>> {
-    let Ok(text) = std::env::var("LP_TESTS_ODD") else { return Ok(vec![0..OLD]) };
+    let Ok(text) = std::env::var("LP_TESTS_ODD") else { return Ok(once(0..OLD).collect()) };
     if text == "new" {
         let new = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() * NEW;
         return Ok(vec![0..OLD, new..new + NEW]);
     }
     let (from, to) = text.split_once("..").context("LP_TESTS_ODD is FROM..TO or new")?;
-    Ok(vec![from.parse()?..to.parse()?])
+    Ok(once(from.parse()?..to.parse()?).collect())
 }
 
 /// Runs the program with these arguments on both doors.
@@ -57,7 +58,7 @@ fn run<const N: usize>(arguments: [String; N]) -> Result<()> {
 }
 
 /// The steps `kept` of a sequence.
-fn once(seed: u64, kept: &[usize]) -> Result<()> {
+fn steps_of(seed: u64, kept: &[usize]) -> Result<()> {
     let list = kept.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
     let last = kept.last().map_or(0, |last| last + 1);
     run([seed.to_string(), last.to_string(), list])
@@ -68,7 +69,7 @@ fn compare(seeds: Range<u64>, steps: usize) -> Result<()> {
     let Err(error) = whole else { return Ok(()) };
     let all: Vec<usize> = (0..steps).collect();
     for seed in seeds {
-        if let Err(first) = once(seed, &all) {
+        if let Err(first) = steps_of(seed, &all) {
             let (kept, error) = shrink(seed, all, first);
             return Err(error.context(format!("seed {seed}, steps {kept:?} are enough")));
         }
@@ -85,7 +86,7 @@ fn shrink(seed: u64, mut kept: Vec<usize>, mut error: anyhow::Error) -> (Vec<usi
         while at < kept.len() && attempts < ATTEMPTS {
             let rest: Vec<usize> = [&kept[..at], &kept[(at + piece).min(kept.len())..]].concat();
             attempts += 1;
-            match once(seed, &rest) {
+            match steps_of(seed, &rest) {
                 Err(again) if !rest.is_empty() => (kept, error) = (rest, again),
                 _ => at += piece,
             }

@@ -526,6 +526,7 @@ GROUP(flags, fsconfig)
     T(stat("point", &found));
     say("%o", found.st_mode & 07777);
     shown("point");
+    close(tree), close(context);
     T(umount2("point", 0));
 }
 
