@@ -61,7 +61,8 @@ void attributes(void)
         long got = readlinkat(fd, p.at, memory(at), size < 0 || size > 100 ? size : size);
         if (strstr(buffer, base))
             break;
-        say(got, "readlinkat(%s, %s, %s, %ld) /* %.*s */", dir, p.text, at, size, (int)(got > 0 ? got : 0), buffer);
+        /* The start of an absolute path is that of the directory that the sequence runs in. */
+        say(got, "readlinkat(%s, %s, %s, %ld) /* %.*s */", dir, p.text, at, size, (int)(got > 0 && (got < size || *buffer != '/') ? got : 0), buffer);
         break;
     }
     case 8: {

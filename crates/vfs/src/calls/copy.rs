@@ -117,12 +117,13 @@ pub fn sendfile(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count:
         let to = task.fget_second(fd_out)?;
         opened_for(&from, file_mode::READ).and_then(|()| opened_for(&to, file_mode::WRITE))?;
         not_append(&to)?;
-        // The kernel's splice_direct_to_actor: with nothing to send, types are not checked.
-        if count == 0 {
+        // The kernel's splice_direct_to_actor: with nothing to send, types are not checked; what cannot be sent
+        // counts as read.
+        let may = if count == 0 { Ok(()) } else { may_copy(&from, &to) };
+        if count == 0 || may.is_err() {
             inode::accessed(task, from.inode, 0, || from.mount());
-            return Ok(0);
+            return may.map(|()| 0);
         }
-        may_copy(&from, &to)?;
         let at_out = to.file.position.load(Relaxed);
         let done = between(task, (&from, at), (&to, at_out), count)?;
         advance(&to, UserPtr::NULL, at_out + done as u64)?;
@@ -381,6 +382,10 @@ fn receive(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count: usiz
     let to = task.fget(fd_out)?;
     writable(&to)?;
     not_append(&to)?;
+    // The kernel's splice_direct_to_actor: with nothing to send, types are not checked.
+    if count == 0 && host_position(fd_in).is_ok() {
+        return Ok(0);
+    }
     if !can_be_sent(fd_in)? {
         return Err(Errno::EINVAL);
     }

@@ -295,11 +295,12 @@ fn read_at<B: Buffer>(task: &Task, held: &HeldFile, to: B, len: usize, offset: u
         return Err(Errno::EINVAL);
     }
     let got = match snapshot::snapshot(task.region, held.inode, to, len, offset) {
-        Err(below::MISSING) => taken_slow(task, held, to, len, offset)?,
-        got => got?,
+        Err(below::MISSING) => taken_slow(task, held, to, len, offset),
+        got => got,
     };
-    note(task, held.file, held.inode, got);
-    Ok(got)
+    // The kernel's shmem_file_read_iter: also if the program's memory could not be written.
+    note(task, held.file, held.inode, got.unwrap_or(0));
+    got
 }
 
 /// Takes the bytes from the layer below, then reads.

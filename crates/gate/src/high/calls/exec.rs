@@ -82,10 +82,15 @@ fn check_only(task: &'static Task<'static>, at: At, exec: &Exec) -> isize {
     if known == Errno::EINVAL.to_ret() {
         return known;
     }
-    let ours =
-        |at: At| Ok(find(task, at, last_of(flags), flags)?.map(|_| pin::clear(task, pin::slot::FIRST)));
+    let check = |at: At, flags: u32| {
+        Ok(find(task, at, last_of(flags), flags)?.map(|_| pin::clear(task, pin::slot::FIRST)))
+    };
+    let ours = |at: At| check(at, flags);
     if flags & AT_EMPTY_PATH != 0 && descriptor::is_file(task, at.dirfd) && is_empty(at.path) {
         return ret(ours(at).map(drop));
+    }
+    if let Route::Nameless(dirfd) = route(task, Which::First, at, last_of(flags)) {
+        return ret(check(At { dirfd, path: EMPTY }, flags | AT_EMPTY_PATH).map(drop));
     }
     one(task, at, last_of(flags), ours, |at| kernel!(__NR_execveat, at.dirfd, at.path, argv, envp, flags))
 }
