@@ -16,7 +16,7 @@ use lp_tests::session::Session;
 use lp_tests::{compile, suite};
 
 /// Sequences of a run without a selection that are always the same, and new ones.
-const OLD: u64 = 50;
+const OLD: u64 = 2000;
 const NEW: u64 = 500;
 /// Sequences of one test.
 const BATCH: usize = 50;

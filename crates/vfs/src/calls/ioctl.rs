@@ -6,7 +6,7 @@ use lp_abi::ioctl::{
     FITHAW, FS_IOC_FIEMAP, FS_IOC_FSGETXATTR, FS_IOC_FSSETXATTR, FS_IOC_GETFLAGS, FS_IOC_SETFLAGS,
 };
 use lp_abi::linux::{
-    FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE, O_APPEND, O_NONBLOCK, SEEK_CUR,
+    FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE, FASYNC, O_APPEND, O_NONBLOCK, SEEK_CUR,
     SEEK_END, SEEK_SET,
 };
 use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserPtr};
@@ -54,11 +54,11 @@ pub fn ioctl(task: &Task, fd: Fd, request: u32, argument: UserPtr) -> Result<()>
     let regular = mode & file_mode::REGULAR != 0;
     match request {
         FIONBIO => set_nonblocking(&held, argument),
-        // Files on tmpfs have no fasync operation.
-        FIOASYNC => match get::<i32>(argument)? {
-            0 => Ok(()),
-            _ => Err(Errno::ENOTTY),
-        },
+        // Files on tmpfs have no fasync operation: nothing may change.
+        FIOASYNC => {
+            let is_set = held.file.flags.load(Relaxed) & FASYNC != 0; // Relaxed: one word.
+            if (get::<i32>(argument)? != 0) == is_set { Ok(()) } else { Err(Errno::ENOTTY) }
+        }
         FIOQSIZE => {
             put(argument, &(inode::attributes(task, held.inode_id(), held.inode).blocks as i64 * 512))
         }

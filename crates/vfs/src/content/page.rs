@@ -6,11 +6,11 @@
 //! freed, which is in the cache, is used next. If every chunk has an owner, the lane takes pages wherever
 //! there are some: `ENOSPC` means that all are in use.
 //!
-//! A death loses nothing. The lane names pages in hand ([`PageMarks::moving`]) from the moment their bits are
-//! set until they are linked in or their bits are cleared. Those of a dead lane stay in use if the map they
-//! belong to names them, and are freed otherwise ([`crate::content::hand`]).
+//! A death loses nothing. The lane names pages in hand ([`moving`](lp_region::lane::PageMarks::moving)) from
+//! the moment their bits are set until they are linked in or their bits are cleared. Those of a dead lane
+//! stay in use if the map they belong to names them, and are freed otherwise (`hand.rs`).
 //!
-//! A chunk that becomes free returns its memory to the host ([`backing`]), except for a reserve.
+//! A chunk that becomes free returns its memory to the host (`backing.rs`), except for a reserve.
 
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::layout::CHUNK_PAGES;

@@ -1,7 +1,7 @@
 //! Support for mmap(2): the pages of a file as pieces of the region's file, and a record that keeps them in
 //! place.
 //!
-//! The records are in [`crate::life::mapped`]. The addresses of mappings are the door's business.
+//! The records are in `mapped.rs`. The addresses of mappings are the door's business.
 
 use lp_abi::linux::O_NOATIME;
 use lp_abi::{Errno, Fd, PAGE_SIZE, Result};

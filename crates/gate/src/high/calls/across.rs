@@ -4,11 +4,11 @@
 //! The kernel resolves both paths before it compares their file systems (`do_linkat`, `do_renameat2` in
 //! fs/namei.c), so a missing component on either side takes precedence.
 
-use lp_abi::linux::{__NR_newfstatat, AT_SYMLINK_NOFOLLOW, stat};
+use lp_abi::linux::{__NR_faccessat, __NR_newfstatat, AT_SYMLINK_NOFOLLOW, W_OK, stat};
 use lp_abi::{Errno, Result};
 use lp_region::ucopy;
-use lp_vfs::target;
 use lp_vfs::task::Task;
+use lp_vfs::{access, target};
 
 use crate::high::frame::at::{At, Last, Which, buffer, path_in};
 use crate::high::frame::handler::{failed_with, kernel};
@@ -30,6 +30,7 @@ pub(crate) fn link(task: &Task, old: At, new: At, flags: u32, last: Last) -> isi
         missing if failed_with(missing, Errno::ENOENT) => match parents(task, [new]) {
             // Only a directory could get such a name.
             exdev if has_slash && failed_with(exdev, Errno::EXDEV) => Errno::ENOENT.to_ret(),
+            exdev if failed_with(exdev, Errno::EXDEV) && is_read_only(task, new) => Errno::EROFS.to_ret(),
             other => other,
         },
         other => other,
@@ -54,6 +55,13 @@ fn parents<const N: usize>(task: &Task, paths: [At; N]) -> isize {
         }
     }
     Errno::EXDEV.to_ret()
+}
+
+/// Whether the directory of a path is read-only.
+fn is_read_only(task: &Task, at: At) -> bool {
+    let ours = |at: At| access::faccessat(task, at.dirfd, at.path, W_OK, 0);
+    let host = |at: At| kernel!(__NR_faccessat, at.dirfd, at.path, W_OK);
+    directory(at).is_ok_and(|at| failed_with(one(task, at, Last::Follow, ours, host), Errno::EROFS))
 }
 
 /// A path without its trailing slashes, in the second buffer, and whether it had some.
