@@ -23,6 +23,7 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 enum { HOST_SIZE = 4242 };
@@ -39,6 +40,7 @@ static struct stat st;
 static struct statx sx;
 static struct statfs sf;
 static char room[4096];
+static char attributes[64];
 
 /* If it succeeds, the kernel has made the call. */
 static int always(void) { return 1; }
@@ -47,6 +49,11 @@ static int cache_leaks(void) { return *(uint64_t *)room > 1; }
 static int stat_leaks(void) { return st.st_size == HOST_SIZE; }
 static int statx_leaks(void) { return sx.stx_size == HOST_SIZE; }
 static int room_leaks(void) { return memmem(room, sizeof room, "user.host", 9) || memmem(room, sizeof room, "of the host", 11); }
+
+/* The host's directory has this attribute. */
+static int root_leaks(void) { return getxattr("/", "user.host", NULL, 0) >= 0; }
+/* The host's file has FS_XFLAG_NODUMP. */
+static int flags_leak(void) { return *(uint64_t *)attributes & 0x80; }
 
 /* Mounts that the kernel has, by listmount(2), in which those of the run come after them; -1 before Linux 6.8. */
 static long mounts_before;
@@ -161,7 +168,6 @@ static void by_path(const char *f, const char *d, const char *l, const char *n, 
     handle.bytes = sizeof handle.bits;
     struct { uint64_t flags, mode, resolve; } how = { O_RDWR | O_CREAT, 0600, 0 };
     struct { uint32_t pathname_lo, pathname_hi; uint64_t rest[14]; } bpf = { (uintptr_t)f, (uintptr_t)f >> 32 };
-    char attributes[64] = "";
     struct sockaddr_un address = { AF_UNIX };
     snprintf(address.sun_path, sizeof address.sun_path, "%s", n);
     int socket_fd = socket(AF_UNIX, SOCK_STREAM, 0), datagram = socket(AF_UNIX, SOCK_DGRAM, 0), events = inotify_init(), group = fanotify_init(0, 0);
@@ -192,7 +198,7 @@ static void by_path(const char *f, const char *d, const char *l, const char *n, 
         LOOK(uselib, always, 134, (long)f);
         CALL(statfs, 137, (long)f, (long)&sf);
         LOOK(pivot_root, always, 155, (long)d, (long)d);
-        LOOK(chroot, always, 161, (long)d);
+        LOOK(chroot, root_leaks, 161, (long)d);
         LOOK(acct, always, 163, (long)f);
         LOOK(mount, mount_leaks, 165, (long)"none", (long)d, (long)"tmpfs", 0, 0);
         LOOK(mount, always, 165, (long)d, (long)"/mnt", 0, MS_BIND, 0);
@@ -257,8 +263,8 @@ static void by_path(const char *f, const char *d, const char *l, const char *n, 
     LOOK(listxattrat, room_leaks, 465, at, (long)f, 0, (long)room, sizeof room);
     CALL(removexattrat, 466, at, (long)f, 0, (long)"user.host");
     LOOK(open_tree_attr, always, 467, at, (long)d, 1, (long)attributes, 32);
-    LOOK(file_getattr, always, 468, at, (long)f, (long)attributes, 24, 0);
-    LOOK(file_setattr, always, 469, at, (long)f, (long)attributes, 24, 0);
+    LOOK(file_getattr, flags_leak, 468, at, (long)f, (long)attributes, 24, 0);
+    CALL(file_setattr, 469, at, (long)f, (long)attributes, 24, 0);
     close(socket_fd), close(datagram), close(events), close(group);
 }
 
@@ -301,7 +307,6 @@ static void by_directory(const char *nothing, int at)
 {
     struct { uint64_t value; uint32_t size, flags; } set = { (uintptr_t)"value", 5, 0 }, get = { (uintptr_t)room, sizeof room, 0 };
     struct timespec times[2] = { { 1, 0 }, { 1, 0 } };
-    char attributes[64] = "";
     CALL(fchownat, 260, at, (long)nothing, 77, 77, AT_EMPTY_PATH);
     CALL(newfstatat, 262, at, (long)nothing, (long)&st, AT_EMPTY_PATH);
     CALL(utimensat, 280, at, (long)nothing, (long)times, AT_EMPTY_PATH);
@@ -318,8 +323,8 @@ static void by_directory(const char *nothing, int at)
     LOOK(listxattrat, room_leaks, 465, at, (long)nothing, AT_EMPTY_PATH, (long)room, sizeof room);
     CALL(removexattrat, 466, at, (long)nothing, AT_EMPTY_PATH, (long)"user.host");
     LOOK(open_tree_attr, always, 467, at, (long)nothing, 1 | AT_EMPTY_PATH, (long)attributes, 32);
-    LOOK(file_getattr, always, 468, at, (long)nothing, (long)attributes, 24, AT_EMPTY_PATH);
-    LOOK(file_setattr, always, 469, at, (long)nothing, (long)attributes, 24, AT_EMPTY_PATH);
+    LOOK(file_getattr, flags_leak, 468, at, (long)nothing, (long)attributes, 24, AT_EMPTY_PATH);
+    CALL(file_setattr, 469, at, (long)nothing, (long)attributes, 24, AT_EMPTY_PATH);
     unlink("n");
 }
 

@@ -42,6 +42,8 @@ fn prepare(directory: &Path) -> Result<()> {
     std::fs::create_dir(directory.join("d"))?;
     let text = "of the host\n".repeat(400);
     std::fs::write(directory.join("f"), &text.as_bytes()[..4242])?;
+    rustix::fs::ioctl_setflags(std::fs::File::open(directory.join("f"))?, rustix::fs::IFlags::NODUMP)
+        .context("FS_IOC_SETFLAGS")?;
     std::os::unix::fs::symlink("f", directory.join("l"))?;
     for name in ["f", "d", "."] {
         rustix::fs::setxattr(directory.join(name), "user.host", b"here", rustix::fs::XattrFlags::empty())
