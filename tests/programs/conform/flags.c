@@ -634,3 +634,38 @@ GROUP(flags, ioctl)
     say("%d", on);
     T(ioctl(fd, 0x12345678, &on));
 }
+
+/* The flags of a file, if they can be read. */
+static void flags_of(const char *path)
+{
+    int flags = 0, fd = open(path, O_RDONLY | O_NONBLOCK);
+    struct statx found;
+    T(ioctl(fd, FS_IOC_GETFLAGS, &flags));
+    close(fd);
+    statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &found);
+    say("%s: %#x %#llx", path, flags, (unsigned long long)found.stx_attributes);
+}
+
+GROUP(flags, inherited)
+{
+    static const int all[] = { FS_NODUMP_FL, FS_NOATIME_FL, FS_NODUMP_FL | FS_NOATIME_FL, 0 };
+    make_dir("dir");
+    int dir = open("dir", O_RDONLY);
+    for (unsigned i = 0; i < COUNT(all); i++) {
+        T(ioctl(dir, FS_IOC_SETFLAGS, &all[i]));
+        T(mkdir("dir/below", 0700));
+        make("dir/file", "x");
+        make("dir/below/file", "x");
+        T(symlink("file", "dir/link"));
+        T(mkfifo("dir/fifo", 0600));
+        flags_of("dir"), flags_of("dir/below"), flags_of("dir/file"), flags_of("dir/below/file"), flags_of("dir/link");
+        flags_of("dir/fifo");
+        int nameless = open("dir", O_TMPFILE | O_RDWR, 0600), flags = 0;
+        T(ioctl(nameless, FS_IOC_GETFLAGS, &flags));
+        say("%#x", flags);
+        close(nameless);
+        T(rename("dir/file", "file"));
+        flags_of("file");
+        T(unlink("file")), T(unlink("dir/link")), T(unlink("dir/fifo")), T(unlink("dir/below/file")), T(rmdir("dir/below"));
+    }
+}

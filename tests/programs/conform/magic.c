@@ -267,3 +267,25 @@ GROUP(magic, modes_of_links)
             prctl(PR_SET_DUMPABLE, 1);
     }
 }
+
+GROUP(magic, links_to_themselves)
+{
+    struct stat st;
+    char *arguments[] = { "x", NULL }, room[10];
+    T(symlink("/proc/self/cwd/d", "d"));
+    T(symlink("/proc/self/cwd/to/x", "to"));
+    static const char *paths[] = { "d", "d/l", "to", "to/x", "/proc/self/cwd/d/l" };
+    for (unsigned i = 0; i < COUNT(paths); i++) {
+        say("%s", paths[i]);
+        T(open(paths[i], O_RDONLY));
+        T(stat(paths[i], &st));
+        T(access(paths[i], F_OK));
+        T(chdir(paths[i]));
+        T(execv(paths[i], arguments));
+        T(truncate(paths[i], 0));
+        T(mkdir(paths[i], 0700));
+        T(rename(paths[i], "new"));
+        T(rename("new", paths[i]));
+        T(readlink(paths[i], room, sizeof room) > 0);
+    }
+}

@@ -2,7 +2,7 @@
 
 use lp_abi::Result;
 use lp_abi::linux::{S_IFDIR, S_IFLNK, S_IFMT, S_ISGID, S_IXGRP};
-use lp_region::records::Inode;
+use lp_region::records::{Inode, inode_flags};
 use lp_region::slab::Slot;
 use lp_region::sync::Ordering::{Relaxed, Release};
 
@@ -39,6 +39,12 @@ pub fn create<'t, 'r>(task: &'t Task<'r>, parent: &Inode, mode: u32, rdev: u32) 
     }
     let root = parent.root.load(Relaxed);
     let made = NewInode::new(task, root, mode, rdev, (credentials.fsuid.load(Relaxed), gid))?;
+    // The kernel's SHMEM_FL_INHERITED.
+    let inherited = parent.flags.load(Relaxed) & (inode_flags::NODUMP | inode_flags::NOATIME);
+    if inherited != 0 {
+        let flags = &task.region.inode(made.inode().id).flags;
+        flags.store(flags.load(Relaxed) | inherited, Relaxed); // Relaxed: nobody can reach it yet.
+    }
     if kind != S_IFLNK && parent.default_acl.load(Relaxed) != 0 {
         let inherited = acl::inherit(task, parent, task.region.inode(made.inode().id));
         // The blobs created meanwhile took its place there.

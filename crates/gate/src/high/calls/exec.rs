@@ -11,7 +11,7 @@ use lp_abi::linux::{
     __NR_close, __NR_execveat, __NR_openat, AT_EMPTY_PATH, AT_EXECVE_CHECK, AT_SYMLINK_NOFOLLOW, O_CLOEXEC,
     O_NOCTTY, O_NONBLOCK, S_IFMT, S_IFREG,
 };
-use lp_abi::{Errno, Fd, PATH_MAX, Result, UserPtr};
+use lp_abi::{Errno, Fd, MAX_SYMLINKS, PATH_MAX, Result, UserPtr};
 use lp_region::mount::mount_flags;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
@@ -46,7 +46,7 @@ const HEAD: usize = 1024;
 handlers! {
     /// execve(2).
     fn execve(task, path: UserPtr, argv: usize, envp: usize) {
-        execute(task, At::cwd(path), &Exec { argv, envp, flags: 0, arguments: None })
+        execute(task, At::cwd(path), &Exec { argv, envp, flags: 0, arguments: None, crossings: 0 })
     }
 
     /// execveat(2).
@@ -55,9 +55,9 @@ handlers! {
             return unknown_flags(path, flags).to_ret();
         }
         if flags & AT_EXECVE_CHECK != 0 {
-            return check_only(task, At { dirfd, path }, &Exec { argv, envp, flags, arguments: None });
+            return check_only(task, At { dirfd, path }, &Exec { argv, envp, flags, arguments: None, crossings: 0 });
         }
-        execute(task, At { dirfd, path }, &Exec { argv, envp, flags, arguments: None })
+        execute(task, At { dirfd, path }, &Exec { argv, envp, flags, arguments: None, crossings: 0 })
     }
 }
 
@@ -152,7 +152,10 @@ fn host(task: &'static Task<'static>, at: At, last: Last, exec: &Exec) -> isize 
         return done;
     }
     if let Some(inside) = hostlink::into_mount(Which::First, at, last) {
-        return ours(task, at, inside, last, exec);
+        if exec.crossings == MAX_SYMLINKS {
+            return Errno::ELOOP.to_ret();
+        }
+        return ours(task, at, inside, last, &Exec { crossings: exec.crossings + 1, ..*exec });
     }
     host_script(task, at, exec, SCRIPTS).unwrap_or(done)
 }
@@ -375,7 +378,13 @@ fn script(task: &'static Task<'static>, given: At, head: &[u8], exec: &Exec, scr
         Err(errno) => return errno.to_ret(),
     };
     let at = At::cwd(handler::given(interpreter as usize));
-    let next = Exec { argv: vector.first as usize, envp: exec.envp, flags: 0, arguments: Some(vector) };
+    let next = Exec {
+        argv: vector.first as usize,
+        envp: exec.envp,
+        flags: 0,
+        arguments: Some(vector),
+        crossings: 0,
+    };
     let inside = match route(task, Which::First, at, Last::Follow) {
         Route::Ours(inside) => inside,
         _ => return host_interpreter(task, at, &next, scripts - 1),

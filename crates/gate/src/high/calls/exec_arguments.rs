@@ -18,6 +18,8 @@ pub(crate) struct Exec {
     pub(crate) flags: u32,
     /// The vector that `argv` points into, once a script has created one.
     pub(crate) arguments: Option<Arguments>,
+    /// How often links have led from the host into a mount.
+    pub(crate) crossings: u32,
 }
 
 /// Pointers that scripts may need before the program's own arguments: two each.
