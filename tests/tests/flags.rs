@@ -5,6 +5,19 @@ use std::fmt::Write;
 
 use lp_tests::sources::{groups, makes, names, read, root};
 
+/// Those of preadv2(2) and pwritev2(2).
+const RWF: &[&str] = &[
+    "RWF_DSYNC",
+    "RWF_HIPRI",
+    "RWF_SYNC",
+    "RWF_NOWAIT",
+    "RWF_APPEND",
+    "RWF_NOAPPEND",
+    "RWF_ATOMIC",
+    "RWF_DONTCACHE",
+    "RWF_NOSIGNAL",
+];
+
 /// The flags of each call, as its man page lists them.
 const FLAGS: &[(&str, &[&str])] = &[
     (
@@ -315,34 +328,8 @@ const FLAGS: &[(&str, &[&str])] = &[
             "RESOLVE_CACHED",
         ],
     ),
-    (
-        "preadv2",
-        &[
-            "RWF_DSYNC",
-            "RWF_HIPRI",
-            "RWF_SYNC",
-            "RWF_NOWAIT",
-            "RWF_APPEND",
-            "RWF_NOAPPEND",
-            "RWF_ATOMIC",
-            "RWF_DONTCACHE",
-            "RWF_NOSIGNAL",
-        ],
-    ),
-    (
-        "pwritev2",
-        &[
-            "RWF_DSYNC",
-            "RWF_HIPRI",
-            "RWF_SYNC",
-            "RWF_NOWAIT",
-            "RWF_APPEND",
-            "RWF_NOAPPEND",
-            "RWF_ATOMIC",
-            "RWF_DONTCACHE",
-            "RWF_NOSIGNAL",
-        ],
-    ),
+    ("preadv2", RWF),
+    ("pwritev2", RWF),
     ("renameat2", &["RENAME_NOREPLACE", "RENAME_EXCHANGE", "RENAME_WHITEOUT"]),
     ("setxattr", &["XATTR_CREATE", "XATTR_REPLACE"]),
     ("splice", &["SPLICE_F_MOVE", "SPLICE_F_NONBLOCK", "SPLICE_F_MORE"]),

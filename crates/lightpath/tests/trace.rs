@@ -255,7 +255,8 @@ fn interrupt(mut tracer: std::process::Child) {
     assert_eq!(tracer.wait().unwrap().code(), Some(0));
 }
 
-/// A thread and a child that is made later read one byte after the other, and so does what the child executes.
+/// A thread and a child that is made later read one byte after the other, and so does what the child
+/// executes.
 const READS: &str = r#"
 import os, sys, threading, time
 f = os.open("/light/f", os.O_RDWR | os.O_CREAT)

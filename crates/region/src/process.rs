@@ -187,8 +187,8 @@ pub struct RunPath {
     pub bytes: [AtomicU8; RUN_PATH + 1],
 }
 
-/// State shared by the processes of one `lightpath run`. 16 KiB. Immutable once its first process runs, but for
-/// what a tracer that comes later changes.
+/// State shared by the processes of one `lightpath run`. 16 KiB. Immutable once its first process runs, but
+/// for what a tracer that comes later changes.
 #[repr(C, align(64))]
 pub struct Run {
     /// Nonzero while claimed; free again when no process names it. Atomic.

@@ -106,9 +106,9 @@ pub struct SlabHead {
     pub base: AtomicU64,
 }
 
-/// An inode, like `struct inode`. 256 bytes. Line 1 is what walks, opens and permission checks read. Writes of
-/// content leave it alone, and so do changes of a directory's entries, but for the links of the parent of a
-/// new directory.
+/// An inode, like `struct inode`. 256 bytes. Line 1 is what walks, opens and permission checks read. Writes
+/// of content leave it alone, and so do changes of a directory's entries, but for the links of the parent of
+/// a new directory.
 #[repr(C, align(64))]
 pub struct Inode {
     /// Guards the attributes and times; odd while they change.
@@ -185,8 +185,8 @@ pub struct Inode {
     pub inline: [AtomicU8; SHORT_TARGET],
     /// Guards the tree of record locks and flocks, like `flc_lock` of Linux's `struct file_lock_context`.
     pub locks_lock: OwnerLock,
-    /// Root of that tree; 0 without a lock, `u32::MAX` while it changes: whoever takes `locks_lock` over from a
-    /// dead lane builds it again. Locks_lock; 0 may be used as seen.
+    /// Root of that tree; 0 without a lock, `u32::MAX` while it changes: whoever takes `locks_lock` over from
+    /// a dead lane builds it again. Locks_lock; 0 may be used as seen.
     pub locks: AtomicU32,
     /// Directory: the lane that moves it to another parent. Guarded by the lock of its parent; a burial
     /// clears a dead lane's mark.

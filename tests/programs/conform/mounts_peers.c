@@ -1,4 +1,5 @@
-/* Propagation of mounts and unmounts: MS_SHARED, MS_SLAVE, MS_PRIVATE, MS_UNBINDABLE (mount_namespaces(7)). */
+/* Propagation of mounts and unmounts: MS_SHARED, MS_SLAVE, MS_PRIVATE, MS_UNBINDABLE
+ * (mount_namespaces(7)). */
 #include "mounts.h"
 
 static int bind(const char *from, const char *to)
@@ -360,7 +361,8 @@ GROUP(mounts, files_of_peers)
     T(umount("a"));
 }
 
-/* A tree that is bound below itself: what propagated there goes with what it came with, and what stands on it moves down. */
+/* A tree that is bound below itself: what propagated there goes with what it came with, and what stands on it
+ * moves down. */
 GROUP(mounts, bound_below_itself)
 {
     if (!start())

@@ -149,7 +149,8 @@ GROUP(order, reopened)
         }
 }
 
-/* splice(2) and the like between files, directories, pipes and what is closed, with offsets that cannot be read. */
+/* splice(2) and the like between files, directories, pipes and what is closed, with offsets that cannot be
+ * read. */
 GROUP(order, moving)
 {
     make("f", "text"), make_dir("d");

@@ -1,11 +1,11 @@
-/* odd FROM[+COUNT] STEPS [KEPT]: calls with odd arguments, each chosen by the seed and its own number, so that any of
- * them can be left out. Prints each call in C with its result behind it; two file systems that agree print the same.
+/* odd FROM[+COUNT] STEPS [KEPT]: calls with odd arguments, each chosen by the seed and its own number, so
+ * that any of them can be left out. Prints each call in C with its result behind it; two file systems that
+ * agree print the same.
  *
- * Each of COUNT seeds gets a directory and processes of its own. KEPT lists the steps to make, separated by commas: how
- * tests/tests/odd.rs shrinks a sequence that differs. The host is read-only meanwhile, in a mount namespace of the
- * program's own, which takes root. The seeds take turns as who a sequence runs as (fence.c); half of them have a second
- * process (peer.c).
- */
+ * Each of COUNT seeds gets a directory and processes of its own. KEPT lists the steps to make, separated by
+ * commas: how tests/tests/odd.rs shrinks a sequence that differs. The host is read-only meanwhile, in a mount
+ * namespace of the program's own, which takes root. The seeds take turns as who a sequence runs as (fence.c);
+ * half of them have a second process (peer.c). / */
 #include "odd.h"
 #include <sys/mount.h>
 #include <sys/wait.h>
@@ -38,8 +38,8 @@ static void make(unsigned number)
         programs();
 }
 
-/* What every sequence starts from: without it, few names and descriptors would be there. Reads and writes show in times
- * that have been set. */
+/* What every sequence starts from: without it, few names and descriptors would be there. Reads and writes
+ * show in times that have been set. */
 static void begin(void)
 {
     DO(mkdir("a", 0755), "mkdir(\"a\", 0755)");

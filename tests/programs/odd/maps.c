@@ -1,5 +1,5 @@
-/* Mappings, and what reading through them gives. Nothing is written through a shared one: that it changes the time of
- * modification is a known difference (docs/differences.md). */
+/* Mappings, and what reading through them gives. Nothing is written through a shared one: that it changes the
+ * time of modification is a known difference (docs/differences.md). */
 #include "odd.h"
 #include <setjmp.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-/* The second process of a sequence: forked with the first descriptors, so that it shares their open files, it makes the
- * steps that fall to it while the first process waits. */
+/* The second process of a sequence: forked with the first descriptors, so that it shares their open files, it
+ * makes the steps that fall to it while the first process waits. */
 #include "odd.h"
 #include <sys/wait.h>
 

@@ -1,4 +1,5 @@
-/* Calls whose place is a process of their own: execveat(2) of what is no program, fork(2) with descriptors. */
+/* Calls whose place is a process of their own: execveat(2) of what is no program, fork(2) with
+ * descriptors. */
 #include "odd.h"
 #include <sys/wait.h>
 

@@ -357,10 +357,12 @@ impl Above for High {
 
 /// The table for a process that has a task, and whether fast paths may bypass it.
 fn calls_of(task: &Task) -> (&'static Table, LowFds) {
-    let (table, way) = match () {
-        () if bus::exist() => (&HOLED, LowFds::Long),
-        () if placeholder::own_may_be_low(task) => (&CALLS, LowFds::Long),
-        () => (&CALLS, LowFds::Short),
+    let (table, way) = if bus::exist() {
+        (&HOLED, LowFds::Long)
+    } else if placeholder::own_may_be_low(task) {
+        (&CALLS, LowFds::Long)
+    } else {
+        (&CALLS, LowFds::Short)
     };
     // PAIRS: the release of a tracer that comes later: its rings are named.
     match task.run.stats.load(Ordering::Acquire) {

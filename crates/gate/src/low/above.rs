@@ -153,8 +153,8 @@ pub(crate) trait Above: Quick {
     /// length; 0 in a process without a region.
     fn gate_value(thread: &Thread, value: &mut [u8; 64]) -> usize;
 
-    /// The region and the process's slot in it, which `gate`, the value of LIGHTPATH_GATE, names, in a process
-    /// that is not attached. The caller unmaps the region.
+    /// The region and the process's slot in it, which `gate`, the value of LIGHTPATH_GATE, names, in a
+    /// process that is not attached. The caller unmaps the region.
     fn slot_of(gate: &[u8]) -> Option<(Region<'static>, ProcessId)>;
 
     /// A memfd with the program that the process executes, if its file is in a mount and the kernel's link to

@@ -341,10 +341,10 @@ pub(crate) struct Options {
     /// to mount several trees; $LIGHTPATH in the command's environment names the first.
     #[arg(long, value_name = "DIR", default_value = MountPoint::DEFAULT, value_parser = mount_point(), value_hint = ValueHint::DirPath)]
     pub(crate) at: Vec<MountPoint>,
-    /// Run over a tree: what the command changes there is kept in a session, and the tree is not written to. A
-    /// directory is seen at its own path; what an archive (tar, tar.gz, tar.zst, zip) or a frozen region holds,
-    /// at --at. May be repeated for several directories, which are one session. See lightpath diff, apply, export
-    /// and discard.
+    /// Run over a tree: what the command changes there is kept in a session, and the tree is not written to.
+    /// A directory is seen at its own path; what an archive (tar, tar.gz, tar.zst, zip) or a frozen region
+    /// holds, at --at. May be repeated for several directories, which are one session. See lightpath diff,
+    /// apply, export and discard.
     #[arg(long, value_name = "DIR|FILE", value_hint = ValueHint::AnyPath, conflicts_with_all = ["region"])]
     pub(crate) over: Vec<PathBuf>,
     /// Name of the session; without it the session is named after DIR or FILE.

@@ -6,8 +6,8 @@
 //! same places that it has in the frozen region's file.
 //!
 //! All content of a file is read at once: pages that are linked in cannot be told from pages that were read.
-//! Nobody has the file open until then, so nobody reads or writes pages meanwhile, and reading them again after
-//! a death does no harm. A file that loses a name needs its map, so that its pages can be freed.
+//! Nobody has the file open until then, so nobody reads or writes pages meanwhile, and reading them again
+//! after a death does no harm. A file that loses a name needs its map, so that its pages can be freed.
 //!
 //! The frozen region's file is reached by its path, like the files of a host tree. Its record is a list of
 //! its own, named after the branch's identity: the frozen region may have been a branch itself.
@@ -44,8 +44,8 @@ fn write_name<'n>(task: &Task<'_>, room: &'n mut [u8; NAME + 1]) -> &'n [u8] {
     &room[..NAME]
 }
 
-/// Records that content and maps of pending files are in the region file at `path`, which `seen` describes. Nobody
-/// else may use the region yet.
+/// Records that content and maps of pending files are in the region file at `path`, which `seen` describes.
+/// Nobody else may use the region yet.
 ///
 /// # Errors
 /// `ENOSPC`.
@@ -58,8 +58,8 @@ pub fn lay(task: &Task<'_>, path: &[u8], seen: &Record) -> Result<()> {
     Ok(())
 }
 
-/// Whether a branch may leave the content of an inode out, as its words say. A map with map pages goes with it:
-/// root page and height into the first words of `Inode::inline`.
+/// Whether a branch may leave the content of an inode out, as its words say. A map with map pages goes with
+/// it: root page and height into the first words of `Inode::inline`.
 pub const fn may_wait(mode: u32, flags: u32, root: u32) -> bool {
     let others = inode_flags::BLOB | inode_flags::ORIGIN | inode_flags::PENDING;
     mode & inode_flags::KIND == lp_abi::linux::S_IFREG && flags & others == 0 && root != list::ROOT

@@ -6,8 +6,8 @@
 use core::cell::Cell;
 
 use lp_abi::linux::{
-    __NR_fstat, __NR_pread64, __NR_write, O_APPEND, S_IFBLK, S_IFCHR, S_IFIFO, S_IFMT, S_IFREG,
-    SPLICE_F_GIFT, SPLICE_F_MORE, SPLICE_F_MOVE, SPLICE_F_NONBLOCK, stat,
+    __NR_pread64, __NR_write, O_APPEND, S_IFBLK, S_IFCHR, S_IFIFO, S_IFMT, S_IFREG, SPLICE_F_GIFT,
+    SPLICE_F_MORE, SPLICE_F_MOVE, SPLICE_F_NONBLOCK,
 };
 use lp_abi::{Errno, Fd, MAX_RW_COUNT, PAGE_SIZE, Result, UserPtr};
 use lp_region::records::file_mode;
@@ -117,19 +117,20 @@ pub fn sendfile(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count:
         let to = task.fget_second(fd_out)?;
         opened_for(&from, file_mode::READ).and_then(|()| opened_for(&to, file_mode::WRITE))?;
         not_append(&to)?;
-        // The kernel's splice_direct_to_actor: with nothing to send, types are not checked; what cannot be sent
-        // counts as read.
-        let may = if count == 0 { Ok(()) } else { may_copy(&from, &to) };
-        if count == 0 || may.is_err() {
-            inode::accessed(task, from.inode, 0, || from.mount());
-            return may.map(|()| 0);
+        // The kernel's splice_direct_to_actor: with nothing to send, types are not checked; what cannot be
+        // sent counts as read.
+        let accessed = || inode::accessed(task, from.inode, 0, || from.mount());
+        if count == 0 {
+            accessed();
+            return Ok(0);
         }
+        may_copy(&from, &to).inspect_err(|_| accessed())?;
         let at_out = to.file.position.load(Relaxed);
         let done = between(task, (&from, at), (&to, at_out), count)?;
         advance(&to, UserPtr::NULL, at_out + done as u64)?;
         done
     } else {
-        let kind = host_type(fd_out)?;
+        let kind = ends::host_type(fd_out)?;
         ends::opened_for(task, fd_out, file_mode::WRITE)?;
         readable(&from)?;
         match kind {
@@ -166,7 +167,7 @@ pub fn splice(
     }
     let ours = (task.table.is_ours(fd_in), task.table.is_ours(fd_out));
     let (pipe, its_offset, file) = if ours.0 { (fd_out, off_out, fd_in) } else { (fd_in, off_in, fd_out) };
-    let has_pipe = ours != (true, true) && host_type(pipe)? == S_IFIFO;
+    let has_pipe = ours != (true, true) && ends::host_type(pipe)? == S_IFIFO;
     // The kernel's fdget does not find O_PATH, and looks for both before it looks for pipes.
     ends::opened(task, file)?;
     if has_pipe && !its_offset.is_null() {
@@ -445,24 +446,10 @@ fn set_host_offset(fd: Fd, given: UserPtr<i64>, at: i64) -> Result<()> {
 
 /// Whether a host file has a position and content for sendfile(2).
 fn can_be_sent(fd: Fd) -> Result<bool> {
-    let attributes = host_attributes(fd)?;
+    let attributes = ends::host_attributes(fd)?;
     Ok(match attributes.st_mode & S_IFMT {
         S_IFREG | S_IFBLK => true,
         S_IFCHR => SENT_DEVICES.contains(&attributes.st_rdev),
         _ => false,
     })
-}
-
-/// The type of a host file.
-fn host_type(fd: Fd) -> Result<u32> {
-    host_attributes(fd).map(|attributes| attributes.st_mode & S_IFMT)
-}
-
-fn host_attributes(fd: Fd) -> Result<stat> {
-    let mut value = core::mem::MaybeUninit::<stat>::zeroed();
-    // SAFETY: the kernel writes a stat; zeros are a valid one too.
-    unsafe {
-        lp_abi::syscall!(__NR_fstat, fd, value.as_mut_ptr())?;
-        Ok(value.assume_init())
-    }
 }

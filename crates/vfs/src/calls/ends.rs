@@ -11,12 +11,12 @@ use lp_region::ucopy;
 
 use crate::caller::task::Task;
 
-/// How a descriptor, ours or the host's, is open: [`file_mode::READ`] and
-/// [`file_mode::WRITE`], and its flags.
+/// How a descriptor, ours or the host's, is open: [`file_mode::READ`] and [`file_mode::WRITE`], and its
+/// flags.
 ///
 /// # Errors
 /// `EBADF` if it is closed, or was opened with `O_PATH`.
-pub(super) fn opened(task: &Task, fd: Fd) -> Result<(u32, u32)> {
+pub fn opened(task: &Task, fd: Fd) -> Result<(u32, u32)> {
     if task.table.is_ours(fd) {
         let held = task.fget_no_path(fd)?;
         // Relaxed, both: one word each.
@@ -99,12 +99,23 @@ pub fn copy_between_systems(
 /// The type of an open file.
 fn kind(task: &Task, fd: Fd) -> Result<u32> {
     if task.table.is_ours(fd) {
-        return Ok(task.fget_no_path(fd)?.inode.mode.load(Relaxed) & S_IFMT); // Relaxed: the type does not change.
+        // Relaxed: the type does not change.
+        return Ok(task.fget_no_path(fd)?.inode.mode.load(Relaxed) & S_IFMT);
     }
+    host_type(fd)
+}
+
+/// The type of a host file.
+pub(super) fn host_type(fd: Fd) -> Result<u32> {
+    host_attributes(fd).map(|attributes| attributes.st_mode & S_IFMT)
+}
+
+/// The attributes of a host file.
+pub(super) fn host_attributes(fd: Fd) -> Result<stat> {
     let mut value = core::mem::MaybeUninit::<stat>::zeroed();
     // SAFETY: the kernel writes a stat; zeros are a valid one too.
     unsafe {
         lp_abi::syscall!(__NR_fstat, fd, value.as_mut_ptr())?;
-        Ok(value.assume_init().st_mode & S_IFMT)
+        Ok(value.assume_init())
     }
 }

@@ -64,7 +64,7 @@ pub fn file_setattr(task: &Task, dirfd: Fd, path: UserPtr, from: UserSlice, flag
     sized(from)?;
     // SAFETY: the copy routine handles bad pointers; every bit pattern is valid.
     let wanted: file_attr = unsafe { ucopy::get(from.start().cast().as_ptr()) }?;
-    all_zero(from.skip(size_of::<file_attr>()))?;
+    ucopy::all_zero(from.skip(size_of::<file_attr>()))?;
     if wanted.fa_xflags & !XFLAGS != 0 {
         return Err(Errno::EINVAL);
     }
@@ -196,19 +196,9 @@ fn sized(given: UserSlice) -> Result<()> {
     }
 }
 
-fn all_zero(rest: UserSlice) -> Result<()> {
-    for at in 0..rest.len() {
-        // SAFETY: the copy routine handles bad pointers.
-        if unsafe { ucopy::get(rest.skip(at).start().as_ptr()) }? != 0u8 {
-            return Err(Errno::E2BIG);
-        }
-    }
-    Ok(())
-}
-
 fn zero(rest: UserSlice) -> Result<()> {
     for at in 0..rest.len() {
-        // SAFETY: as in `all_zero`.
+        // SAFETY: the copy routine handles bad pointers.
         unsafe { ucopy::put(rest.skip(at).start().as_ptr(), &0u8) }?;
     }
     Ok(())

@@ -71,15 +71,9 @@ fn read(task: &Task<'_>, from: UserSlice) -> Result<Option<Attributes>> {
         return Err(Errno::EINVAL);
     }
     may_mount(task)?;
-    let start = from.start().as_ptr();
-    for at in size_of::<Attributes>()..from.len() {
-        // SAFETY: the copy routine handles bad pointers.
-        if unsafe { ucopy::get(start.wrapping_add(at)) }? != 0 {
-            return Err(Errno::E2BIG);
-        }
-    }
+    ucopy::all_zero(from.skip(size_of::<Attributes>()))?;
     // SAFETY: the copy routine handles bad pointers; every bit pattern is valid.
-    let read = unsafe { ucopy::get(start.cast::<Attributes>()) }?;
+    let read = unsafe { ucopy::get(from.start().cast::<Attributes>().as_ptr()) }?;
     Ok((read.set | read.clear | read.propagation != 0).then_some(read))
 }
 

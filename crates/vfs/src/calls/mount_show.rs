@@ -29,7 +29,8 @@ pub struct Shown {
     pub is_read_only: bool,
     /// Whether the file system is read-only.
     pub is_superblock_read_only: bool,
-    /// Of `MS_SYNCHRONOUS`, `MS_DIRSYNC`, `MS_MANDLOCK`, `MS_LAZYTIME`, what the file system was mounted with.
+    /// Of `MS_SYNCHRONOUS`, `MS_DIRSYNC`, `MS_MANDLOCK`, `MS_LAZYTIME`, what the file system was mounted
+    /// with.
     pub superblock_flags: u32,
     /// Whether it must not be bound elsewhere.
     pub is_unbindable: bool,
@@ -137,8 +138,8 @@ impl Shown {
         }
     }
 
-    /// The options of the whole file system, except `ro`, `rw` and those of tmpfs, in the order of the kernel's
-    /// show_sb_opts.
+    /// The options of the whole file system, except `ro`, `rw` and those of tmpfs, in the order of the
+    /// kernel's show_sb_opts.
     pub fn superblock_options(&self) -> impl Iterator<Item = &'static [u8]> {
         const NAMES: [(u32, &[u8]); 4] = [
             (MS_SYNCHRONOUS, b"sync"),

@@ -134,12 +134,7 @@ fn copy_how(how: UserSlice) -> Result<open_how> {
     if size > lp_abi::PAGE_SIZE {
         return Err(Errno::E2BIG);
     }
-    for at in known..size {
-        // SAFETY: the copy routine handles bad pointers.
-        if unsafe { ucopy::get(how.skip(at).start().as_ptr()) }? != 0 {
-            return Err(Errno::E2BIG);
-        }
-    }
+    ucopy::all_zero(how.skip(known))?;
     // SAFETY: the copy routine handles bad pointers; the structure consists of integers.
     unsafe { ucopy::get(how.start().cast().as_ptr()) }
 }

@@ -300,8 +300,8 @@ impl<'a, 'r> Ask<'a, 'r> {
         self.attempt(first)
     }
 
-    /// Tries again for as long as another lane is in the way or something is to be taken from below, after what
-    /// stopped the last attempt.
+    /// Tries again for as long as another lane is in the way or something is to be taken from below, after
+    /// what stopped the last attempt.
     #[cold]
     fn again_slow(&self, mut stop: Stop) -> Result<Done> {
         loop {

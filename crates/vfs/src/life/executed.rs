@@ -7,7 +7,7 @@
 //! [`busy`]: crate::busy
 
 use lp_abi::{PAGE_SIZE, Result};
-use lp_region::records::{file_mode, inode_flags};
+use lp_region::records::file_mode;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeRef, ProcessId, Region, Spot};
 
@@ -23,10 +23,7 @@ use crate::life::mapping::{self, Piece};
 /// `ENOMEM`.
 pub fn keep(task: &Task, program: Spot) -> Result<()> {
     let _locked = inode::lock(task, program.inode.id);
-    mapped::add(task, program, file_mode::READ, PAGE_SIZE as u64)?;
-    let flags = &task.region.inode(program.inode.id).flags;
-    flags.store(flags.load(Relaxed) | inode_flags::MAPPED, Relaxed); // Relaxed: under the lock.
-    Ok(())
+    mapped::add(task, program, file_mode::READ, PAGE_SIZE as u64)
 }
 
 /// Calls `visit` with the pieces of the program that `process`, which the caller is, executes: `len` bytes

@@ -1,7 +1,7 @@
 //! Records of what processes map: one for each process and inode.
 //!
-//! While one exists, the inode is not freed; and while the inode has [`inode_flags::MAPPED`], truncation zeroes
-//! its pages instead of freeing them. The last record's removal clears the flag.
+//! While one exists, the inode is not freed; and while the inode has [`inode_flags::MAPPED`], truncation
+//! zeroes its pages instead of freeing them. The last record's removal clears the flag.
 //!
 //! A process changes the list of its own records only. Others read the slab instead: a list that they follow
 //! may lead into another one by a record that was freed meanwhile.
@@ -71,13 +71,21 @@ pub(crate) fn lists<'r>(task: &Task<'r>, process: &'r Process, id: MappingId) ->
     list(task, process).any(|(listed, _)| listed == id)
 }
 
-/// Adds bytes to the process's record of an inode, which is made if there is none.
+/// Adds bytes to the process's record of an inode, which is made if there is none, and marks the inode. The
+/// caller must hold the inode's lock.
 ///
 /// # Errors
 /// `ENOMEM` without a record.
 pub(crate) fn add(task: &Task, of: Spot, modes: u32, bytes: u64) -> Result<()> {
-    let _locked = table::lock(task);
-    add_locked(task, (task.process, task.process_id), of, modes, bytes)
+    let locked = table::lock(task);
+    add_locked(task, (task.process, task.process_id), of, modes, bytes)?;
+    drop(locked);
+    let flags = &task.region.inode(of.inode.id).flags;
+    let seen = flags.load(Relaxed); // Relaxed, here and below: under the inode's lock.
+    if seen & inode_flags::MAPPED == 0 {
+        flags.store(seen | inode_flags::MAPPED, Relaxed);
+    }
+    Ok(())
 }
 
 fn add_locked(

@@ -11,8 +11,7 @@ use lp_region::{InodeRef, MountId, Region, Spot};
 
 use crate::caller::below::{self, Need};
 use crate::caller::task::Task;
-use crate::content::linking;
-use crate::content::linking::Purpose;
+use crate::content::linking::{self, Purpose};
 use crate::content::map::{self, Map};
 use crate::inodes::inode;
 use crate::life::{mapped, reclaim};
@@ -59,8 +58,6 @@ pub fn begin(task: &Task, fd: Fd, offset: u64, len: usize, sharing: MapAccess) -
     let of = held.inode_ref();
     let locked = inode::lock(task, of.id);
     mapped::add(task, held.spot(), mode & (file_mode::READ | file_mode::WRITE), len as u64)?;
-    let flags = held.inode.flags.load(Relaxed); // Relaxed: under the lock.
-    held.inode.flags.store(flags | inode_flags::MAPPED, Relaxed);
     drop(locked);
     // The kernel's shmem_mmap: no bytes are read, so nothing is reported.
     if held.file.flags.load(Relaxed) & O_NOATIME == 0 {

@@ -2,9 +2,9 @@
 //!
 //! An inode's locks stand in a tree ([`lock_tree`](crate::locks::lock_tree)) under a lock of their own
 //! ([`Inode::locks_lock`](lp_region::records::Inode::locks_lock)), as Linux's `struct file_lock` in the lists
-//! of `i_flctx`: who locks a file does not wait for who writes it. A lock is released by its owner's death without
-//! anybody's help: who meets one that is in the way looks whether its owner lives. Waiters sleep on the
-//! record that is in the way, for a bounded time, and look again.
+//! of `i_flctx`: who locks a file does not wait for who writes it. A lock is released by its owner's death
+//! without anybody's help: who meets one that is in the way looks whether its owner lives. Waiters sleep on
+//! the record that is in the way, for a bounded time, and look again.
 
 use lp_abi::{Errno, Result};
 use lp_region::lane::Lane;

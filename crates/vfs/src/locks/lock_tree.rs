@@ -4,10 +4,10 @@
 //! ranks that are hashes of the slots' numbers, with the last byte locked in each subtree in
 //! [`LockRecord::last`]. Linux's `flc_posix` is a list.
 //!
-//! [`Inode::locks_lock`] guards the tree. Which inode a lock is on, the record alone says ([`LockRecord::inode`]):
-//! a lock exists from the store of that word until the word is 0 again. The tree is derived. While it
-//! changes, [`Inode::locks`] is [`CHANGING`], and whoever finds that under the lock builds the tree from the
-//! records again: its writer has died.
+//! [`Inode::locks_lock`] guards the tree. Which inode a lock is on, the record alone says
+//! ([`LockRecord::inode`]): a lock exists from the store of that word until the word is 0 again. The tree is
+//! derived. While it changes, [`Inode::locks`] is [`CHANGING`], and whoever finds that under the lock builds
+//! the tree from the records again: its writer has died.
 
 use core::mem::MaybeUninit;
 

@@ -1,9 +1,9 @@
 //! execve(2), execveat(2): programs and scripts in a mount, and everything else.
 //!
-//! A program of ours is copied into a memfd ([`image`]), which the kernel executes; a large one is executed in
-//! place ([`outline`]). For a script of ours its
-//! interpreter is executed, ours or the host's, with the arguments that the kernel would pass. A script of
-//! the host goes to the kernel unless its interpreter is in a mount.
+//! A program of ours is copied into a memfd ([`image`]), which the kernel executes; a large one is executed
+//! in place ([`outline`]). For a script of ours its interpreter is executed, ours or the host's, with the
+//! arguments that the kernel would pass. A script of the host goes to the kernel unless its interpreter is in
+//! a mount.
 
 use core::ffi::CStr;
 
@@ -46,7 +46,7 @@ const HEAD: usize = 1024;
 handlers! {
     /// execve(2).
     fn execve(task, path: UserPtr, argv: usize, envp: usize) {
-        execute(task, At::cwd(path), &Exec { argv, envp, flags: 0, arguments: None, crossings: 0 })
+        execute(task, At::cwd(path), &Exec::new(argv, envp, 0))
     }
 
     /// execveat(2).
@@ -55,9 +55,9 @@ handlers! {
             return unknown_flags(path, flags).to_ret();
         }
         if flags & AT_EXECVE_CHECK != 0 {
-            return check_only(task, At { dirfd, path }, &Exec { argv, envp, flags, arguments: None, crossings: 0 });
+            return check_only(task, At { dirfd, path }, argv, envp, flags);
         }
-        execute(task, At { dirfd, path }, &Exec { argv, envp, flags, arguments: None, crossings: 0 })
+        execute(task, At { dirfd, path }, &Exec::new(argv, envp, flags))
     }
 }
 
@@ -75,8 +75,7 @@ fn unknown_flags(path: UserPtr, flags: u32) -> Errno {
 
 /// execveat(2) with `AT_EXECVE_CHECK`: whether the file could be executed.
 #[cold]
-fn check_only(task: &'static Task<'static>, at: At, exec: &Exec) -> isize {
-    let Exec { argv, envp, flags, .. } = *exec;
+fn check_only(task: &'static Task<'static>, at: At, argv: usize, envp: usize, flags: u32) -> isize {
     // Kernels before 6.14 do not know the flag.
     let known = kernel!(__NR_execveat, Fd::NONE, EMPTY, argv, envp, AT_EXECVE_CHECK);
     if known == Errno::EINVAL.to_ret() {
@@ -378,13 +377,7 @@ fn script(task: &'static Task<'static>, given: At, head: &[u8], exec: &Exec, scr
         Err(errno) => return errno.to_ret(),
     };
     let at = At::cwd(handler::given(interpreter as usize));
-    let next = Exec {
-        argv: vector.first as usize,
-        envp: exec.envp,
-        flags: 0,
-        arguments: Some(vector),
-        crossings: 0,
-    };
+    let next = Exec { arguments: Some(vector), ..Exec::new(vector.first as usize, exec.envp, 0) };
     let inside = match route(task, Which::First, at, Last::Follow) {
         Route::Ours(inside) => inside,
         _ => return host_interpreter(task, at, &next, scripts - 1),

@@ -22,6 +22,13 @@ pub(crate) struct Exec {
     pub(crate) crossings: u32,
 }
 
+impl Exec {
+    /// What a program asks for.
+    pub(crate) fn new(argv: usize, envp: usize, flags: u32) -> Self {
+        Exec { argv, envp, flags, arguments: None, crossings: 0 }
+    }
+}
+
 /// Pointers that scripts may need before the program's own arguments: two each.
 const FRONT: usize = 2 * SCRIPTS + 1;
 /// Bytes for the strings of all scripts: a path, and two strings of an interpreter line each.

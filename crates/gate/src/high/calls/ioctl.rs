@@ -1,18 +1,17 @@
 //! ioctl(2).
 
 use lp_abi::ioctl::{FICLONE, FICLONERANGE, FIOCLEX, FIONCLEX};
-use lp_abi::linux::{__NR_fcntl, F_GETFL, O_PATH};
 use lp_abi::{Errno, Fd};
 use lp_region::ucopy;
-use lp_vfs::ioctl;
 use lp_vfs::table::{self, entry};
 use lp_vfs::task::Task;
+use lp_vfs::{ends, ioctl};
 
 use crate::high::calls::fcntl::is_open;
 use crate::high::calls::poll::is_path;
 use crate::high::calls::refused::on_file;
 use crate::high::fd::{descriptor, device};
-use crate::high::frame::handler::{given, handlers, kernel, ret};
+use crate::high::frame::handler::{given, handlers, ret};
 use crate::low::dispatch::NOT_OURS;
 
 handlers! {
@@ -21,7 +20,8 @@ handlers! {
         if !descriptor::is_file(task, fd) {
             return ioctl_other(task, fd, request, argument);
         }
-        if source_of(request, argument).is_some_and(|source| !is_open(task, source) || is_path_of_host(task, source)) {
+        let lacks = |source| !is_open(task, source) || ends::opened(task, source).is_err();
+        if source_of(request, argument).is_some_and(lacks) {
             return Errno::EBADF.to_ret();
         }
         match request {
@@ -31,12 +31,6 @@ handlers! {
             _ => ret(ioctl::ioctl(task, fd, request, given(argument))),
         }
     }
-}
-
-/// Whether a descriptor of the host's was opened with `O_PATH`.
-fn is_path_of_host(task: &Task, fd: Fd) -> bool {
-    let flags = || kernel!(__NR_fcntl, fd, F_GETFL);
-    !descriptor::is_file(task, fd) && flags() & O_PATH as isize != 0
 }
 
 /// The descriptor from which a request clones.

@@ -7,9 +7,10 @@ use lp_abi::Result;
 use lp_abi::linux::*;
 
 use crate::high::frame::handler::{handlers, kernel, ret};
-use crate::high::memory::{bus, fill, holes};
+use crate::high::memory::{fill, holes};
 use crate::high::run::own;
 use crate::low::dispatch::NOT_OURS;
+use crate::low::tools::status;
 
 /// End of the addresses that a mapping can have; the kernel's own page beyond is listed too.
 const USER_END: usize = 1 << 47;
@@ -38,7 +39,7 @@ handlers! {
         let known = MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT;
         let populates = flags & MCL_ONFAULT == 0;
         fill::set_locks_all(flags & MCL_FUTURE != 0 && populates);
-        if flags & !known != 0 || flags & MCL_CURRENT == 0 || bus::is_filtered() {
+        if flags & !known != 0 || flags & MCL_CURRENT == 0 || status::is_filtered() {
             return NOT_OURS;
         }
         if populates {

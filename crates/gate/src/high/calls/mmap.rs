@@ -10,12 +10,12 @@ use lp_vfs::mapping;
 use lp_vfs::mounts;
 use lp_vfs::task::Task;
 
-use crate::high::fd::{descriptor, placeholder};
+use crate::high::fd::descriptor;
 use crate::high::frame::content::read_at;
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::memory::areas::{self, Area, Sharing};
 use crate::high::memory::fill::{self, Content};
-use crate::high::run::image::copy_to_memfd;
+use crate::high::run::image;
 use crate::high::run::own;
 use crate::high::run::own::end_of;
 use crate::low::cover::build;
@@ -202,11 +202,9 @@ fn cover(task: &Task, of: InodeRef, at: usize, offset: u64) {
     let record = task.region.inode(of.id);
     let read = |to: &mut [u8], at: u64| read_at(task, record, to, at).unwrap_or(0);
     let build = || {
-        let Ok(fd) = copy_to_memfd(task, of, c"lightpath-code") else { return false };
+        let Ok(copy) = image::copied(task, of, c"lightpath-code") else { return false };
         let mut room = [0; names::ROOM];
-        let built = build::build(core::iter::once(names::of_descriptor(fd, &mut room)));
-        placeholder::close_number(fd);
-        built.none_needed
+        build::build(core::iter::once(names::of_descriptor(copy.get(), &mut room))).none_needed
     };
     let source = MappedFile { read: &read, name: names::NAMELESS, build: &build };
     // SAFETY: the mapping was just made, and nothing in it runs yet.

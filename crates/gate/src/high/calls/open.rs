@@ -238,10 +238,10 @@ fn open_without_links(task: &'static Task<'static>, at: At, how: &How) -> Option
     let straight = open_how { flags: how.flags.into(), mode: 0, resolve: RESOLVE_NO_SYMLINKS.into() };
     let how_given = [(&raw const straight).addr(), size_of::<open_how>()];
     let done = ask(task, at, how, (__NR_openat2, how_given));
-    let is_open =
+    let says_nothing =
         [Errno::ELOOP, Errno::EPERM, Errno::ENOSYS, Errno::EINVAL].iter().any(|no| done == no.to_ret());
-    thread().meets_no_links.set(!is_open);
-    (!is_open).then_some(done)
+    thread().meets_no_links.set(!says_nothing);
+    (!says_nothing).then_some(done)
 }
 
 /// Opens what the kernel finds.

@@ -51,7 +51,8 @@ pub(crate) fn open(task: &'static Task<'static>, at: At, limits: &Extended, how:
     }
     let absolute = absolute && limits.resolve & RESOLVE_IN_ROOT == 0;
     let is_rooted = root::of(task).is_some();
-    if if absolute { is_rooted } else { is_base_ours(task, at.dirfd) } {
+    let starts_in_mount = if absolute { is_rooted } else { is_base_ours(task, at.dirfd) };
+    if starts_in_mount {
         return call.inside(from, None);
     }
     if !absolute && at.dirfd != Fd::CWD && descriptor::is_hidden(task, at.dirfd) {

@@ -275,7 +275,6 @@ fn store_length(message: usize, result: isize) -> isize {
     }
 }
 
-/// Makes a call that may wait. If a signal interrupts it, it restarts if the signal's handler has SA_RESTART.
 /// A length that no address has: the kernel refuses it once it has found the socket. connect(2) checks it
 /// before that, but then refuses an address of no bytes.
 const NO_LENGTH: i32 = -1;
@@ -287,6 +286,7 @@ fn after_socket(probe: isize, errno: Errno) -> isize {
     if probe == Errno::EINVAL.to_ret() { errno.to_ret() } else { probe }
 }
 
+/// Makes a call that may wait. If a signal interrupts it, it restarts if the signal's handler has SA_RESTART.
 fn blocking(nr: u32, arguments: [usize; 6]) -> isize {
     // SAFETY: the program's own call, with an equivalent address.
     let done = ret(unsafe { deferred::blocking_syscall(nr, arguments) });

@@ -178,16 +178,7 @@ fn with_args(
     }
     // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid argument.
     let given = unsafe { ucopy::get(args) }.and_then(|given| {
-        let rest = given_slice(args as usize, size).skip(size_of::<Args>());
-        // SAFETY: as above.
-        let is_zero =
-            |at: usize| unsafe { ucopy::get(rest.skip(at).start().as_ptr()) }.map(|byte: u8| byte == 0);
-        for at in 0..rest.len() {
-            if !is_zero(at)? {
-                return Err(Errno::E2BIG);
-            }
-        }
-        Ok(given)
+        ucopy::all_zero(given_slice(args as usize, size).skip(size_of::<Args>())).map(|()| given)
     });
     let given = match given {
         Ok(given) => given,

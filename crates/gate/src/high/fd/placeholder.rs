@@ -338,13 +338,13 @@ pub(crate) fn before_exec(task: &'static Task<'static>) {
     }
 }
 
-/// After exec, which has closed the base unless [`before_exec`] kept it. Threads of the old image may have been killed while they opened or
-/// closed something. Such a number belongs to a placeholder or, if that was closed, to whatever the kernel
-/// gave it to.
+/// After exec, which has closed the base unless [`before_exec`] kept it. Threads of the old image may have
+/// been killed while they opened or closed something. Such a number belongs to a placeholder or, if that was
+/// closed, to whatever the kernel gave it to.
 pub(crate) fn after_exec(task: &Task) {
     let base = base_word(task);
-    if base.load(Ordering::Relaxed) != 0 && !is_placeholder(Fd::new(base.load(Ordering::Relaxed) as i32 - 1))
-    {
+    let word = base.load(Ordering::Relaxed);
+    if word != 0 && !is_placeholder(Fd::new(word as i32 - 1)) {
         base.store(0, Ordering::Relaxed);
     }
     watermark(task).store(0, Ordering::Relaxed);

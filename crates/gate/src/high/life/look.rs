@@ -6,8 +6,8 @@
 
 use core::arch::global_asm;
 
-use lp_abi::Fd;
-use lp_abi::linux::{__NR_close, __NR_fstat, __NR_open, O_CLOEXEC, O_RDWR, stat};
+use lp_abi::OwnedFd;
+use lp_abi::linux::{__NR_fstat, __NR_open, O_CLOEXEC, O_RDWR, stat};
 use lp_abi::text::Writer;
 use lp_region::process::CALLS_ALL_TRACED;
 use lp_region::sync::Ordering;
@@ -56,7 +56,7 @@ extern "sysv64" fn look() {
 }
 
 /// Opens the rings of `tracer`, its process id and descriptor, if it is the caller's to trace by.
-pub(crate) fn rings_of(tracer: u64) -> Option<Fd> {
+pub(crate) fn rings_of(tracer: u64) -> Option<OwnedFd> {
     let mut room = [0; 64];
     let mut path = Writer::new(&mut room);
     path.push(b"/proc/");
@@ -66,21 +66,11 @@ pub(crate) fn rings_of(tracer: u64) -> Option<Fd> {
     path.push(b"\0");
     path.finish()?;
     // SAFETY: the kernel reads the path, which ends with NUL.
-    let opened = unsafe { lp_abi::syscall!(__NR_open, room.as_ptr(), O_RDWR | O_CLOEXEC) }.ok()?;
-    let fd = Fd::new(opened as i32);
+    let opened = unsafe { lp_abi::syscall!(__NR_open, room.as_ptr(), O_RDWR | O_CLOEXEC) };
+    let opened = OwnedFd::new(opened.ok()?);
     // SAFETY: zeros are a valid `stat`, and the kernel fills it in.
     let mut found: stat = unsafe { core::mem::zeroed() };
     // SAFETY: as above.
-    let asked = unsafe { lp_abi::syscall!(__NR_fstat, fd, &raw mut found) };
-    if asked.is_ok() && found.st_size as usize == BYTES {
-        return Some(fd);
-    }
-    close(fd);
-    None
-}
-
-/// Closes a descriptor of [`rings_of`].
-pub(crate) fn close(fd: Fd) {
-    // SAFETY: the gate's own descriptor.
-    let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
+    let asked = unsafe { lp_abi::syscall!(__NR_fstat, opened.get(), &raw mut found) };
+    (asked.is_ok() && found.st_size as usize == BYTES).then_some(opened)
 }

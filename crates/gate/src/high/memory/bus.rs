@@ -9,8 +9,8 @@
 use core::ffi::CStr;
 
 use lp_abi::linux::{
-    __NR_close, __NR_getdents64, __NR_open, __NR_openat, __NR_read, __NR_rt_sigprocmask, AT_FDCWD, O_CLOEXEC,
-    O_DIRECTORY, O_RDONLY, SIG_BLOCK, SIGBUS,
+    __NR_close, __NR_getdents64, __NR_open, __NR_rt_sigprocmask, O_CLOEXEC, O_DIRECTORY, O_RDONLY, SIG_BLOCK,
+    SIGBUS,
 };
 use lp_abi::{Errno, Result, dirent64};
 use lp_region::sync::{AtomicU32, Ordering, heavy_barrier};
@@ -20,6 +20,7 @@ use crate::High;
 use crate::low::above::Above;
 use crate::low::cover::patch;
 use crate::low::thread::current;
+use crate::low::tools::status;
 
 /// The process has holes, or is about to.
 static HAS_HOLES: AtomicU32 = AtomicU32::new(0);
@@ -91,7 +92,7 @@ fn blocks_faults() -> bool {
 /// Those of open(2) and of getdents(2); `EPERM` if a filter that the process has installed may not allow
 /// them.
 fn thread_blocks_faults() -> Result<bool> {
-    if is_filtered() {
+    if status::is_filtered() {
         return Err(Errno::EPERM);
     }
     // SAFETY: a string.
@@ -128,26 +129,5 @@ fn one_blocks_faults(tasks: usize, number: &CStr) -> bool {
     let length = number.len().min(path.len() - STATUS.len());
     path[..length].copy_from_slice(&number[..length]);
     path[length..length + STATUS.len()].copy_from_slice(STATUS);
-    status(tasks as isize, &path, b"\nSigBlk:\t").is_some_and(|mask| mask & BUS != 0)
-}
-
-/// Whether a filter of seccomp(2) decides on the process's calls, as far as that can be told.
-pub(crate) fn is_filtered() -> bool {
-    status(AT_FDCWD as isize, b"/proc/thread-self/status\0", b"\nSeccomp:\t") != Some(0)
-}
-
-/// The hexadecimal number of a field in a status file of /proc. `None` if there is no such file; all ones if
-/// it has no such field.
-fn status(directory: isize, path: &[u8], field: &[u8]) -> Option<u64> {
-    // SAFETY: a string.
-    let fd = unsafe { lp_abi::syscall!(__NR_openat, directory, path.as_ptr(), O_RDONLY | O_CLOEXEC) }.ok()?;
-    let mut text = [0u8; 2048];
-    // SAFETY: the kernel writes within `text`.
-    let got = unsafe { lp_abi::syscall!(__NR_read, fd, text.as_mut_ptr(), text.len()) };
-    // SAFETY: the descriptor was opened above.
-    let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
-    let text = &text[..got.ok()?];
-    let Some(line) = text.windows(field.len()).position(|line| line == field) else { return Some(u64::MAX) };
-    let digits = text[line + field.len()..].iter().map_while(|digit| char::from(*digit).to_digit(16));
-    Some(digits.fold(0, |number, digit| number << 4 | u64::from(digit)))
+    status::field(tasks as isize, &path, b"\nSigBlk:\t").is_some_and(|mask| mask & BUS != 0)
 }

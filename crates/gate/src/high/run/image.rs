@@ -3,10 +3,10 @@
 use core::ffi::CStr;
 
 use lp_abi::linux::{
-    __NR_close, __NR_ftruncate, __NR_lseek, __NR_memfd_create, __NR_pwrite64, __NR_sendfile, __NR_write,
-    MFD_CLOEXEC, SEEK_SET,
+    __NR_ftruncate, __NR_lseek, __NR_memfd_create, __NR_pwrite64, __NR_sendfile, __NR_write, MFD_CLOEXEC,
+    SEEK_SET,
 };
-use lp_abi::{Errno, Fd, Result};
+use lp_abi::{Errno, Fd, OwnedFd, Result};
 use lp_region::InodeRef;
 use lp_vfs::task::Task;
 use lp_vfs::version::Version;
@@ -35,8 +35,7 @@ impl Change {
     fn make(&self, fd: Fd) -> Result<()> {
         let bytes = self.bytes();
         // SAFETY: the kernel reads the bytes.
-        let put = unsafe { lp_abi::syscall!(__NR_pwrite64, fd, bytes.as_ptr(), bytes.len(), self.at) };
-        put.inspect_err(|_| close(fd)).map(drop)
+        unsafe { lp_abi::syscall!(__NR_pwrite64, fd, bytes.as_ptr(), bytes.len(), self.at) }.map(drop)
     }
 }
 
@@ -47,8 +46,8 @@ impl Change {
 /// Those of read(2), memfd_create(2) and write(2).
 pub(crate) fn of_program(task: &Task, program: InodeRef, name: &CStr, change: Option<&Change>) -> Result<Fd> {
     let copy = || {
-        let fd = copy_to_memfd(task, program, name)?;
-        change.map_or(Ok(()), |change| change.make(fd)).map(|()| fd)
+        let made = copied(task, program, name)?;
+        change.map_or(Ok(()), |change| change.make(made.get())).map(|()| made.keep())
     };
     below::complete(task, task.region.inode(program.id))?;
     let Some(version) = version::of(task, program) else { return copy() };
@@ -67,25 +66,19 @@ pub(crate) fn of_program(task: &Task, program: InodeRef, name: &CStr, change: Op
 ///
 /// # Errors
 /// As [`of_program`].
-pub(crate) fn copy_to_memfd(task: &Task, of: InodeRef, name: &CStr) -> Result<Fd> {
+pub(crate) fn copied(task: &Task, of: InodeRef, name: &CStr) -> Result<OwnedFd> {
     // SAFETY: `name` is NUL-terminated.
-    let fd = unsafe { lp_abi::syscall!(__NR_memfd_create, name.as_ptr(), MFD_CLOEXEC) }?;
-    let fd = Fd::new(fd as i32);
+    let made = OwnedFd::new(unsafe { lp_abi::syscall!(__NR_memfd_create, name.as_ptr(), MFD_CLOEXEC) }?);
+    let fd = made.get();
     // A process that has restricted itself makes no more calls of its own than it must.
     let may_ask = task.region.has_file() && !lp_abi::sys::is_limited();
-    let copied = match version::of(task, of).filter(|_| may_ask) {
+    match version::of(task, of).filter(|_| may_ask) {
         Some(version) => {
             by_kernel(task, of, fd, version).or_else(|_| empty(fd).and_then(|()| by_process(task, of, fd)))
         }
         None => by_process(task, of, fd),
-    };
-    copied.inspect_err(|_| close(fd)).map(|()| fd)
-}
-
-/// Closes a memfd that was made here.
-fn close(fd: Fd) {
-    // SAFETY: nothing else uses the descriptor.
-    let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
+    }?;
+    Ok(made)
 }
 
 /// Lets the kernel copy the pages of a version of the file from the region's file.

@@ -11,8 +11,8 @@
 use core::ffi::CStr;
 
 use lp_abi::linux::{
-    __NR_faccessat2, __NR_memfd_create, __NR_mmap, __NR_munmap, __NR_openat, __NR_pwrite64, AT_EACCESS,
-    MAP_PRIVATE, MFD_CLOEXEC, O_CLOEXEC, O_RDONLY, PROT_EXEC, PROT_READ,
+    __NR_faccessat2, __NR_memfd_create, __NR_mmap, __NR_munmap, __NR_pwrite64, AT_EACCESS, MAP_PRIVATE,
+    MFD_CLOEXEC, PROT_EXEC, PROT_READ,
 };
 use lp_abi::text::number;
 use lp_abi::{Fd, OwnedFd, PAGE_SIZE, Result};
@@ -26,9 +26,8 @@ use crate::high::frame::at::spare_buffer;
 use crate::high::frame::content::read_at;
 use crate::high::run::{image, mounts};
 use crate::low::exec::environment;
-use crate::low::object::elf::read_file;
 use crate::low::object::layout::Layout;
-use crate::low::tools::names;
+use crate::low::tools::{names, status};
 
 /// Size from which on a program gets an outline. To copy a smaller one costs less than what its starts would
 /// cost more.
@@ -45,7 +44,10 @@ pub(crate) fn is_large(inode: &Inode) -> bool {
 /// the inode pinned.
 pub(crate) fn of_program(task: &Task, program: InodeRef, name: &CStr) -> Option<Fd> {
     let inode = task.region.inode(program.id);
-    if !is_large(inode) || lp_abi::sys::is_limited() || !may_execute_pages(task.region) || is_traced() {
+    // A debugger stops the new image before the gate has run, and looks for the program's headers and its
+    // loader then.
+    let is_plain = !lp_abi::sys::is_limited() && may_execute_pages(task.region) && !status::is_traced();
+    if !is_large(inode) || !is_plain {
         return None;
     }
     below::complete(task, inode).ok()?;
@@ -95,20 +97,6 @@ fn may_execute_pages(region: Region) -> bool {
             lp_abi::syscall!(__NR_mmap, 0, PAGE_SIZE, PROT_READ | PROT_EXEC, MAP_PRIVATE, region.fd(), 0);
         mapped.and_then(|at| lp_abi::syscall!(__NR_munmap, at, PAGE_SIZE)).is_ok()
     }
-}
-
-/// Whether a debugger traces the thread. It stops the new image before the gate has run, and looks for the
-/// program's headers and its loader then.
-fn is_traced() -> bool {
-    const TRACER: &[u8] = b"\nTracerPid:\t";
-    const PATH: &CStr = c"/proc/thread-self/status";
-    // SAFETY: the path is NUL-terminated; the call only creates a descriptor.
-    let opened = unsafe { lp_abi::syscall!(__NR_openat, Fd::CWD, PATH.as_ptr(), O_RDONLY | O_CLOEXEC) };
-    let Ok(status) = opened.map(OwnedFd::new) else { return true };
-    let mut text = [0u8; 512];
-    let got = read_file(status.get(), &mut text, 0);
-    let found = text[..got].windows(TRACER.len()).position(|at| at == TRACER);
-    found.is_none_or(|at| text[..got].get(at + TRACER.len()) != Some(&b'0'))
 }
 
 /// Makes the memfd: its first page, and `gate` at `end`.
@@ -170,8 +158,7 @@ pub(crate) fn copy_of_own(task: &Task) -> Option<OwnedFd> {
     if program == InodeRef::NONE || !is_large(task.region.inode(program.id)) {
         return None;
     }
-    let copy = image::copy_to_memfd(task, program, c"lightpath-program").ok()?;
-    Some(OwnedFd::new(copy.raw() as usize))
+    image::copied(task, program, c"lightpath-program").ok()
 }
 
 /// The region and the process's slot in it, from the value of LIGHTPATH_GATE. The process has not attached

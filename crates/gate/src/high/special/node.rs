@@ -159,7 +159,8 @@ pub(crate) fn remove_all(task: &Task) {
     let _ = unsafe { lp_abi::syscall!(__NR_rmdir, path.as_ptr()) };
 }
 
-/// Opens a FIFO or a device of ours. The descriptor is the kernel's own; its table entry also names our inode.
+/// Opens a FIFO or a device of ours. The descriptor is the kernel's own; its table entry also names our
+/// inode.
 pub(crate) fn open(task: &'static Task<'static>, node: &Node) -> isize {
     let inode = task.region.inode(node.found.inode.id);
     // Relaxed, both: an inode's type and device do not change.

@@ -11,7 +11,7 @@ use core::arch::global_asm;
 
 use lp_abi::linux::*;
 use lp_abi::signature::{NO_ARGUMENT, SHAPES};
-use lp_abi::{Errno, Fd};
+use lp_abi::{Errno, Fd, OwnedFd};
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::trace::{CallSum, DATA, EntryWriter, HEAD, NO_RESULT, Rings, is_held, words_for};
 use lp_region::ucopy;
@@ -93,11 +93,8 @@ pub(crate) fn open(task: &Task<'_>, beneath: &Table) -> bool {
     if mapped != 0 && MAPPED.load(Ordering::Relaxed) == tracer {
         return true;
     }
-    let Some((fd, is_opened)) = rings_of(task, tracer) else { return false };
+    let Some((fd, _opened)) = rings_of(task, tracer) else { return false };
     let done = map(fd, mapped);
-    if is_opened {
-        look::close(fd);
-    }
     if done {
         // Relaxed: a thread that misses it maps the same again.
         MAPPED.store(tracer, Ordering::Relaxed);
@@ -105,11 +102,11 @@ pub(crate) fn open(task: &Task<'_>, beneath: &Table) -> bool {
     done
 }
 
-/// The file of the rings, and whether it was opened for that.
-fn rings_of(task: &Task<'_>, tracer: u64) -> Option<(Fd, bool)> {
+/// The file of the rings, and what was opened for it.
+fn rings_of(task: &Task<'_>, tracer: u64) -> Option<(Fd, Option<OwnedFd>)> {
     match tracer {
-        0 => flight::descriptor(task).map(|fd| (fd, false)),
-        tracer => look::rings_of(tracer).map(|fd| (fd, true)),
+        0 => flight::descriptor(task).map(|fd| (fd, None)),
+        tracer => look::rings_of(tracer).map(|opened| (opened.get(), Some(opened))),
     }
 }
 
@@ -133,12 +130,7 @@ fn is_there() -> bool {
     // SAFETY: null or the calling thread's own record, and its task.
     let task = unsafe { current::thread().as_ref().and_then(|thread| thread.task.get().as_ref()) };
     let tracer = MAPPED.load(Ordering::Relaxed); // Relaxed: what this thread has mapped, or newer.
-    let Some((fd, is_opened)) = task.and_then(|task| rings_of(task, tracer)) else { return false };
-    let held = is_held(fd);
-    if is_opened {
-        look::close(fd);
-    }
-    held
+    task.and_then(|task| rings_of(task, tracer)).is_some_and(|(fd, _opened)| is_held(fd))
 }
 
 /// The rings, and the calling thread's task, if call `number` is asked for.
@@ -277,11 +269,14 @@ fn keep(thread: &Thread, rings: Rings, lane: usize, number: usize, result: isize
     let end = counter();
     let shape = &SHAPES[number % SHAPES.len()];
     let word = |argument: u8| registers[5 - usize::from(argument)];
-    let data = match () {
-        () if shape.got != NO_ARGUMENT && result > 0 => Some((shape.got, (result as usize).min(DATA))),
-        () if shape.given < NO_ARGUMENT - 1 => Some((shape.given, word(shape.given + 1).min(DATA))),
-        () if shape.stat != NO_ARGUMENT && result == 0 => Some((shape.stat, size_of::<stat>())),
-        () => None,
+    let data = if shape.got != NO_ARGUMENT && result > 0 {
+        Some((shape.got, (result as usize).min(DATA)))
+    } else if shape.given < NO_ARGUMENT - 1 {
+        Some((shape.given, word(shape.given + 1).min(DATA)))
+    } else if shape.stat != NO_ARGUMENT && result == 0 {
+        Some((shape.stat, size_of::<stat>()))
+    } else {
+        None
     };
     let paths = match shape.paths[0] {
         NO_ARGUMENT => [0; 2],

@@ -4,10 +4,7 @@ use core::ops::Range;
 
 use lp_abi::PAGE_SIZE;
 
-use crate::low::object::objects::Segment;
-
-const PT_LOAD: u32 = 1;
-const PT_INTERP: u32 = 3;
+use crate::low::object::objects::{PT_INTERP, PT_LOAD, Segment};
 
 /// The first page of a program.
 pub(crate) struct Layout<'p> {

@@ -37,9 +37,9 @@ pub(crate) struct Segment {
     pub(crate) align: u64,
 }
 
-const PT_LOAD: u32 = 1;
+pub(crate) const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
-const PT_INTERP: u32 = 3;
+pub(crate) const PT_INTERP: u32 = 3;
 const PT_NOTE: u32 = 4;
 const PT_PHDR: u32 = 6;
 const PF_X: u32 = 1;

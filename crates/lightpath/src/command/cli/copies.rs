@@ -20,7 +20,8 @@ each name that is gone, as the OCI image format does.";
 pub(super) const PLACE_AFTER_HELP: &str = "\
 A PLACE is SESSION:PATH or RUN:PATH, where a RUN is the pid of one of its processes; :PATH is in the \
 session of the current directory. A relative PATH starts at the session's directory, of several at the \
-nearest directory above all, or at the run's first mount. A name with a slash before the colon is a file of the host.
+nearest directory above all, or at the run's first mount. A name with a slash before the colon is a file of \
+the host.
 
 Example: lightpath cp 4711:out/result /tmp";
 

@@ -17,11 +17,8 @@ use super::vector::InitialStack;
 use crate::High;
 use crate::low::above::Above;
 use crate::low::exec::inherited;
-use crate::low::object::objects::{Auxiliary, Segment};
+use crate::low::object::objects::{Auxiliary, PT_INTERP, PT_LOAD, Segment};
 use crate::low::tools::report;
-
-const PT_LOAD: u32 = 1;
-const PT_INTERP: u32 = 3;
 
 /// A program that the kernel has mapped from its outline.
 struct Outlined {

@@ -1,0 +1,34 @@
+//! Fields of the status files of /proc (proc_pid_status(5)).
+
+use lp_abi::linux::{__NR_close, __NR_openat, __NR_read, AT_FDCWD, O_CLOEXEC, O_RDONLY};
+
+/// Whether a filter of seccomp(2) decides on the process's calls, as far as that can be told.
+pub(crate) fn is_filtered() -> bool {
+    own(b"\nSeccomp:\t") != Some(0)
+}
+
+/// Whether a debugger traces the thread, as far as that can be told.
+pub(crate) fn is_traced() -> bool {
+    own(b"\nTracerPid:\t") != Some(0)
+}
+
+/// A field of the calling thread's.
+fn own(name: &[u8]) -> Option<u64> {
+    field(AT_FDCWD as isize, b"/proc/thread-self/status\0", name)
+}
+
+/// The hexadecimal number of a field in a status file of /proc. `None` if there is no such file; all ones if
+/// it has no such field.
+pub(crate) fn field(directory: isize, path: &[u8], field: &[u8]) -> Option<u64> {
+    // SAFETY: a string.
+    let fd = unsafe { lp_abi::syscall!(__NR_openat, directory, path.as_ptr(), O_RDONLY | O_CLOEXEC) }.ok()?;
+    let mut text = [0u8; 2048];
+    // SAFETY: the kernel writes within `text`.
+    let got = unsafe { lp_abi::syscall!(__NR_read, fd, text.as_mut_ptr(), text.len()) };
+    // SAFETY: the descriptor was opened above.
+    let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
+    let text = &text[..got.ok()?];
+    let Some(line) = text.windows(field.len()).position(|line| line == field) else { return Some(u64::MAX) };
+    let digits = text[line + field.len()..].iter().map_while(|digit| char::from(*digit).to_digit(16));
+    Some(digits.fold(0, |number, digit| number << 4 | u64::from(digit)))
+}
