@@ -26,6 +26,7 @@ pub mod image;
 #[allow(unsafe_code, reason = "the caller lends what it owns")]
 pub mod lent;
 pub mod library;
+pub mod outline;
 #[cfg(miri)]
 #[allow(unsafe_code, reason = "memory is the interpreter's to give")]
 mod miri;

@@ -98,13 +98,13 @@ fn branch_target(instruction: &Instruction) -> Option<u64> {
         .then(|| instruction.near_branch_target())
 }
 
-/// The addresses of all bytes `0f 05` in executable sections.
-pub(crate) fn candidates(elf: &Elf<'_>) -> Vec<u64> {
+/// The addresses at which the two bytes of an instruction occur in executable sections.
+pub(crate) fn candidates(elf: &Elf<'_>, instruction: [u8; 2]) -> Vec<u64> {
     let mut found = Vec::new();
     for code in &elf.code {
         let bytes = elf.at(code.start).unwrap_or_default();
         let bytes = &bytes[..bytes.len().min((code.end - code.start) as usize)];
-        let pairs = bytes.windows(2).enumerate().filter(|(_, pair)| **pair == SYSCALL);
+        let pairs = bytes.windows(2).enumerate().filter(|(_, pair)| **pair == instruction);
         found.extend(pairs.map(|(at, _)| code.start + at as u64));
     }
     found

@@ -60,6 +60,8 @@ pub struct Elf<'a> {
     /// Whether it is a C library, recognised by the function that starts every program; musl's has no
     /// DT_SONAME.
     pub starts_programs: bool,
+    /// Its entry point.
+    pub entry: u64,
     /// Its build-id, if it has one.
     pub build_id: Option<Vec<u8>>,
     /// Known functions and parts of functions, sorted, without overlaps.
@@ -107,6 +109,7 @@ impl<'a> Elf<'a> {
             fixed: header.e_type(endian) == object::elf::ET_EXEC,
             soname: String::new(),
             starts_programs: false,
+            entry: elf.entry(),
             build_id: build_id(&elf),
             functions: Vec::new(),
             code: Vec::new(),
@@ -196,7 +199,7 @@ impl<'a> Elf<'a> {
             );
         }
         self.code.sort_by_key(|code| code.start);
-        self.entries.insert(elf.entry());
+        self.entries.insert(self.entry);
     }
 
     /// Words in data that may be addresses of code: tables of absolute addresses, and words that RELR

@@ -215,7 +215,7 @@ struct Listings {
 
 fn listings(elf: &Elf<'_>) -> Listings {
     let mut regions = BTreeMap::<u64, (CodeRegion, Vec<u64>)>::new();
-    for candidate in code::candidates(elf) {
+    for candidate in code::candidates(elf, code::SYSCALL) {
         if let Some(region) = elf.region(candidate) {
             regions.entry(region.range.start).or_insert((region, Vec::new())).1.push(candidate);
         }

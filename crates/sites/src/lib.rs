@@ -15,6 +15,8 @@
 //! `merge` combines the system's C library and the gate into one object, whose sites need no patching at
 //! run time.
 //!
+//! [`linker`](mod@linker) makes a dynamic linker that starts programs faster on virtual machines.
+//!
 //! [`by_gs`](mod@by_gs) creates the gate for static programs.
 //!
 //! A site of a call that [`lp_abi::gated`] lists, or whose number is not known beforehand, must be patched.
@@ -29,6 +31,7 @@ mod code;
 pub mod elf;
 mod frames;
 pub mod image;
+pub mod linker;
 pub mod merge;
 pub mod number;
 pub mod thunk;
@@ -38,4 +41,5 @@ mod window;
 pub use bundle::{Bundle, Status};
 pub use by_gs::by_gs;
 pub use image::{Analysis, ObjectRefusal, Patch, analyse};
+pub use linker::linker;
 pub use merge::merge;

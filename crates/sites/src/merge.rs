@@ -48,14 +48,14 @@ const LOADING: [&[u8]; 2] = [b"dlopen", b"dlmopen"];
 /// The symbol of the [`GatePage`] in the gate's data.
 const SLOTS: &[u8] = b"lp_slots";
 
-const PT_LOAD: u32 = 1;
+pub(crate) const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
-const PT_PHDR: u32 = 6;
+pub(crate) const PT_PHDR: u32 = 6;
 const PT_TLS: u32 = 7;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
-const PF_X: u32 = 1;
+pub(crate) const PF_X: u32 = 1;
 const PF_W: u32 = 2;
-const PF_R: u32 = 4;
+pub(crate) const PF_R: u32 = 4;
 const DT_NULL: u64 = 0;
 const DT_SYMTAB: u64 = 6;
 const DT_RELA: u64 = 7;
@@ -66,7 +66,7 @@ const DT_RELR: u64 = 36;
 const R_X86_64_RELATIVE: u64 = 8;
 const R_X86_64_TPOFF64: u64 = 18;
 /// Size of a program header and of a relocation.
-const HEADER: usize = 56;
+pub(crate) const HEADER: usize = 56;
 const RELOCATION: usize = 24;
 /// Fields of the file header: location and number of the program headers.
 const E_PHOFF: u64 = 32;
@@ -133,9 +133,9 @@ pub fn merge(library: &[u8], gate: &[u8]) -> Result<Vec<u8>, Unfit> {
     Ok(file)
 }
 
-const CUT_SHORT: Unfit = Unfit::Layout("a file ends before what its headers announce");
+pub(crate) const CUT_SHORT: Unfit = Unfit::Layout("a file ends before what its headers announce");
 
-fn put(file: &mut [u8], at: u64, bytes: &[u8]) {
+pub(crate) fn put(file: &mut [u8], at: u64, bytes: &[u8]) {
     file[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
 }
 
@@ -184,14 +184,14 @@ fn write_prologues(file: &mut [u8], library: &Input<'_>, mut at: u64, before_loa
 
 /// A program header.
 #[derive(Clone, Copy)]
-struct Segment {
-    kind: u32,
-    flags: u32,
-    offset: u64,
-    address: u64,
-    file_bytes: u64,
-    bytes: u64,
-    align: u64,
+pub(crate) struct Segment {
+    pub(crate) kind: u32,
+    pub(crate) flags: u32,
+    pub(crate) offset: u64,
+    pub(crate) address: u64,
+    pub(crate) file_bytes: u64,
+    pub(crate) bytes: u64,
+    pub(crate) align: u64,
 }
 
 impl Segment {
@@ -208,17 +208,25 @@ impl Segment {
     }
 }
 
+/// Writes program headers at `at`, and their location and number in the file header.
+pub(crate) fn move_headers(file: &mut [u8], at: u64, segments: &[Segment]) {
+    let written: Vec<u8> = segments.iter().flat_map(Segment::written).collect();
+    put(file, at, &written);
+    put(file, E_PHOFF, &at.to_le_bytes());
+    put(file, E_PHNUM, &(segments.len() as u16).to_le_bytes());
+}
+
 /// An object to merge.
-struct Input<'f> {
+pub(crate) struct Input<'f> {
     file: &'f [u8],
-    segments: Vec<Segment>,
+    pub(crate) segments: Vec<Segment>,
     /// Offset of the dynamic section in the file.
     dynamic_at: u64,
     dynamic: Vec<[u64; 2]>,
 }
 
 impl<'f> Input<'f> {
-    fn read(file: &'f [u8]) -> Result<Input<'f>, Unfit> {
+    pub(crate) fn read(file: &'f [u8]) -> Result<Input<'f>, Unfit> {
         let damaged = |_| Unfit::Layout("its headers are damaged");
         let header = object::elf::FileHeader64::<Endianness>::parse(file).map_err(damaged)?;
         let endian = header.endian().map_err(damaged)?;
@@ -251,7 +259,7 @@ impl<'f> Input<'f> {
     }
 
     /// End of the object's memory.
-    fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.loads().map(|segment| segment.address + segment.bytes).max().unwrap_or(0)
     }
 
@@ -260,7 +268,7 @@ impl<'f> Input<'f> {
     }
 
     /// File offset of the byte mapped at `address`.
-    fn offset_of(&self, address: u64) -> Option<u64> {
+    pub(crate) fn offset_of(&self, address: u64) -> Option<u64> {
         let holds =
             |segment: &&Segment| (segment.address..segment.address + segment.file_bytes).contains(&address);
         self.loads().find(holds).map(|holder| holder.offset + address - holder.address)
@@ -421,10 +429,7 @@ impl Layout {
                 all.push(load(self.data..self.end, PF_R | PF_W));
             }
         }
-        let written: Vec<u8> = all.iter().flat_map(Segment::written).collect();
-        put(file, self.headers, &written);
-        put(file, E_PHOFF, &self.headers.to_le_bytes());
-        put(file, E_PHNUM, &(all.len() as u16).to_le_bytes());
+        move_headers(file, self.headers, &all);
     }
 
     /// The relocations of both.

@@ -461,6 +461,7 @@ fn attached<'a>(
         builder: run.launcher.get(),
         preload: run.preload.get(),
         library: run.library.get(),
+        linker: run.linker.load(Ordering::Relaxed), // Relaxed: immutable.
     })
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct Attached<'a> {
     pub preload: &'static [u8],
     /// The directory of the C library that contains the gate; empty if there is none.
     pub library: &'static [u8],
+    /// The number in the name of the dynamic linker beside it that starts outlines; 0 if there is none.
+    pub linker: u64,
 }
 
 /// Bytes for the path of a bundle.

@@ -19,6 +19,7 @@ mod mountpoint;
 mod over;
 mod pack;
 mod preload;
+mod processor;
 mod program;
 mod ps;
 mod region;

@@ -30,6 +30,7 @@ use super::runs;
 use super::shelf;
 use super::size::Size;
 use super::stats::Counts;
+use super::within::Library;
 
 /// How the name of each run's flights starts; identity of the region and number of the run follow.
 pub(crate) const FLIGHTS: &str = "lightpath-flights:";
@@ -61,8 +62,8 @@ pub(crate) struct Paths<'a> {
     pub(crate) cache: &'a Path,
     /// The preload library in it.
     pub(crate) preload: &'a Path,
-    /// The directory of the C library that contains the gate, if there is one.
-    pub(crate) library: Option<&'a Path>,
+    /// The C library that contains the gate, if there is one.
+    pub(crate) library: Option<&'a Library>,
 }
 
 /// Claims a run record. The caller holds the region's flock.
@@ -76,7 +77,8 @@ fn claim_run(region: Region<'static>, options: &Options, paths: &Paths) -> Resul
         launcher: bytes(&launcher),
         cache: bytes(paths.cache),
         preload: bytes(paths.preload),
-        library: paths.library.map(bytes).unwrap_or_default(),
+        library: paths.library.map(|library| bytes(&library.directory)).unwrap_or_default(),
+        linker: paths.library.map_or(0, |library| library.linker),
         stats: if options.stats { CALLS_COUNTED } else { options.records },
         protections: restrictions(),
     };

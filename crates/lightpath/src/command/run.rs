@@ -79,9 +79,9 @@ pub(crate) fn prepare(
     let preload = preload::extract(&cache).map_err(|line| Failure::new(REGION, line))?;
     let loader = preload::extract_static(&cache).map_err(|line| Failure::new(REGION, line))?;
     let library = within::place(&cache).ok();
-    launch.set_environment(options, &preload, library.as_deref())?;
+    launch.set_environment(options, &preload, library.as_ref().map(|library| &*library.directory))?;
     launch.start_static(loader)?;
-    let session = open(&Paths { cache: &cache, preload: &preload, library: library.as_deref() })?;
+    let session = open(&Paths { cache: &cache, preload: &preload, library: library.as_ref() })?;
     Ok((launch, session))
 }
 

@@ -1,31 +1,48 @@
-//! The system's C library with the gate merged in, created once and kept in the cache directory
-//! (`lp_sites::merge`).
+//! The system's C library with the gate merged in (`lp_sites::merge`), and beside it the system's dynamic
+//! linker for outlines (`lp_sites::linker`). Created once and kept in the cache directory.
 
 use std::ffi::OsStr;
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use lp_sites::merge::VERSION;
+use lp_sites::{linker, merge};
 use object::Object;
 use object::read::ReadCache;
 
 use super::failure::reason;
-use super::{cache, preload};
+use super::{cache, preload, processor};
 
 /// The loader of the System V ABI for x86-64; the system's C library is beside it.
 const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
 /// Its soname and file name.
 const C_LIBRARY: &str = "libc.so.6";
 
-/// Writes the system's C library, with the gate merged in, to a directory of its own in `cache` unless it is
-/// there. Returns the directory, or why there is none: then the gate is preloaded everywhere.
-pub(crate) fn place(cache: &Path) -> Result<PathBuf, String> {
+/// What programs with the system's dynamic linker get.
+pub(crate) struct Library {
+    /// The directory of the C library that contains the gate.
+    pub(crate) directory: PathBuf,
+    /// The number in the name of the dynamic linker for outlines in it; 0 if there is none.
+    pub(crate) linker: u64,
+}
+
+/// Writes the system's C library, with the gate merged in, and the linker to a directory of their own in
+/// `cache` unless they are there. If there is no such library, says why: then the gate is preloaded
+/// everywhere.
+pub(crate) fn place(cache: &Path) -> Result<Library, String> {
+    let directory = place_library(cache)?;
+    let linker = place_linker(&directory);
+    Ok(Library { directory, linker })
+}
+
+fn place_library(cache: &Path) -> Result<PathBuf, String> {
     let system = system_library()?;
     let fail = |e: &std::io::Error| format!("{}: {}", system.display(), reason(e));
     let id = build_id(&system).ok_or_else(|| format!("{}: it has no build-id", system.display()))?;
     let id = &id[..id.len().min(16)];
-    let directory = cache.join(format!("{}-{VERSION}-{id}", preload::NAME.trim_end_matches(".so")));
+    let directory = cache.join(format!("{}-{}-{id}", preload::NAME.trim_end_matches(".so"), merge::VERSION));
     let best = directory.join("glibc-hwcaps").join(processor());
     let path = best.join(C_LIBRARY);
     if path.exists() {
@@ -39,12 +56,34 @@ pub(crate) fn place(cache: &Path) -> Result<PathBuf, String> {
     }
     let library = std::fs::read(&system).map_err(|e| fail(&e))?;
     let merged =
-        lp_sites::merge(&library, preload::LIBRARY).map_err(|why| format!("{}: {why}", system.display()))?;
+        merge::merge(&library, preload::LIBRARY).map_err(|why| format!("{}: {why}", system.display()))?;
     for place in [&directory, &best] {
         cache::prepare(place)?;
         cache::place(place, OsStr::new(C_LIBRARY), &merged)?;
     }
     Ok(directory)
+}
+
+/// Writes the linker to `directory` and returns its number. On a machine that is not virtual it would gain
+/// nothing.
+fn place_linker(directory: &Path) -> u64 {
+    if !processor::is_virtual() {
+        return 0;
+    }
+    let answers = processor::answers();
+    let mut hasher = DefaultHasher::new();
+    (linker::VERSION, build_id(Path::new(LOADER)), &answers).hash(&mut hasher);
+    let number = hasher.finish().max(1);
+    let name = lp_abi::outline::linker_name(number);
+    let name = OsStr::from_bytes(&name);
+    if directory.join(name).exists() {
+        return number;
+    }
+    let made = std::fs::read(LOADER).ok().and_then(|system| linker::linker(&system, &answers).ok());
+    match made.map(|made| cache::place(directory, name, &made)) {
+        Some(Ok(_)) => number,
+        _ => 0,
+    }
 }
 
 /// Whether all pages of a file are in memory.
@@ -104,13 +143,13 @@ mod tests {
 
         let cache = tempfile::tempdir().unwrap();
         std::fs::set_permissions(cache.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-        let directory = super::place(cache.path()).unwrap();
+        let directory = super::place(cache.path()).unwrap().directory;
         let best = directory.join("glibc-hwcaps").join(super::processor()).join(super::C_LIBRARY);
         let file = std::fs::File::open(&best).unwrap();
         file.sync_all().unwrap();
         // SAFETY: the descriptor is open; dropped pages can be read again.
         unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-        assert_eq!(super::place(cache.path()).unwrap(), directory);
+        assert_eq!(super::place(cache.path()).unwrap().directory, directory);
         assert!(super::is_resident(&best).unwrap());
         let script = "grep -q $LD_LIBRARY_PATH /proc/self/maps && echo found; echo $((1 + 1)) | (read x; cd /; pwd; echo $x)";
         let run = std::process::Command::new("/bin/bash")

@@ -49,6 +49,8 @@ pub struct RunSetup<'a> {
     pub preload: &'a [u8],
     /// The directory of the C library that contains the gate; empty if there is none.
     pub library: &'a [u8],
+    /// The number of the dynamic linker beside it, or 0.
+    pub linker: u64,
     /// What is recorded about calls; see `Run::stats`.
     pub stats: u32,
     /// What `fs.protected_*` say: [`lp_region::process::protections`].
@@ -100,6 +102,7 @@ pub fn claim_run(region: Region, setup: &RunSetup) -> Result<RunId> {
     run.cache.set(setup.cache)?;
     run.preload.set(setup.preload)?;
     run.library.set(setup.library)?;
+    run.linker.store(setup.linker, Ordering::Relaxed);
     for (place, path) in run.mounts.iter().zip(setup.mounts) {
         place.set(path)?;
     }

@@ -34,7 +34,7 @@ use crate::high::route::path::{leave, may_be_link, one, route};
 use crate::high::run::{image, outline};
 use crate::low::exec::check::Program;
 use crate::low::exec::environment::Environment;
-use crate::low::exec::load::{LoaderHook, Static};
+use crate::low::exec::load::{Executed, LoaderHook, Named, Static};
 use crate::low::exec::{check, run as low};
 use crate::low::object::elf::{Elf, Loader, read_file};
 use crate::low::thread::current;
@@ -272,15 +272,15 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
         return match image::of_program(task, found.inode, name, None) {
             Ok(fd) => {
                 let load =
-                    LoaderHook::Static(Static { fd, directory: given.dirfd, path: given.path.as_ptr() });
-                program(task, found, fd, exec.argv, &environment, load)
+                    LoaderHook::Static(Static { fd, named: Named { directory: given.dirfd, path: given.path.as_ptr() } });
+                program(task, given, found, fd, exec.argv, &environment, load)
             }
             Err(errno) => errno.to_ret(),
         };
     }
     let (Some(loader), Some(elf)) = (loader, Elf::new(head, &read)) else {
         return match image::of_program(task, found.inode, name, None) {
-            Ok(fd) => program(task, found, fd, exec.argv, &environment, LoaderHook::Preload),
+            Ok(fd) => program(task, given, found, fd, exec.argv, &environment, LoaderHook::Preload),
             Err(errno) => errno.to_ret(),
         };
     };
@@ -293,7 +293,7 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
             program.load(unsafe { &*current::thread() }, loader, &environment, |_| ())
         }
     };
-    dynamic(task, found, &elf, name, |fd| program(task, found, fd, exec.argv, &environment, load))
+    dynamic(task, found, &elf, name, |fd| program(task, given, found, fd, exec.argv, &environment, load))
 }
 
 /// Executes a dynamic program by `execute`, which gets a copy of it.
@@ -337,6 +337,7 @@ fn memfd_name<'r>(task: &Task, found: &Found, room: &'r mut [u8; MEMFD_NAME + 1]
 /// Makes the kernel execute the memfd.
 fn program(
     task: &'static Task<'static>,
+    given: At,
     found: &Found,
     fd: Fd,
     argv: usize,
@@ -353,8 +354,8 @@ fn program(
     // SAFETY: the record is the thread's own; the path is valid, the other pointers are the program's.
     let done = unsafe {
         let thread = &*current::thread();
-        let flags = AT_EMPTY_PATH as usize;
-        low::run(thread, fd, EMPTY.as_ptr(), argv, environment, flags, load)
+        let named = Named { directory: given.dirfd, path: given.path.as_ptr() };
+        low::run(thread, named, Executed::descriptor(fd), argv, environment, load)
     };
     close_number(fd);
     done

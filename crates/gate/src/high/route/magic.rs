@@ -156,7 +156,11 @@ pub(crate) fn route(task: &Task, which: Which, last: Last, length: usize) -> Rou
         return Route::Bad(Errno::ENOENT);
     }
     let Some(magic) = parse(task, &text[..length]) else {
-        return Route::Host;
+        let ends_here = |end| end == length && last == Last::Link;
+        return match parse_apart(&text[..length]) {
+            Some((pid, end)) if !ends_here(end) => route_program(which, (pid, false), end, length),
+            _ => Route::Host,
+        };
     };
     let own = magic.process == task.process_id;
     if let Link::Descriptor(fd) = magic.link
@@ -170,7 +174,10 @@ pub(crate) fn route(task: &Task, which: Which, last: Last, length: usize) -> Rou
         return Route::Host;
     }
     if !is_ours(task, magic) {
-        return if magic.link == Link::Exe { route_program(task, which, magic, length) } else { Route::Host };
+        return match magic.link {
+            Link::Exe => route_program(which, owner(task, magic), magic.end, length),
+            _ => Route::Host,
+        };
     }
     if let Link::Descriptor(fd) = magic.link
         && own
@@ -193,24 +200,33 @@ pub(crate) fn route(task: &Task, which: Which, last: Last, length: usize) -> Rou
     }
 }
 
-/// The route of a static host program, and of what follows its link.
-fn route_program(task: &Task, which: Which, magic: Magic, length: usize) -> Route {
+/// The route of the host program of process `pid`, and of what follows its link, which ends at `end`. `own` says
+/// that it is the calling process.
+fn route_program(which: Which, (pid, own): (u32, bool), end: usize, length: usize) -> Route {
     let (text, named) = (buffer(which), spare_buffer());
-    let Some(program) = program_of(task, magic, named) else { return Route::Host };
-    let rest_length = length - magic.end;
+    let Some(program) = link::program(pid, own, named) else { return Route::Host };
+    let rest_length = length - end;
     if program + rest_length >= PATH_MAX {
         return Route::Bad(Errno::ENAMETOOLONG);
     }
-    text.copy_within(magic.end..length, program);
+    text.copy_within(end..length, program);
     text[..program].copy_from_slice(&named[..program]);
     text[program + rest_length] = 0;
     Route::Elsewhere(At::text(text))
 }
 
-/// The path of the static host program that a link names, NUL-terminated in `to`.
-fn program_of(task: &Task, magic: Magic, to: &mut [u8; PATH_MAX]) -> Option<usize> {
+/// The process to which a link belongs, and whether it is the calling one.
+fn owner(task: &Task, magic: Magic) -> (u32, bool) {
     let pid = task.region.process(magic.process).pid.load(Ordering::Relaxed); // Relaxed: one word.
-    link::program(pid, magic.process == task.process_id, to)
+    (pid, magic.process == task.process_id)
+}
+
+/// The process of a link /proc/PID/exe, and the link's end in `path`: processes that have not met a mount are in
+/// no list.
+fn parse_apart(path: &[u8]) -> Option<(u32, usize)> {
+    let (pid, rest) = parse_decimal(path.strip_prefix(b"/proc/")?)?;
+    let rest = rest.strip_prefix(b"/exe")?;
+    (rest.is_empty() || rest[0] == b'/').then_some((pid, path.len() - rest.len()))
 }
 
 /// The route of a link's target by its own name, and of what follows it.
@@ -280,14 +296,18 @@ pub(crate) fn readlink(task: &Task, at: At) -> Option<&'static [u8]> {
     if may_be_link(&text[..length]) {
         length = hostlink::join_absolute(Which::First, at.dirfd, length)?;
     }
-    let magic = parse(task, &text[..length])?;
-    if magic.end != length {
-        return None;
-    }
-    let length = match magic.link {
-        _ if is_ours(task, magic) => text_of(task, magic, Start::Root, text)?,
-        Link::Exe => program_of(task, magic, text)?,
-        _ => return None,
+    let length = match parse(task, &text[..length]) {
+        Some(magic) if magic.end != length => return None,
+        Some(magic) if is_ours(task, magic) => text_of(task, magic, Start::Root, text)?,
+        Some(magic) if magic.link == Link::Exe => {
+            let (pid, own) = owner(task, magic);
+            link::program(pid, own, text)?
+        }
+        Some(_) => return None,
+        None => {
+            let (pid, _) = parse_apart(&text[..length]).filter(|(_, end)| *end == length)?;
+            link::program(pid, false, text)?
+        }
     };
     Some(&text[..length])
 }

@@ -17,8 +17,7 @@ use crate::High;
 use crate::low::above::Above;
 use crate::low::exec::environment::Environment;
 use crate::low::exec::known::KnownPrograms;
-use crate::low::exec::load::LoaderHook;
-use crate::low::exec::load::Static;
+use crate::low::exec::load::{LoaderHook, Named, Static};
 use crate::low::exec::privileges;
 use crate::low::object::elf::{Elf, Loader, Read, read_file};
 use crate::low::thread::record::Thread;
@@ -138,7 +137,7 @@ pub(crate) unsafe fn host_file(
     // SAFETY: the caller guarantees a NUL-terminated `path`, or one that the kernel answers with `EFAULT`.
     let mut file = unsafe { File::open(directory, path, flags) }?;
     let start = |file: File| match file.may_be_executed() {
-        true => LoaderHook::Static(Static { fd: file.0.keep(), directory, path }),
+        true => LoaderHook::Static(Static { fd: file.0.keep(), named: Named { directory, path } }),
         false => LoaderHook::Preload, // The kernel returns the error.
     };
     if known.is_some() {
@@ -256,12 +255,16 @@ pub(crate) fn elf(head: &[u8], read: Read<'_>) -> Result<Option<Loader>, Refusal
 }
 
 /// A file opened for examination.
-struct File(OwnedFd);
+pub(crate) struct File(OwnedFd);
 
 impl File {
     /// # Safety
     /// `path` must be NUL-terminated, or bad in a way that the kernel answers with `EFAULT`.
-    unsafe fn open(directory: Fd, path: *const u8, flags: usize) -> Result<Option<File>, Refusal> {
+    pub(crate) unsafe fn open(
+        directory: Fd,
+        path: *const u8,
+        flags: usize,
+    ) -> Result<Option<File>, Refusal> {
         let how = (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) as usize;
         if flags & AT_EMPTY_PATH as usize != 0 && !path.is_null() && is_empty(path) {
             return Ok(File::again(directory));
@@ -293,8 +296,12 @@ impl File {
         unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_DUPFD_CLOEXEC, 0) }.ok().map(|fd| File(OwnedFd::new(fd)))
     }
 
+    pub(crate) fn fd(&self) -> Fd {
+        self.0.get()
+    }
+
     /// Whether the kernel would execute it.
-    fn may_be_executed(&self) -> bool {
+    pub(crate) fn may_be_executed(&self) -> bool {
         const X_OK: u32 = 1;
         let (path, flags) = (c"".as_ptr(), AT_EMPTY_PATH | AT_EACCESS);
         // SAFETY: faccessat2(2) changes nothing; the path is NUL-terminated.
@@ -306,7 +313,7 @@ impl File {
         read_file(self.0.get(), to, at)
     }
 
-    fn stat(&self) -> Option<stat> {
+    pub(crate) fn stat(&self) -> Option<stat> {
         let mut stat = core::mem::MaybeUninit::<stat>::zeroed();
         // SAFETY: the kernel fills the record in; zeros are a valid record too.
         unsafe {

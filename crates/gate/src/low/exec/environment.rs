@@ -3,6 +3,8 @@
 //! By how the gate is loaded ([`LoaderHook`]):
 //! - within the C library: LD_LIBRARY_PATH, which the program does not set, and LIGHTPATH_GATE, which says
 //!   so, come last.
+//! - the same with an outline ([`crate::low::exec::outline`]): LIGHTPATH_GATE says so with the path that was
+//!   executed.
 //! - preloaded: LD_PRELOAD and LIGHTPATH_GATE come last. An LD_PRELOAD of the program's stays in place, and
 //!   its value follows ours.
 //! - as an auditor ([`crate::low::start::auditor`]): LD_AUDIT, GLIBC_TUNABLES and LIGHTPATH_GATE, which says
@@ -18,8 +20,10 @@ use lp_region::ucopy;
 
 use crate::High;
 use crate::low::above::{Above, List};
-use crate::low::exec::load::{LoaderHook, Static};
-use crate::low::exec::variables::{AUDIT, AUDITS, GATE, LIBRARY_PATH, MASK, PRELOAD, STATIC, WITHIN};
+use crate::low::exec::load::{LoaderHook, Named, Static};
+use crate::low::exec::variables::{
+    AUDIT, AUDITS, GATE, LIBRARY_PATH, MASK, OUTLINE, PRELOAD, STATIC, WITHIN,
+};
 use crate::low::object::elf::Loader;
 use crate::low::thread::home;
 use crate::low::thread::record::Thread;
@@ -193,12 +197,17 @@ impl Environment {
         let (name, ours, ending) = match load {
             LoaderHook::Preload => (PRELOAD, home::settings().preload.get(), &b""[..]),
             LoaderHook::Within => (LIBRARY_PATH, home::settings().library.get(), WITHIN),
+            LoaderHook::Outline(named) => {
+                (LIBRARY_PATH, home::settings().library.get(), named.ending(OUTLINE, None, &mut ending))
+            }
             LoaderHook::Audit { .. } => (AUDIT, home::settings().preload.get(), AUDITS),
-            LoaderHook::Static(program) => (&b""[..], &b""[..], program.ending(&mut ending)),
+            LoaderHook::Static(Static { fd, named }) => {
+                (&b""[..], &b""[..], named.ending(STATIC, Some(fd), &mut ending))
+            }
         };
         let own = if load == LoaderHook::Preload { self.preload } else { 0 };
         let pointers = (self.count + 4) * size_of::<usize>();
-        let path = load.static_path().map_or(Ok(0), length_of)?;
+        let path = load.path().map_or(Ok(0), length_of)?;
         let names = name.len() + 2 * (GATE.len() + ending.len() + path) + MASK.len() + TUNABLES.len();
         let strings = names + 2 * gate.len() + ours.len() + 33;
         let room = pointers + strings + if own == 0 { 0 } else { OWN_PRELOAD };
@@ -242,7 +251,7 @@ impl Environment {
             let tunables = writer.string(&[TUNABLES, digits])?;
             writer.pointer(tunables);
         }
-        let path = load.static_path().unwrap_or(c"".as_ptr().cast());
+        let path = load.path().unwrap_or(c"".as_ptr().cast());
         let with_mask = writer.with_program_text(&[GATE, MASK, gate, ending], path)?;
         let gate = writer.with_program_text(&[GATE, gate, ending], path)?;
         let gate_at = writer.pointers;
@@ -252,18 +261,21 @@ impl Environment {
     }
 }
 
-/// Bytes for what [`Static::ending`] writes.
-const ENDING_ROOM: usize = STATIC.len() + 10 + 1 + DESCRIPTORS.len() + 10 + 1;
+/// Bytes for what [`Named::ending`] writes.
+const ENDING_ROOM: usize = OUTLINE.len() + 10 + 1 + DESCRIPTORS.len() + 10 + 1;
 /// Prefix by which the kernel names a program executed by a descriptor.
 const DESCRIPTORS: &[u8] = b"/dev/fd/";
 
-impl Static {
-    /// The part of LIGHTPATH_GATE's value before the path.
-    fn ending<'r>(&self, room: &'r mut [u8; ENDING_ROOM]) -> &'r [u8] {
+impl Named {
+    /// The part of LIGHTPATH_GATE's value before the path: `kind`, and the program's descriptor if it is passed
+    /// on.
+    fn ending<'r>(&self, kind: &[u8], fd: Option<Fd>, room: &'r mut [u8; ENDING_ROOM]) -> &'r [u8] {
         let mut text = text::Writer::new(&mut room[..]);
-        text.push(STATIC);
-        text.push_decimal(self.fd.raw() as u64);
-        text.push(b":");
+        text.push(kind);
+        if let Some(fd) = fd {
+            text.push_decimal(fd.raw() as u64);
+            text.push(b":");
+        }
         // SAFETY: the copy routine handles bad pointers.
         let first = unsafe { ucopy::get(self.path) }.unwrap_or(b'/');
         if self.directory != Fd::CWD && first != b'/' {
@@ -277,8 +289,12 @@ impl Static {
 }
 
 impl LoaderHook {
-    fn static_path(self) -> Option<*const u8> {
-        if let LoaderHook::Static(program) = self { Some(program.path) } else { None }
+    /// The path that the new image is told.
+    fn path(self) -> Option<*const u8> {
+        match self {
+            LoaderHook::Static(Static { named, .. }) | LoaderHook::Outline(named) => Some(named.path),
+            _ => None,
+        }
     }
 }
 
@@ -293,7 +309,7 @@ fn length_of(path: *const u8) -> Result<usize> {
 /// directory (chroot(2), a sandbox). The stack may be that of musl's posix_spawn(3), which is short.
 pub(crate) fn is_in_reach(load: LoaderHook) -> bool {
     let path = match load {
-        LoaderHook::Within => home::settings().library.pointer(),
+        LoaderHook::Within | LoaderHook::Outline(_) => home::settings().library.pointer(),
         LoaderHook::Static(_) | LoaderHook::Preload | LoaderHook::Audit { .. } => {
             home::settings().preload.pointer()
         }

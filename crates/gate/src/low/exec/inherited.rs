@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 
-use crate::low::exec::variables::{AUDIT, AUDITS, GATE, MASK, PRELOAD, STATIC, WITHIN};
+use crate::low::exec::variables::{AUDIT, AUDITS, GATE, MASK, OUTLINE, PRELOAD, STATIC, WITHIN};
 use crate::low::tools::report;
 use lp_abi::{Fd, text};
 
@@ -29,6 +29,8 @@ pub(crate) struct Inherited {
     pub(crate) audits: bool,
     /// Whether the gate is within the C library.
     pub(crate) within: bool,
+    /// The path under which the program was executed, if by an outline.
+    pub(crate) outlined: Option<&'static CStr>,
     /// The static program to start.
     pub(crate) program: Option<StaticProgram>,
 }
@@ -53,6 +55,17 @@ fn split_program(gate: &'static [u8]) -> (Option<StaticProgram>, &'static [u8]) 
     // SAFETY: the value is NUL-terminated.
     let name = unsafe { CStr::from_ptr(rest[colon + 1..].as_ptr().cast()) };
     (Some(StaticProgram { fd: Fd::new(fd as i32), name }), gate)
+}
+
+/// Splits the path off the end of LIGHTPATH_GATE's value, which is NUL-terminated, if the program was executed
+/// by an outline.
+fn split_outlined(gate: &'static [u8]) -> (Option<&'static CStr>, &'static [u8]) {
+    let Some(at) = gate.windows(OUTLINE.len()).position(|window| window == OUTLINE) else {
+        return (None, gate);
+    };
+    // SAFETY: the value is NUL-terminated.
+    let name = unsafe { CStr::from_ptr(gate[at + OUTLINE.len()..].as_ptr().cast()) };
+    (Some(name), &gate[..at])
 }
 
 /// The value of LIGHTPATH_GATE without the mask; the environment stays as it is.
@@ -98,9 +111,11 @@ pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Inherited> {
     };
     let (audits, within) = (gate.ends_with(AUDITS), gate.ends_with(WITHIN));
     let (program, gate) = split_program(gate);
-    let (audits, within) = (audits && program.is_none(), within && program.is_none());
+    let (outlined, gate) = if program.is_none() { split_outlined(gate) } else { (None, gate) };
+    let is_named = program.is_some() || outlined.is_some();
+    let (audits, within) = (audits && !is_named, within && !is_named || outlined.is_some());
     let (mask, gate) = split_mask(gate);
-    let mut found = Inherited { gate, mask, preload: &[], audits, within, program };
+    let mut found = Inherited { gate, mask, preload: &[], audits, within, outlined, program };
     let is_preloaded = !audits && !within && program.is_none();
     let (mut from, mut to) = (envp, envp);
     // SAFETY: the vector ends with a null pointer; the strings are NUL-terminated and stay in place as long

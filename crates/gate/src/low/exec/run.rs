@@ -17,7 +17,8 @@ use crate::low::above::Above;
 use crate::low::arrive::sigaction;
 
 use crate::low::exec::environment::Environment;
-use crate::low::exec::load::LoaderHook;
+use crate::low::exec::load::{Executed, LoaderHook, Named};
+use crate::low::exec::outline::Outline;
 use crate::low::exec::{check, environment};
 use crate::low::live::{deferred, signal};
 use crate::low::thread::current;
@@ -83,7 +84,10 @@ pub(crate) unsafe fn host(
     match unsafe { check::host_file(thread, &environment, directory, path, flags) } {
         Ok(Some(load)) => {
             // SAFETY: the caller guarantees that `path` and `argv` are the program's, or valid.
-            let done = unsafe { run(thread, directory, path, argv, &environment, flags, load) };
+            let done = unsafe {
+                let (named, file) = (Named { directory, path }, Executed { directory, path, flags });
+                run(thread, named, file, argv, &environment, load)
+            };
             if let LoaderHook::Static(program) = load {
                 // SAFETY: the descriptor was opened for this exec, and nothing else uses it.
                 let _ = unsafe { lp_abi::syscall!(__NR_close, program.fd) };
@@ -107,54 +111,91 @@ fn refuse(thread: &Thread, refusal: Refusal, path: *const u8) -> isize {
 
 /// Whether the kernel finds an executable file. Shells try one directory after the other.
 #[cold]
-fn may_be_executed(directory: Fd, path: *const u8, flags: usize) -> bool {
+fn may_be_executed(file: Executed) -> bool {
     const X_OK: u32 = 1;
+    let Executed { directory, path, flags } = file;
     let flags = flags & (AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) as usize | AT_EACCESS as usize;
     // SAFETY: faccessat2(2) changes nothing, and the kernel handles bad pointers.
     unsafe { lp_abi::syscall!(__NR_faccessat2, directory, path, X_OK, flags) }.is_ok()
 }
 
-/// The exec itself: environment, signals, and the kernel's call. Returns only with an error.
+/// The exec itself, of `file`, which the program has named as `named`. Returns only with an error.
+///
+/// # Safety
+/// Both paths and `argv` must be the program's, or valid.
+pub(crate) unsafe fn run(
+    thread: &Thread,
+    named: Named,
+    file: Executed,
+    argv: usize,
+    environment: &Environment,
+    load: LoaderHook,
+) -> isize {
+    if !environment::is_in_reach(load) && may_be_executed(file) {
+        return refuse(thread, Refusal::OutOfReach, named.path);
+    }
+    let mut room = [0u8; names::ROOM];
+    let file = match load {
+        LoaderHook::Static(program) => match environment::static_gate(&mut room) {
+            Some(gate) => {
+                // The new image uses the descriptor by its number and closes it. SAFETY: the descriptor
+                // belongs to the gate.
+                let _ = unsafe { lp_abi::syscall!(__NR_fcntl, program.fd, F_SETFD, 0) };
+                Executed { directory: Fd::CWD, path: gate.as_ptr(), flags: 0 }
+            }
+            None => return Errno::ENOEXEC.to_ret(),
+        },
+        LoaderHook::Within => {
+            // SAFETY: the caller guarantees the paths and `argv`.
+            unsafe { outlined(thread, named, file, argv, environment) };
+            file
+        }
+        _ => file,
+    };
+    // SAFETY: the caller guarantees the path and `argv`.
+    unsafe { execute(thread, file, argv, environment, load) }
+}
+
+/// The exec by an outline, if there is one. Returns if the kernel refuses it: what it says of the outline, it
+/// need not say of the program.
+///
+/// # Safety
+/// As for [`run`].
+#[inline(never)]
+unsafe fn outlined(thread: &Thread, named: Named, file: Executed, argv: usize, environment: &Environment) {
+    // SAFETY: the caller guarantees the paths and `argv`.
+    unsafe {
+        if let Some(outline) = Outline::of(thread, file) {
+            let file = Executed::descriptor(outline.pass());
+            let _ = execute(thread, file, argv, environment, LoaderHook::Outline(named));
+        }
+    }
+}
+
+/// Environment, signals, and the kernel's call. Returns only with an error.
 ///
 /// A signal that has arrived by the time of the kernel's call is sent again and blocked across the exec.
 /// Running its handler first could go on for ever, because preparing an exec takes longer than some timers.
 /// The new image is told the mask, and its gate sets it; the signal then has its effect on that image.
 ///
 /// # Safety
-/// `path` and `argv` must be the program's, or valid.
-pub(crate) unsafe fn run(
+/// The file's path and `argv` must be the program's, or valid.
+unsafe fn execute(
     thread: &Thread,
-    directory: Fd,
-    path: *const u8,
+    file: Executed,
     argv: usize,
     environment: &Environment,
-    flags: usize,
     load: LoaderHook,
 ) -> isize {
-    if !environment::is_in_reach(load) && may_be_executed(directory, path, flags) {
-        return refuse(thread, Refusal::OutOfReach, path);
-    }
     let environment = match environment.build(thread, load) {
         Ok(environment) => environment,
         Err(errno) => return errno.to_ret(),
-    };
-    let mut room = [0u8; names::ROOM];
-    let (directory, path, flags) = match load {
-        LoaderHook::Static(program) => match environment::static_gate(&mut room) {
-            Some(gate) => {
-                // The new image uses the descriptor by its number and closes it. SAFETY: the descriptor
-                // belongs to the gate.
-                let _ = unsafe { lp_abi::syscall!(__NR_fcntl, program.fd, F_SETFD, 0) };
-                (Fd::CWD, gate.as_ptr(), 0)
-            }
-            None => return Errno::ENOEXEC.to_ret(),
-        },
-        _ => (directory, path, flags),
     };
     if let Err(errno) = High::before_exec(thread) {
         return errno.to_ret();
     }
     sigaction::before_exec();
+    let Executed { directory, path, flags } = file;
     let arguments = [directory.word(), path as usize, argv, environment.vector() as usize, flags, 0];
     // SAFETY: the program's own exec; the environment is ours and valid.
     let mut result = match unsafe { deferred::blocking_syscall(__NR_execveat, arguments) } {

@@ -13,3 +13,6 @@ pub(crate) const AUDITS: &[u8] = b":audit";
 pub(crate) const WITHIN: &[u8] = b":within";
 /// Precedes the descriptor of a static program, which a colon and the program's path follow.
 pub(crate) const STATIC: &[u8] = b":static:";
+/// Precedes the path under which a program was executed that was given an outline. The gate is within the C
+/// library, too.
+pub(crate) const OUTLINE: &[u8] = b":outline:";

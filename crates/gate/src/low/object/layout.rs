@@ -2,9 +2,10 @@
 
 use core::ops::Range;
 
-use lp_abi::PAGE_SIZE;
+use lp_abi::outline::{Piece, Plan};
+use lp_abi::{Fd, PAGE_SIZE};
 
-use crate::low::object::objects::{PT_INTERP, PT_LOAD, Segment};
+use crate::low::object::objects::{PF_W, PT_INTERP, PT_LOAD, Segment};
 
 /// The first page of a program.
 pub(crate) struct Layout<'p> {
@@ -42,7 +43,7 @@ impl<'p> Layout<'p> {
     pub(crate) fn interpreter(&self, size: u64) -> Option<Range<u64>> {
         let path = self.at(self.interpreter_index()?);
         let end = path.offset.checked_add(path.file_bytes)?;
-        let headers_end = (self.headers_at + self.count * size_of::<Segment>()) as u64;
+        let headers_end = self.end() as u64;
         let (mut is_whole, mut has_headers, mut has_path) = (true, false, false);
         for load in self.all().filter(|segment| segment.kind == PT_LOAD) {
             let load_end = load.offset.checked_add(load.file_bytes)?;
@@ -53,6 +54,46 @@ impl<'p> Layout<'p> {
                 && path.address.wrapping_sub(load.address) == path.offset - load.offset;
         }
         (is_whole && has_headers && has_path).then_some(path.offset..end)
+    }
+
+    /// The end of the headers.
+    pub(crate) fn end(&self) -> usize {
+        self.headers_at + self.count * size_of::<Segment>()
+    }
+
+    /// What is to be mapped over an outline of the program, whose descriptor will be `fd`. `None` if that is
+    /// more than a plan has room for, or not as usual.
+    pub(crate) fn plan(&self, fd: Fd) -> Option<Plan> {
+        const PAGE: u64 = PAGE_SIZE as u64;
+        let mut plan = Plan { magic: Plan::MAGIC, fd: fd.raw() as u32, ..Plan::default() };
+        let mut first = None;
+        for load in self.all().filter(|segment| segment.kind == PT_LOAD && segment.file_bytes != 0) {
+            let before = load.address % PAGE;
+            let piece = Piece {
+                address: load.address - before,
+                bytes: (before + load.file_bytes).next_multiple_of(PAGE),
+                protection: u64::from(load.protection()),
+                offset: load.offset.checked_sub(before)?,
+            };
+            if load.bytes > load.file_bytes && load.flags & PF_W != 0 {
+                if plan.clear != 0 {
+                    return None;
+                }
+                let end = load.address.checked_add(load.file_bytes)?;
+                (plan.clear, plan.clear_bytes) = (end, end.next_multiple_of(PAGE) - end);
+            }
+            if piece.offset == 0 && first.is_none() {
+                first = Some(piece);
+                continue;
+            }
+            *plan.pieces.get_mut(plan.count as usize)? = piece;
+            plan.count += 1;
+        }
+        let first = first?;
+        plan.first = first.address;
+        *plan.pieces.get_mut(plan.count as usize)? = first;
+        plan.count += 1;
+        Some(plan)
     }
 
     /// Makes the headers name the `bytes` from `offset` as the loader's path.

@@ -1,7 +1,7 @@
 //! Loaded objects: the dynamic linker's list, and what their program headers say.
 
 use lp_abi::image;
-use lp_abi::linux::{__NR_close, __NR_stat, stat};
+use lp_abi::linux::{__NR_close, __NR_stat, PROT_EXEC, PROT_READ, PROT_WRITE, stat};
 use lp_abi::text::number;
 use lp_vfs::boot::ImageIds;
 
@@ -37,12 +37,23 @@ pub(crate) struct Segment {
     pub(crate) align: u64,
 }
 
+impl Segment {
+    /// The protection of its pages.
+    pub(crate) fn protection(&self) -> u32 {
+        let bit = |flag, protection| if self.flags & flag != 0 { protection } else { 0 };
+        bit(PF_R, PROT_READ) | bit(PF_W, PROT_WRITE) | bit(PF_X, PROT_EXEC)
+    }
+}
+
 pub(crate) const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 pub(crate) const PT_INTERP: u32 = 3;
 const PT_NOTE: u32 = 4;
 const PT_PHDR: u32 = 6;
-const PF_X: u32 = 1;
+/// Flags of a segment: its pages may be executed, written, read.
+pub(crate) const PF_X: u32 = 1;
+pub(crate) const PF_W: u32 = 2;
+const PF_R: u32 = 4;
 const DT_DEBUG: usize = 21;
 const NT_GNU_BUILD_ID: u32 = 3;
 /// Maximum number of segments examined.

@@ -4,6 +4,8 @@
 //! initfirst`). At that point all objects are loaded, or, where the gate is an auditor
 //! ([`crate::low::start::auditor`]), only the program is.
 
+use core::ffi::CStr;
+
 use crate::low::above;
 use crate::low::cover::loaded;
 use crate::low::dispatch::Calls;
@@ -27,6 +29,9 @@ use crate::low::thread::home::Rest;
 use crate::low::thread::pool;
 use crate::low::thread::settings::Text;
 use crate::low::tools::{names, report};
+
+/// `PR_SET_NAME` of linux/prctl.h.
+pub(super) const PR_SET_NAME: u32 = 15;
 
 /// The library's initialiser. Without LIGHTPATH_GATE in the environment it leaves the program alone. Under
 /// glibc the arguments are those of main; musl passes none, and the stack is searched.
@@ -56,18 +61,23 @@ pub unsafe extern "C" fn lp_gate_start(argc: usize, argv: *mut *mut u8, envp: *m
 /// Returns the signal mask to set, if any.
 unsafe fn start(envp: *mut *mut u8) -> Option<u64> {
     // SAFETY: the environment ends with a null pointer, and the auxiliary vector follows it.
-    let auxiliary = unsafe {
+    let (vector, auxiliary) = unsafe {
         let mut end = envp;
         while !(*end).is_null() {
             end = end.add(1);
         }
-        Auxiliary::read(end.add(1).cast())
+        let vector = end.add(1).cast::<[usize; 2]>();
+        (vector, Auxiliary::read(vector))
     };
     // SAFETY: the process has one thread, and nothing else uses the environment.
     let found = unsafe { inherited::scrub(envp) }?;
     // SAFETY: the process has one thread, and this is the only call.
     let way = unsafe { prepare(&found, &auxiliary) };
     let Inherited { mask, audits, within, .. } = found;
+    if let Some(name) = found.outlined {
+        // SAFETY: as above.
+        unsafe { name_program(vector, name) };
+    }
     let waits = within && way == LowFds::Apart;
     if audits {
         // SAFETY: the kernel has mapped both; the dynamic linker's later mappings are covered as it makes
@@ -91,6 +101,30 @@ unsafe fn start(envp: *mut *mut u8) -> Option<u64> {
     unsafe { loaded::cover(objects.filter(|object| !waits || object.base != auxiliary.linker)) };
     close_linker(&auxiliary);
     mask
+}
+
+/// Gives the process the name of its program, which was executed under the name `executed`. The kernel has named
+/// it after the outline.
+///
+/// # Safety
+/// `vector` must be the process's auxiliary vector.
+unsafe fn name_program(mut vector: *mut [usize; 2], executed: &'static CStr) {
+    const AT_NULL: usize = 0;
+    const AT_EXECFN: usize = 31;
+    let path = executed.to_bytes();
+    let last = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    // SAFETY: the vector ends with AT_NULL, at which the loop stops; the process has one thread. The kernel
+    // reads up to 16 bytes of the string, or up to its NUL.
+    unsafe {
+        while (*vector)[0] != AT_NULL {
+            if (*vector)[0] == AT_EXECFN {
+                (*vector)[1] = path.as_ptr() as usize;
+            }
+            vector = vector.add(1);
+        }
+        let _ = lp_abi::syscall!(__NR_prctl, PR_SET_NAME, path[last..].as_ptr());
+        home::fill_settings().is_outlined = true;
+    }
 }
 
 /// Closes what the exec gave the image to start with, if the root directory is in a mount.
@@ -183,6 +217,7 @@ fn attach_region(thread: &Thread, gate: &[u8], ids: ImageIds) {
     settings.builder = Text::of(outcome.builder);
     settings.preload = Text::of(outcome.preload);
     settings.library = Text::of(outcome.library);
+    settings.linker = outcome.linker;
 }
 
 /// Finds the environment on the stack, for a dynamic linker that does not pass it. The auxiliary vector lies

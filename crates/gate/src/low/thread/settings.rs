@@ -14,6 +14,8 @@ pub(crate) struct Settings {
     pub(crate) preload: Text,
     /// The directory of the C library that contains the gate; empty if there is none.
     pub(crate) library: Text,
+    /// The number in the name of the dynamic linker beside it that starts outlines; 0 if there is none.
+    pub(crate) linker: u64,
     /// The value of LIGHTPATH_GATE.
     pub(crate) gate: Text,
     /// The bundle of site images.
@@ -22,6 +24,8 @@ pub(crate) struct Settings {
     pub(crate) builder: Text,
     /// The path of the running program, if it is a static one on the host.
     pub(crate) program: Text,
+    /// Whether the running program is one on the host that was executed by an outline.
+    pub(crate) is_outlined: bool,
     /// Whether the program executes what it maps by translation, and makes its calls itself (valgrind).
     pub(crate) translates: bool,
     /// Bytes used in `room`.

@@ -1,6 +1,6 @@
 //! Paths by which the builder, another process, can open an object.
 
-use lp_abi::Fd;
+use lp_abi::{Fd, outline};
 use lp_abi::linux::{__NR_getpid, __NR_readlink};
 
 use lp_abi::text::decimal;
@@ -15,21 +15,49 @@ pub(crate) const DESCRIPTORS: &[u8] = b"/proc/self/fd/";
 
 /// Prefix of a memfd's name in the target of /proc/self/exe.
 pub(crate) const MEMFD: &[u8] = b"/memfd:";
+/// What the kernel appends to the name of a file that has none any more.
+const DELETED: &[u8] = b" (deleted)";
 
 /// The path of the running program.
 pub(crate) fn of_program(room: &mut [u8; ROOM]) -> &[u8] {
     of_link(room, b"/exe", None)
 }
 
-/// The path of the program that process `pid` executed, as the kernel reports it.
+/// The path of the program that process `pid` executed, as the kernel reports it, or that of the host program
+/// whose outline it executed.
 pub(crate) fn of_process(pid: u32, room: &mut [u8; ROOM]) -> &[u8] {
     let mut digits = [0u8; 20];
     of_directory(room, decimal(pid.into(), &mut digits), b"/exe", b"")
 }
 
+/// The path of the host program whose outline process `pid` executed; `None` if it executed another file.
+pub(crate) fn of_outline(pid: u32, room: &mut [u8; ROOM]) -> Option<&[u8]> {
+    let mut digits = [0u8; 20];
+    let (mut link, process) = ([0u8; 64], decimal(pid.into(), &mut digits));
+    join(&mut link, &[NAMELESS, process, b"/exe"]);
+    let got = read_link(&link, room);
+    let program = within_outline(&room[..got])?;
+    Some(&room[program])
+}
+
+/// Where the path of the host program is in the kernel's name of its outline.
+fn within_outline(target: &[u8]) -> Option<core::ops::Range<usize>> {
+    let path = target.strip_suffix(DELETED)?.strip_prefix(MEMFD)?.strip_prefix(outline::NAME)?;
+    let start = MEMFD.len() + outline::NAME.len();
+    path.starts_with(b"/").then_some(start..start + path.len())
+}
+
 /// The path of the file behind a descriptor.
 pub(crate) fn of_descriptor(fd: Fd, room: &mut [u8; ROOM]) -> &[u8] {
     of_link(room, b"/fd/", Some(fd.index()))
+}
+
+/// The kernel's name of the memfd behind a descriptor; `None` for another file.
+pub(crate) fn of_memfd(fd: Fd, room: &mut [u8; ROOM]) -> Option<&[u8]> {
+    let (mut link, mut digits) = ([0u8; 64], [0u8; 20]);
+    join(&mut link, &[DESCRIPTORS, decimal(fd.raw() as u32 as u64, &mut digits)]);
+    let got = read_link(&link, room);
+    room[..got].strip_suffix(DELETED)?.strip_prefix(MEMFD)
 }
 
 /// The target of a link in the process's directory in /proc. Returns the link itself if its target has no
@@ -45,12 +73,19 @@ fn of_link<'a>(room: &'a mut [u8; ROOM], name: &[u8], number: Option<usize>) -> 
 fn of_directory<'a>(room: &'a mut [u8; ROOM], process: &[u8], name: &[u8], number: &[u8]) -> &'a [u8] {
     let mut link = [0u8; 64];
     let length = join(&mut link, &[NAMELESS, process, name, number]);
-    // SAFETY: the link's name is NUL-terminated, and the kernel writes within `room`.
-    let got = unsafe { lp_abi::syscall!(__NR_readlink, link.as_ptr(), room.as_mut_ptr(), ROOM - 1) };
-    let got = got.unwrap_or(0);
-    let nameless = room[..got].ends_with(b" (deleted)") || room[..got].starts_with(MEMFD);
+    let got = read_link(&link, room);
+    if let Some(program) = within_outline(&room[..got]) {
+        return &room[program];
+    }
+    let nameless = room[..got].ends_with(DELETED) || room[..got].starts_with(MEMFD);
     let length = if nameless { join(room, &[&link[..length]]) } else { got };
     &room[..length]
+}
+
+/// The length of the target, in `room`, of the link with this NUL-terminated name; 0 if there is none.
+fn read_link(link: &[u8; 64], room: &mut [u8; ROOM]) -> usize {
+    // SAFETY: the link's name is NUL-terminated, and the kernel writes within `room`.
+    unsafe { lp_abi::syscall!(__NR_readlink, link.as_ptr(), room.as_mut_ptr(), ROOM - 1) }.unwrap_or(0)
 }
 
 /// Concatenates `parts` in `room` and returns the length. Parts that do not fit are left out.

@@ -18,7 +18,10 @@ pub(super) fn findings() -> Vec<Finding> {
 fn library_with_gate() -> Finding {
     const WHAT: &str = "both in one";
     match cache::directory().and_then(|cache| within::place(&cache)) {
-        Ok(path) => Finding::ok(WHAT, format!("{}, for programs that start quickly", path.display())),
+        Ok(library) => {
+            let directory = library.directory.display();
+            Finding::ok(WHAT, format!("{directory}, for programs that start quickly"))
+        }
         Err(why) => Finding::warn(WHAT, format!("{why}: the gate is preloaded, programs start more slowly")),
     }
 }

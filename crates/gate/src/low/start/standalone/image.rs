@@ -10,7 +10,7 @@ use lp_abi::linux::{
 use lp_abi::{Errno, Fd, Result};
 
 use crate::low::object::elf::read_file;
-use crate::low::object::objects::Segment;
+use crate::low::object::objects::{PF_W, PF_X, Segment};
 
 const PAGE: usize = 4096;
 /// Maximum number of program headers: one page of them, as in the kernel.
@@ -19,9 +19,6 @@ const HEADERS: usize = PAGE / size_of::<Segment>();
 const END: u64 = (1 << 47) - PAGE as u64;
 const PT_LOAD: u32 = 1;
 const PT_GNU_STACK: u32 = 0x6474_e551;
-const PF_X: u32 = 1;
-const PF_W: u32 = 2;
-const PF_R: u32 = 4;
 const ET_EXEC: u16 = 2;
 const ET_DYN: u16 = 3;
 const X86_64: u16 = 62;
@@ -198,12 +195,6 @@ pub(super) fn code_and_data(
     })
 }
 
-/// The protection of a segment's pages.
-pub(super) fn protection(segment: &Segment) -> u32 {
-    let bit = |flag, protection| if segment.flags & flag != 0 { protection } else { 0 };
-    bit(PF_R, PROT_READ) | bit(PF_W, PROT_WRITE) | bit(PF_X, PROT_EXEC)
-}
-
 /// Clears what follows the end of a segment's file part, at `file_end`, in its last page, if the segment goes
 /// on there with zeros. The page must be mapped.
 pub(super) fn clear_tail(segment: &Segment, file_end: usize) {
@@ -223,7 +214,7 @@ fn reserve(bytes: usize) -> Result<usize> {
 
 /// Maps one segment: what comes from the file, then zeros.
 fn map_segment(base: usize, fd: Fd, segment: &Segment, how: u32) -> Result<()> {
-    let protection = protection(segment);
+    let protection = segment.protection();
     let start = base.wrapping_add(segment.address as usize);
     let file_end = start + segment.file_bytes as usize;
     let pages = start & !(PAGE - 1);

@@ -78,7 +78,7 @@ impl Outlined {
             let (file_end, before) = (start + segment.file_bytes as usize, start % PAGE_SIZE);
             let first = segment.offset - before as u64;
             let bytes = file_end.next_multiple_of(PAGE_SIZE) - (start - before);
-            let protection = image::protection(&segment);
+            let protection = segment.protection();
             let mut at = start - before;
             let found = executed::pieces(region, process, (first, bytes as u64), &mut |piece| {
                 let (kind, fd, from) = match piece.region {

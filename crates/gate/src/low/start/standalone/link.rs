@@ -1,4 +1,5 @@
-//! /proc/PID/exe of a static program. The kernel's own link leads to the gate's file.
+//! /proc/PID/exe of a static program, and of a host program that is executed by an outline. The kernel's own
+//! link leads to the gate's file, or to the outline.
 
 use lp_abi::linux::{__NR_openat, __NR_read, O_CLOEXEC};
 
@@ -16,18 +17,28 @@ const VECTOR: usize = 128;
 
 /// Whether the gate answers the running program's link.
 pub(crate) fn is_own() -> bool {
+    home::settings().is_outlined || is_static()
+}
+
+/// Whether the running program is a static one on the host.
+fn is_static() -> bool {
     tls::is_by_gs() && !home::settings().program.get().is_empty()
 }
 
-/// Writes the path of the static host program that process `pid` runs to `to`, NUL-terminated, and returns
-/// its length. `own` says that `pid` is the calling process.
+/// Writes the path of the host program that process `pid` runs to `to`, NUL-terminated, and returns its
+/// length, unless the kernel's link leads to it. `own` says that `pid` is the calling process.
 #[cold]
 pub(crate) fn program(pid: u32, own: bool, to: &mut [u8]) -> Option<usize> {
-    if own {
-        let path = home::settings().program.get();
-        return if is_own() { put(path, to) } else { None };
+    if own && is_static() {
+        return put(home::settings().program.get(), to);
     }
     let (mut link, mut gate) = ([0u8; names::ROOM], [0u8; names::ROOM]);
+    if let Some(path) = names::of_outline(pid, &mut link) {
+        return put(path, to);
+    }
+    if own {
+        return None;
+    }
     let gate = environment::static_gate(&mut gate)?;
     let gate = &gate[..gate.len() - 1];
     if names::of_process(pid, &mut link) != gate {

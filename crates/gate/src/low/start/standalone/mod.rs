@@ -26,14 +26,12 @@ use crate::low::exec::inherited;
 use crate::low::exec::inherited::StaticProgram;
 use crate::low::live::signal;
 use crate::low::object::objects::Object;
-use crate::low::start::attach;
+use crate::low::start::attach::{self, PR_SET_NAME};
 use crate::low::thread::tls;
 use crate::low::tools::{names, report};
 use image::Image;
 use vector::InitialStack;
 
-/// `PR_SET_NAME` of linux/prctl.h.
-const PR_SET_NAME: u32 = 15;
 const DT_NULL: usize = 0;
 const DT_RELA: usize = 7;
 const DT_RELASZ: usize = 8;

@@ -1,0 +1,65 @@
+//! Outlines of host programs: what an exec tells the dynamic linker of `lp_sites::linker`.
+//!
+//! An outline is a memfd with a program's first page and no other content, executed in its place. The kernel
+//! lays out the address space from its headers and enters the linker that it names, which maps the program's
+//! own pages over the outline's, as the [`Plan`] in the outline's first page says.
+
+use crate::PAGE_SIZE;
+
+/// Start of the name of an outline's memfd; the program's path follows.
+pub const NAME: &[u8] = b"lightpath:";
+/// Most pieces of a plan.
+pub const PIECES: usize = 8;
+
+/// What to map. Addresses are those of the program's headers.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Plan {
+    /// [`Plan::MAGIC`].
+    pub magic: u64,
+    /// Address of the program's first page, which contains this.
+    pub first: u64,
+    /// The program's descriptor, to be closed.
+    pub fd: u32,
+    /// Number of pieces.
+    pub count: u32,
+    /// Address and number of the bytes to clear: behind the data that the file holds.
+    pub clear: u64,
+    /// See `clear`.
+    pub clear_bytes: u64,
+    /// The pieces. That with the first page is the last, because it replaces this.
+    pub pieces: [Piece; PIECES],
+}
+
+/// Pages of the program's file.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Piece {
+    /// Where they are mapped.
+    pub address: u64,
+    /// Their size in bytes.
+    pub bytes: u64,
+    /// `PROT_READ` and the like.
+    pub protection: u64,
+    /// Where they are in the file.
+    pub offset: u64,
+}
+
+impl Plan {
+    /// First word of a plan.
+    pub const MAGIC: u64 = u64::from_le_bytes(*b"LPplan 1");
+    /// Offset of the plan in the outline.
+    pub const AT: usize = PAGE_SIZE - size_of::<Plan>();
+}
+
+/// Bytes of a linker's file name.
+const LINKER: usize = b"ld-0123456789abcdef.so".len();
+
+/// The file name of the linker with this number.
+pub fn linker_name(number: u64) -> [u8; LINKER] {
+    let mut name = *b"ld-0123456789abcdef.so";
+    for (index, digit) in name[3..19].iter_mut().enumerate() {
+        *digit = b"0123456789abcdef"[(number >> (60 - 4 * index)) as usize & 15];
+    }
+    name
+}

@@ -1,0 +1,123 @@
+//! Outlines of dynamic host programs, and of copies of programs in a mount ([`lp_abi::outline`]).
+//!
+//! On a virtual machine, most of a program's start is the linker's questions to the processor. The linker of
+//! `lp_sites::linker` does not ask, but the kernel takes the linker that the program names. So it gets an
+//! outline of the program that names ours. What cannot have an outline is executed as it is.
+
+use lp_abi::linux::{
+    __NR_faccessat, __NR_fcntl, __NR_ftruncate, __NR_memfd_create, __NR_pread64, __NR_pwrite64, F_SETFD,
+    MFD_CLOEXEC,
+};
+use lp_abi::outline::{NAME, Plan, linker_name};
+use lp_abi::text::Writer;
+use lp_abi::{Fd, OwnedFd, PAGE_SIZE, Result};
+
+use crate::low::exec::check::File;
+use crate::low::exec::load::Executed;
+use crate::low::object::layout::Layout;
+use crate::low::thread::home;
+use crate::low::thread::record::Thread;
+use crate::low::tools::{names, status};
+
+/// Longest name of a memfd, in bytes: `MFD_NAME_MAX_LEN` of mm/memfd.c.
+const MEMFD_NAME: usize = 249;
+
+/// An outline to be executed once.
+pub(crate) struct Outline {
+    memfd: OwnedFd,
+    /// The program, whose number the plan names.
+    program: File,
+}
+
+impl Outline {
+    /// An outline of a program, which gets the gate within the C library; `None` if it is to be executed as it
+    /// is.
+    ///
+    /// # Safety
+    /// The file's path must be NUL-terminated, or bad in a way that the kernel answers with `EFAULT`.
+    pub(crate) unsafe fn of(thread: &Thread, file: Executed) -> Option<Outline> {
+        // A debugger stops the new image before the linker has run, and looks for the program's code then.
+        if home::settings().linker == 0 || lp_abi::sys::is_limited() || status::is_traced() {
+            return None;
+        }
+        // SAFETY: the caller guarantees the path.
+        let program = unsafe { File::open(file.directory, file.path, file.flags) }.ok()??;
+        // SAFETY: the buffer belongs to the running call, which uses it only for the environment, later.
+        let page = unsafe { &mut *thread.scratch[2].get() };
+        // SAFETY: the kernel writes within the page.
+        let got = unsafe {
+            lp_abi::syscall!(__NR_pread64, program.fd(), page.as_mut_ptr(), page.len(), 0)
+        };
+        if got != Ok(PAGE_SIZE) || !page.starts_with(b"\x7fELF") || !program.may_be_executed() {
+            return None;
+        }
+        let size = u64::try_from(program.stat()?.st_size).ok()?;
+        let mut layout = Layout::of(page)?;
+        layout.interpreter(size)?;
+        let plan = layout.plan(program.fd())?;
+        let (directory, name) = (home::settings().library.get(), linker_name(home::settings().linker));
+        let path_bytes = directory.len() + 1 + name.len() + 1;
+        let path_at = Plan::AT.checked_sub(path_bytes)?;
+        if layout.end() > path_at {
+            return None;
+        }
+        layout.set_interpreter(path_at as u64, path_bytes as u64);
+        let mut path = Writer::new(&mut page[path_at..Plan::AT]);
+        path.push(directory);
+        path.push(b"/");
+        path.push(&name);
+        path.finish()?;
+        if !is_there(&page[path_at..]) {
+            return None;
+        }
+        // SAFETY: a plan is a record of integers without padding.
+        let bytes = unsafe { core::slice::from_raw_parts((&raw const plan).cast::<u8>(), size_of::<Plan>()) };
+        page[Plan::AT..].copy_from_slice(bytes);
+        let memfd = make(program.fd(), page, size).ok()??;
+        Some(Outline { memfd, program })
+    }
+
+    /// The memfd to execute. The new image gets the program's descriptor, and closes it.
+    pub(crate) fn pass(&self) -> Fd {
+        // SAFETY: the descriptor belongs to the gate.
+        let _ = unsafe { lp_abi::syscall!(__NR_fcntl, self.program.fd(), F_SETFD, 0) };
+        self.memfd.get()
+    }
+}
+
+/// Whether the kernel will find the linker: not in every root directory.
+fn is_there(path: &[u8]) -> bool {
+    // SAFETY: the path is NUL-terminated; access(2) changes nothing.
+    unsafe { lp_abi::syscall!(__NR_faccessat, Fd::CWD, path.as_ptr(), 0) }.is_ok()
+}
+
+/// Makes the memfd: `page`, and a hole for the rest of the program's `size`. `None` if the program has no name,
+/// or one that is too long.
+#[inline(never)]
+fn make(program: Fd, page: &[u8; PAGE_SIZE], size: u64) -> Result<Option<OwnedFd>> {
+    let mut room = [0u8; names::ROOM];
+    let mut name = [0u8; MEMFD_NAME + 1];
+    let mut text = Writer::new(&mut name[..]);
+    // A copy of a program in a mount has the program's path as its name, by which the program finds itself.
+    match names::of_memfd(program, &mut room) {
+        Some(own) => text.push(own),
+        None => {
+            let path = names::of_descriptor(program, &mut room);
+            if path.starts_with(names::NAMELESS) {
+                return Ok(None);
+            }
+            text.push(NAME);
+            text.push(path);
+        }
+    }
+    if text.finish().is_none() {
+        return Ok(None);
+    }
+    // SAFETY: `name` is NUL-terminated, and the kernel reads the page.
+    unsafe {
+        let memfd = OwnedFd::new(lp_abi::syscall!(__NR_memfd_create, name.as_ptr(), MFD_CLOEXEC)?);
+        lp_abi::syscall!(__NR_pwrite64, memfd.get(), page.as_ptr(), page.len(), 0)?;
+        lp_abi::syscall!(__NR_ftruncate, memfd.get(), size.next_multiple_of(PAGE_SIZE as u64))?;
+        Ok(Some(memfd))
+    }
+}
