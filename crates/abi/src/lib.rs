@@ -26,10 +26,10 @@ pub mod image;
 #[allow(unsafe_code, reason = "the caller lends what it owns")]
 pub mod lent;
 pub mod library;
-pub mod outline;
 #[cfg(miri)]
 #[allow(unsafe_code, reason = "memory is the interpreter's to give")]
 mod miri;
+pub mod outline;
 #[allow(unsafe_code, reason = "close(2)")]
 mod owned_fd;
 pub mod refusal;

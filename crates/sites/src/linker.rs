@@ -28,7 +28,9 @@ use lp_abi::outline::{Piece, Plan};
 use crate::code::{self, Listing};
 use crate::elf::{CodeRegion, Elf};
 use crate::image::ObjectRefusal;
-use crate::merge::{CUT_SHORT, HEADER, Input, PF_R, PF_X, PT_LOAD, PT_PHDR, Segment, Unfit, move_headers, put};
+use crate::merge::{
+    CUT_SHORT, HEADER, Input, PF_R, PF_X, PT_LOAD, PT_PHDR, Segment, Unfit, move_headers, put,
+};
 use crate::window::{self, JUMP};
 
 /// Version of the output of [`linker`] for the same linker and answers.
@@ -196,7 +198,9 @@ fn sites<'l>(elf: &Elf<'_>, listings: &'l [Listing]) -> Vec<Site<'l>> {
     let mut sites = Vec::new();
     for listing in listings {
         let mut taken = 0;
-        for index in (0..listing.instructions.len()).filter(|index| is_question(&listing.instructions[*index])) {
+        for index in
+            (0..listing.instructions.len()).filter(|index| is_question(&listing.instructions[*index]))
+        {
             let Some(window) = window::choose(listing, index, &targets) else { continue };
             let range = window.range();
             // Another question in the window would be asked where it is moved to.
@@ -207,7 +211,11 @@ fn sites<'l>(elf: &Elf<'_>, listings: &'l [Listing]) -> Vec<Site<'l>> {
             }
             taken = range.end.max(index + 1);
             let next = listing.instructions[taken - 1].next_ip();
-            sites.push(Site { displaced: &listing.instructions[range.clone()], asks: index - range.start, next });
+            sites.push(Site {
+                displaced: &listing.instructions[range.clone()],
+                asks: index - range.start,
+                next,
+            });
         }
     }
     sites

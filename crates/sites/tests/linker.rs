@@ -57,7 +57,8 @@ fn a_program_runs_and_its_linker_believes_the_answers() {
     assert_eq!(said, "/usr\n");
     // x86-64-v3 is AVX2 and others, which leaf 7 tells.
     assert_eq!(searched.contains("x86-64-v3"), is_x86_feature_detected!("avx2"), "{searched}");
-    let without = all.map(|answer| if answer.leaf == 7 { Answer { registers: [0; 4], ..answer } } else { answer });
+    let without =
+        all.map(|answer| if answer.leaf == 7 { Answer { registers: [0; 4], ..answer } } else { answer });
     let (said, searched) = listing(&without);
     assert_eq!(said, "/usr\n");
     assert!(searched.contains("x86-64-v2") && !searched.contains("x86-64-v3"), "{searched}");

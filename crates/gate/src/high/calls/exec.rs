@@ -271,8 +271,10 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
     if loader == Some(Loader::Static) {
         return match image::of_program(task, found.inode, name, None) {
             Ok(fd) => {
-                let load =
-                    LoaderHook::Static(Static { fd, named: Named { directory: given.dirfd, path: given.path.as_ptr() } });
+                let load = LoaderHook::Static(Static {
+                    fd,
+                    named: Named { directory: given.dirfd, path: given.path.as_ptr() },
+                });
                 program(task, given, found, fd, exec.argv, &environment, load)
             }
             Err(errno) => errno.to_ret(),

@@ -27,6 +27,7 @@ use crate::high::frame::content::read_at;
 use crate::high::run::{image, mounts};
 use crate::low::exec::environment;
 use crate::low::object::layout::Layout;
+use crate::low::thread::home;
 use crate::low::tools::{names, status};
 
 /// Size from which on a program gets an outline. To copy a smaller one costs less than what its starts would
@@ -152,10 +153,11 @@ pub(crate) fn release(task: &Task, kept: Option<InodeRef>) {
     }
 }
 
-/// A copy of the program that the process executes, if it is executed by an outline.
+/// A copy of the program of a mount that the process executes by an outline.
 pub(crate) fn copy_of_own(task: &Task) -> Option<OwnedFd> {
     let program = executed().inode;
-    if program == InodeRef::NONE || !is_large(task.region.inode(program.id)) {
+    let is_outlined = || home::settings().is_outlined || is_large(task.region.inode(program.id));
+    if program == InodeRef::NONE || !is_outlined() {
         return None;
     }
     image::copied(task, program, c"lightpath-program").ok()

@@ -260,11 +260,7 @@ pub(crate) struct File(OwnedFd);
 impl File {
     /// # Safety
     /// `path` must be NUL-terminated, or bad in a way that the kernel answers with `EFAULT`.
-    pub(crate) unsafe fn open(
-        directory: Fd,
-        path: *const u8,
-        flags: usize,
-    ) -> Result<Option<File>, Refusal> {
+    pub(crate) unsafe fn open(directory: Fd, path: *const u8, flags: usize) -> Result<Option<File>, Refusal> {
         let how = (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) as usize;
         if flags & AT_EMPTY_PATH as usize != 0 && !path.is_null() && is_empty(path) {
             return Ok(File::again(directory));

@@ -5,8 +5,8 @@
 //! outline of the program that names ours. What cannot have an outline is executed as it is.
 
 use lp_abi::linux::{
-    __NR_faccessat, __NR_fcntl, __NR_ftruncate, __NR_memfd_create, __NR_pread64, __NR_pwrite64, F_SETFD,
-    MFD_CLOEXEC,
+    __NR_faccessat, __NR_fcntl, __NR_memfd_create, __NR_pread64, __NR_prlimit64, __NR_pwrite64, F_SETFD,
+    MFD_CLOEXEC, RLIMIT_FSIZE,
 };
 use lp_abi::outline::{NAME, Plan, linker_name};
 use lp_abi::text::Writer;
@@ -37,7 +37,8 @@ impl Outline {
     /// The file's path must be NUL-terminated, or bad in a way that the kernel answers with `EFAULT`.
     pub(crate) unsafe fn of(thread: &Thread, file: Executed) -> Option<Outline> {
         // A debugger stops the new image before the linker has run, and looks for the program's code then.
-        if home::settings().linker == 0 || lp_abi::sys::is_limited() || status::is_traced() {
+        let is_plain = !lp_abi::sys::is_limited() && may_write_a_page() && !status::is_traced();
+        if home::settings().linker == 0 || !is_plain {
             return None;
         }
         // SAFETY: the caller guarantees the path.
@@ -45,9 +46,7 @@ impl Outline {
         // SAFETY: the buffer belongs to the running call, which uses it only for the environment, later.
         let page = unsafe { &mut *thread.scratch[2].get() };
         // SAFETY: the kernel writes within the page.
-        let got = unsafe {
-            lp_abi::syscall!(__NR_pread64, program.fd(), page.as_mut_ptr(), page.len(), 0)
-        };
+        let got = unsafe { lp_abi::syscall!(__NR_pread64, program.fd(), page.as_mut_ptr(), page.len(), 0) };
         if got != Ok(PAGE_SIZE) || !page.starts_with(b"\x7fELF") || !program.may_be_executed() {
             return None;
         }
@@ -62,6 +61,7 @@ impl Outline {
             return None;
         }
         layout.set_interpreter(path_at as u64, path_bytes as u64);
+        layout.leave_data();
         let mut path = Writer::new(&mut page[path_at..Plan::AT]);
         path.push(directory);
         path.push(b"/");
@@ -73,7 +73,7 @@ impl Outline {
         // SAFETY: a plan is a record of integers without padding.
         let bytes = unsafe { core::slice::from_raw_parts((&raw const plan).cast::<u8>(), size_of::<Plan>()) };
         page[Plan::AT..].copy_from_slice(bytes);
-        let memfd = make(program.fd(), page, size).ok()??;
+        let memfd = make(program.fd(), page).ok()??;
         Some(Outline { memfd, program })
     }
 
@@ -91,10 +91,19 @@ fn is_there(path: &[u8]) -> bool {
     unsafe { lp_abi::syscall!(__NR_faccessat, Fd::CWD, path.as_ptr(), 0) }.is_ok()
 }
 
-/// Makes the memfd: `page`, and a hole for the rest of the program's `size`. `None` if the program has no name,
-/// or one that is too long.
+/// Whether the process may write a page to a file (RLIMIT_FSIZE).
+fn may_write_a_page() -> bool {
+    let mut limit = [0u64; 2];
+    // SAFETY: the kernel writes the two words.
+    let asked = unsafe {
+        lp_abi::syscall!(__NR_prlimit64, 0, RLIMIT_FSIZE, core::ptr::null::<u8>(), limit.as_mut_ptr())
+    };
+    asked.is_ok() && limit[0] >= PAGE_SIZE as u64
+}
+
+/// Makes the memfd with that page. `None` if the program has no name, or one that is too long.
 #[inline(never)]
-fn make(program: Fd, page: &[u8; PAGE_SIZE], size: u64) -> Result<Option<OwnedFd>> {
+fn make(program: Fd, page: &[u8; PAGE_SIZE]) -> Result<Option<OwnedFd>> {
     let mut room = [0u8; names::ROOM];
     let mut name = [0u8; MEMFD_NAME + 1];
     let mut text = Writer::new(&mut name[..]);
@@ -117,7 +126,6 @@ fn make(program: Fd, page: &[u8; PAGE_SIZE], size: u64) -> Result<Option<OwnedFd
     unsafe {
         let memfd = OwnedFd::new(lp_abi::syscall!(__NR_memfd_create, name.as_ptr(), MFD_CLOEXEC)?);
         lp_abi::syscall!(__NR_pwrite64, memfd.get(), page.as_ptr(), page.len(), 0)?;
-        lp_abi::syscall!(__NR_ftruncate, memfd.get(), size.next_multiple_of(PAGE_SIZE as u64))?;
         Ok(Some(memfd))
     }
 }

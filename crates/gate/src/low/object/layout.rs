@@ -96,13 +96,32 @@ impl<'p> Layout<'p> {
         Some(plan)
     }
 
+    /// Makes the kernel map no file where memory follows the data of one: to clear the rest of the last page, it
+    /// would need that page in the outline.
+    pub(crate) fn leave_data(&mut self) {
+        for index in 0..self.count {
+            let mut segment = self.at(index);
+            if segment.kind == PT_LOAD && segment.bytes > segment.file_bytes && segment.flags & PF_W != 0 {
+                let before = segment.address % PAGE_SIZE as u64;
+                segment.offset -= before;
+                segment.address -= before;
+                (segment.file_bytes, segment.bytes) = (0, segment.bytes + before);
+                self.set(index, segment);
+            }
+        }
+    }
+
+    fn set(&mut self, index: usize, segment: Segment) {
+        let at = self.headers_at + index * size_of::<Segment>();
+        // SAFETY: as in `at`; the page is exclusively borrowed.
+        unsafe { self.page.as_mut_ptr().add(at).cast::<Segment>().write_unaligned(segment) };
+    }
+
     /// Makes the headers name the `bytes` from `offset` as the loader's path.
     pub(crate) fn set_interpreter(&mut self, offset: u64, bytes: u64) {
         let Some(index) = self.interpreter_index() else { return };
         let mut segment = self.at(index);
         (segment.offset, segment.file_bytes, segment.bytes) = (offset, bytes, bytes);
-        let at = self.headers_at + index * size_of::<Segment>();
-        // SAFETY: as in `at`; the page is exclusively borrowed.
-        unsafe { self.page.as_mut_ptr().add(at).cast::<Segment>().write_unaligned(segment) };
+        self.set(index, segment);
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Settings {
     pub(crate) builder: Text,
     /// The path of the running program, if it is a static one on the host.
     pub(crate) program: Text,
-    /// Whether the running program is one on the host that was executed by an outline.
+    /// Whether the running program was executed by an outline ([`crate::low::exec::outline`]).
     pub(crate) is_outlined: bool,
     /// Whether the program executes what it maps by translation, and makes its calls itself (valgrind).
     pub(crate) translates: bool,

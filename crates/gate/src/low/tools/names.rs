@@ -1,7 +1,7 @@
 //! Paths by which the builder, another process, can open an object.
 
-use lp_abi::{Fd, outline};
 use lp_abi::linux::{__NR_getpid, __NR_readlink};
+use lp_abi::{Fd, outline};
 
 use lp_abi::text::decimal;
 
