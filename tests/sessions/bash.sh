@@ -82,3 +82,10 @@ for i in 1 2 3; do echo $i; done | while read n; do echo got $n >>y; done; cat y
 
 #:: job_output_order
 ( for i in 1 2 3; do echo "bg $i"; done >>log ) & wait; ( for i in 1 2 3; do echo "fg $i"; done >>log ); cat log; (echo stdout; echo stderr >&2) >o 2>&1; cat o; (echo stdout; echo stderr >&2) 2>&1 >p | cat; exec 3>&1 >q; echo into q; exec >&3 3>&-; cat q; { ls nosuch; ls o; } >r 2>&1; cat r
+
+#:: outlines
+named() { until [ "$(cat /proc/$1/comm)" = "$2" ]; do sleep 0.01; done; }; exec 2>/dev/null # the shell tells process numbers
+sleep 60 & p=$!; named $p sleep; [ "$(readlink /proc/$p/exe)" = "$(realpath "$(command -v sleep)")" ] && echo link; cmp /proc/$p/exe "$(command -v sleep)" && echo same; stat -Lc %i /proc/$p/exe "$(command -v sleep)" | uniq | wc -l; tr '\0' ' ' </proc/$p/cmdline; ps -o comm= -p $p; kill $p; wait $p; echo $?
+cp "$(command -v sleep)" nap; ln -s nap doze; ./doze 60 & p=$!; named $p doze; readlink /proc/$p/exe | sed "s:$T:T:"; cmp /proc/$p/exe nap && echo same; echo x >>nap; echo $?; kill $p; wait $p
+cp nap "$OUT/nap"; "$OUT/nap" 60 & p=$!; named $p nap; readlink /proc/$p/exe | sed "s:$OUT:OUT:"; cmp /proc/$p/exe "$OUT/nap" && echo same; kill $p; wait $p; (exec -a other cat /proc/self/comm); (exec -a other sh -c 'echo $0')
+(ulimit -f 1; cat /proc/self/comm); (ulimit -n 4; cat /proc/self/comm); chmod 644 "$OUT/nap"; "$OUT/nap" 0; echo $?; chmod 755 "$OUT/nap"; for n in 0 1000 4096; do head -c $n nap >"$OUT/nap"; "$OUT/nap" 0; echo $?; done; ls -l /proc/self/fd | grep -c nap; (cd "$OUT"; ./nap; env ./nap; echo $?); env -i "$(command -v env)"; LD_DEBUG=statistics true; echo $?; cat /proc/self/maps | grep -c "$(realpath "$(command -v cat)")"

@@ -8,7 +8,7 @@ use lp_abi::{Errno, Fd, OwnedFd, image};
 use lp_region::process::{CALLS_ALL_TRACED, CALLS_COUNTED, CALLS_TRACED, Run};
 use lp_region::records::PROGRAMS;
 use lp_region::sync::{AtomicU64, Ordering};
-use lp_region::{DirentId, InodeId, LaneId, ProcessId, Region, Spot};
+use lp_region::{DirentId, InodeId, LaneId, ProcessId, Region, RunId, Spot};
 use lp_vfs::boot::ImageIds;
 use lp_vfs::getcwd::Start;
 use lp_vfs::table::entry;
@@ -41,6 +41,7 @@ use crate::low::above::PATH;
 use crate::low::dispatch::Calls;
 use crate::low::dispatch::LowFds;
 use crate::low::dispatch::Table;
+use crate::low::exec::outline::linker_path;
 use crate::low::thread::pending::Info;
 use crate::low::thread::record::Thread;
 use crate::low::tools::report;
@@ -299,6 +300,13 @@ impl Above for High {
 
     fn slot_of(gate: &[u8]) -> Option<(Region<'static>, ProcessId)> {
         outline::slot_of(gate)
+    }
+
+    fn linker_of<'r>(region: Region, process: ProcessId, room: &'r mut [u8]) -> Option<&'r [u8]> {
+        // Relaxed, both: constant while the process lives.
+        let run = region.run(RunId(region.process(process).run.load(Ordering::Relaxed)));
+        let number = Some(run.linker.load(Ordering::Relaxed)).filter(|number| *number != 0)?;
+        linker_path(run.library.get(), number, room)
     }
 
     #[cold]

@@ -36,15 +36,18 @@ impl Outline {
     /// # Safety
     /// The file's path must be NUL-terminated, or bad in a way that the kernel answers with `EFAULT`.
     pub(crate) unsafe fn of(thread: &Thread, file: Executed) -> Option<Outline> {
+        if home::settings().linker == 0 || lp_abi::sys::is_limited() || !may_write_a_page() {
+            return None;
+        }
         // A debugger stops the new image before the linker has run, and looks for the program's code then.
-        let is_plain = !lp_abi::sys::is_limited() && may_write_a_page() && !status::is_traced();
-        if home::settings().linker == 0 || !is_plain {
+        if status::is_traced() {
             return None;
         }
         // SAFETY: the caller guarantees the path.
         let program = unsafe { File::open(file.directory, file.path, file.flags) }.ok()??;
-        // SAFETY: the buffer belongs to the running call, which uses it only for the environment, later.
-        let page = unsafe { &mut *thread.scratch[2].get() };
+        // SAFETY: the buffers belong to the running call, which uses them only for the environment, later. The
+        // stack may be that of musl's posix_spawn(3), which is short.
+        let (page, room) = unsafe { (&mut *thread.scratch[2].get(), &mut *thread.scratch[1].get()) };
         // SAFETY: the kernel writes within the page.
         let got = unsafe { lp_abi::syscall!(__NR_pread64, program.fd(), page.as_mut_ptr(), page.len(), 0) };
         if got != Ok(PAGE_SIZE) || !page.starts_with(b"\x7fELF") || !program.may_be_executed() {
@@ -54,26 +57,18 @@ impl Outline {
         let mut layout = Layout::of(page)?;
         layout.interpreter(size)?;
         let plan = layout.plan(program.fd())?;
-        let (directory, name) = (home::settings().library.get(), linker_name(home::settings().linker));
-        let path_bytes = directory.len() + 1 + name.len() + 1;
-        let path_at = Plan::AT.checked_sub(path_bytes)?;
-        if layout.end() > path_at {
+        let path = linker_path(home::settings().library.get(), home::settings().linker, room)?;
+        let path_at = Plan::AT.checked_sub(path.len())?;
+        if layout.end() > path_at || !is_there(path) {
             return None;
         }
-        layout.set_interpreter(path_at as u64, path_bytes as u64);
+        layout.set_interpreter(path_at as u64, path.len() as u64);
         layout.leave_data();
-        let mut path = Writer::new(&mut page[path_at..Plan::AT]);
-        path.push(directory);
-        path.push(b"/");
-        path.push(&name);
-        path.finish()?;
-        if !is_there(&page[path_at..]) {
-            return None;
-        }
+        page[path_at..Plan::AT].copy_from_slice(path);
         // SAFETY: a plan is a record of integers without padding.
         let bytes = unsafe { core::slice::from_raw_parts((&raw const plan).cast::<u8>(), size_of::<Plan>()) };
         page[Plan::AT..].copy_from_slice(bytes);
-        let memfd = make(program.fd(), page).ok()??;
+        let memfd = make(program.fd(), page, room.first_chunk_mut()?).ok()??;
         Some(Outline { memfd, program })
     }
 
@@ -83,6 +78,16 @@ impl Outline {
         let _ = unsafe { lp_abi::syscall!(__NR_fcntl, self.program.fd(), F_SETFD, 0) };
         self.memfd.get()
     }
+}
+
+/// The path of the linker with this number beside the C library in `directory`, NUL-terminated.
+pub(crate) fn linker_path<'r>(directory: &[u8], number: u64, room: &'r mut [u8]) -> Option<&'r [u8]> {
+    let mut path = Writer::new(room);
+    path.push(directory);
+    path.push(b"/");
+    path.push(&linker_name(number));
+    let length = path.finish()?;
+    room.get(..=length)
 }
 
 /// Whether the kernel will find the linker: not in every root directory.
@@ -102,16 +107,14 @@ fn may_write_a_page() -> bool {
 }
 
 /// Makes the memfd with that page. `None` if the program has no name, or one that is too long.
-#[inline(never)]
-fn make(program: Fd, page: &[u8; PAGE_SIZE]) -> Result<Option<OwnedFd>> {
-    let mut room = [0u8; names::ROOM];
+fn make(program: Fd, page: &[u8; PAGE_SIZE], room: &mut [u8; names::ROOM]) -> Result<Option<OwnedFd>> {
     let mut name = [0u8; MEMFD_NAME + 1];
     let mut text = Writer::new(&mut name[..]);
     // A copy of a program in a mount has the program's path as its name, by which the program finds itself.
-    match names::of_memfd(program, &mut room) {
+    match names::of_memfd(program, room) {
         Some(own) => text.push(own),
         None => {
-            let path = names::of_descriptor(program, &mut room);
+            let path = names::of_descriptor(program, room);
             if path.starts_with(names::NAMELESS) {
                 return Ok(None);
             }

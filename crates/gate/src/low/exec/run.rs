@@ -17,7 +17,7 @@ use crate::low::above::Above;
 use crate::low::arrive::sigaction;
 
 use crate::low::exec::environment::Environment;
-use crate::low::exec::load::{Executed, LoaderHook, Named};
+use crate::low::exec::load::{Executed, LoaderHook, Named, Static};
 use crate::low::exec::outline::Outline;
 use crate::low::exec::{check, environment};
 use crate::low::live::{deferred, signal};
@@ -134,26 +134,32 @@ pub(crate) unsafe fn run(
     if !environment::is_in_reach(load) && may_be_executed(file) {
         return refuse(thread, Refusal::OutOfReach, named.path);
     }
-    let mut room = [0u8; names::ROOM];
-    let file = match load {
-        LoaderHook::Static(program) => match environment::static_gate(&mut room) {
-            Some(gate) => {
-                // The new image uses the descriptor by its number and closes it. SAFETY: the descriptor
-                // belongs to the gate.
-                let _ = unsafe { lp_abi::syscall!(__NR_fcntl, program.fd, F_SETFD, 0) };
-                Executed { directory: Fd::CWD, path: gate.as_ptr(), flags: 0 }
-            }
-            None => return Errno::ENOEXEC.to_ret(),
-        },
-        LoaderHook::Within => {
-            // SAFETY: the caller guarantees the paths and `argv`.
-            unsafe { outlined(thread, named, file, argv, environment) };
-            file
+    // SAFETY: the caller guarantees the paths and `argv`.
+    unsafe {
+        match load {
+            LoaderHook::Within => outlined(thread, named, file, argv, environment),
+            LoaderHook::Static(program) => return by_gate(thread, program, argv, environment),
+            _ => {}
         }
-        _ => file,
-    };
-    // SAFETY: the caller guarantees the path and `argv`.
-    unsafe { execute(thread, file, argv, environment, load) }
+        execute(thread, file, argv, environment, load)
+    }
+}
+
+/// The exec of a static program: of the gate's file in its place.
+///
+/// # Safety
+/// As for [`run`].
+#[inline(never)]
+unsafe fn by_gate(thread: &Thread, program: Static, argv: usize, environment: &Environment) -> isize {
+    let mut room = [0u8; names::ROOM];
+    let Some(gate) = environment::static_gate(&mut room) else { return Errno::ENOEXEC.to_ret() };
+    let file = Executed { directory: Fd::CWD, path: gate.as_ptr(), flags: 0 };
+    // The new image uses the descriptor by its number and closes it. SAFETY: the descriptor belongs to the
+    // gate; the caller guarantees `argv`.
+    unsafe {
+        let _ = lp_abi::syscall!(__NR_fcntl, program.fd, F_SETFD, 0);
+        execute(thread, file, argv, environment, LoaderHook::Static(program))
+    }
 }
 
 /// The exec by an outline, if there is one. Returns if the kernel refuses it: what it says of the outline, it

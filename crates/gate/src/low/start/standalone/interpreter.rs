@@ -17,8 +17,9 @@ use super::vector::InitialStack;
 use crate::High;
 use crate::low::above::Above;
 use crate::low::exec::inherited;
+use crate::low::exec::variables::WITHIN;
 use crate::low::object::objects::{Auxiliary, PT_INTERP, PT_LOAD, Segment};
-use crate::low::tools::report;
+use crate::low::tools::{names, report};
 
 /// A program that the kernel has mapped from its outline.
 struct Outlined {
@@ -38,9 +39,13 @@ pub(super) fn start(stack: &mut InitialStack, auxiliary: &Auxiliary) -> usize {
     if program.fill(region, process) != Ok(true) {
         report::refuse(&[b"the program cannot be mapped"]);
     }
+    let mut room = [0; names::ROOM];
+    // The gate is within the C library only if the program names the system's loader.
+    let within = gate.is_some_and(|gate| gate.ends_with(WITHIN));
+    let quick = within.then(|| High::linker_of(region, process, &mut room)).flatten();
+    let path = quick.and_then(|path| CStr::from_bytes_with_nul(path).ok()).unwrap_or(program.loader());
     // SAFETY: nothing refers to the region: the program's mappings are of its file.
     unsafe { region.unmap() };
-    let path = program.loader();
     let loader = match load(path) {
         Ok(loader) => loader,
         Err(why) => report::refuse(&[path.to_bytes(), b": ", why]),
