@@ -23,7 +23,7 @@ share; unshare true; echo text >f; chmod 666 f; as_user unshare -Urm sh -c 'id -
 # Who owns what a namespace makes, and what its root may do with others' files.
 share; echo text >f; chmod 600 f; ls -ln f | cut -d' ' -f3-4; mkdir d; chmod 777 d; mkdir d/closed; chmod 700 d/closed
 look() { stat -c '%n %u:%g %a' "$@"; }
-as_user unshare -Ur bash -c 'stat -c "%n %u:%g" . f d; id -u; echo x >d/made; mkdir d/dir; stat -c "%n %u:%g" d/*; cat f; chown 0:0 d/made; chown 1:1 d/made; chmod 4755 d/made; touch d/closed/x; cp -p d/made d/copy; ls -ln d | tail -n +2 | cut -d" " -f3-4; tar cf d/t.tar d/made; mkdir d/x; tar xf d/t.tar -C d/x; stat -c "%n %u:%g" d/x/d/made' 2>&1; look d/*
+as_user unshare -Ur bash -c 'stat -c "%n %u:%g" . f d; id -u; echo x >d/made; mkdir d/dir; stat -c "%n %u:%g" d/*; cat f; chown 0:0 d/made; chown 1:1 d/made; chmod 4755 d/made; touch d/closed/x; cp -p d/made d/copy; ls -ln d | tail -n +2 | cut -d" " -f3-4; tar cf d/t.tar d/made; mkdir d/x; tar xf d/t.tar -C d/x; stat -c "%n %u:%g" d/x/d/made; rm d/t.tar' 2>&1; look d/*
 as_user unshare -U bash -c 'id -u; stat -c "%u:%g" . f; echo y >d/none; stat -c "%u:%g" d/none; unshare -U true; bash -c "stat -c %u:%g d/none"' 2>&1; look d/none
 as_user unshare -U --map-user=5 --map-group=7 bash -c 'id -u; id -g; stat -c "%u:%g" . f; echo y >d/five; stat -c "%u:%g" d/five; chown 5:7 d/five; chown 0 d/five; chgrp 0 d/five' 2>&1; look d/five
 as_user unshare -Ur unshare -U --map-user=33 --map-group=33 bash -c 'echo z >d/nested; stat -c "%u:%g" d/nested f; exec unshare -Ur bash -c "echo zz >d/deep; stat -c %u:%g d/deep d/nested f"' 2>&1; look d/nested d/deep
