@@ -708,3 +708,46 @@ GROUP(namespace, plain)
     }
     owners();
 }
+
+static void further_below(void)
+{
+    T(setresgid(0, 0, 0));
+    T(setresuid(0, 0, 0));
+    prctl(PR_SET_DUMPABLE, 1);
+    pid_t child = mapped_child("7 0 1\n8 3 2\n", "9 0 1\n10 3 2\n", waits, CLONE_NEWUSER);
+    FILE *file = fopen("pid", "w");
+    fprintf(file, "%d", child);
+    fclose(file);
+    say_wait(child);
+}
+
+GROUP(namespace, entered_below)
+{
+    char path[64], text[16] = "";
+    if (geteuid() != 0)
+        return;
+    make_owned();
+    pid_t child = mapped_child("0 1000 1\n1 100005 10\n", "0 1000 1\n1 100007 10\n", further_below, CLONE_NEWUSER);
+    int fd;
+    while ((fd = open("pid", O_RDONLY)) < 0 || read(fd, text, sizeof text - 1) <= 0)
+        usleep(1000);
+    pid_t below = atoi(text);
+    close(fd);
+    unlink("pid");
+    snprintf(path, sizeof path, "/proc/%d/ns/user", below);
+    int space = open(path, O_RDONLY), process = syscall(SYS_pidfd_open, below, 0);
+    for (int by_process = 0; by_process < 2; by_process++) {
+        CHILD {
+            T(setns(by_process ? process : space, CLONE_NEWUSER));
+            T(setgid(10));
+            T(setuid(7));
+            use("below");
+            make_some(by_process ? "below-p" : "below");
+            T(chown("below-file", 8, 11));
+            T(chown("below-file", 0, 0));
+        }
+    }
+    kill(below, 9);
+    say_wait(child);
+    owners();
+}

@@ -227,11 +227,45 @@ pub(crate) fn enter(process: &Process) {
     }
 }
 
-/// The process has entered a namespace of which it is not known where it was made. It has no ids there.
-pub(crate) fn enter_unknown(process: &Process) {
+/// Most lines of a [`Foreign`] map.
+const LINES: usize = 16;
+
+/// The maps of another process's namespace, relative to the run's.
+#[derive(Clone, Copy)]
+pub(crate) struct Foreign([[Option<Extent>; LINES]; 2]);
+
+impl Foreign {
+    /// No id has a number there.
+    pub(crate) const NONE: Foreign = Foreign([[None; LINES]; 2]);
+
+    /// Reads the maps of process `pid`, in another namespace than the caller's, to which the kernel shows them
+    /// relative.
+    pub(crate) fn read(process: &Process, pid: u32) -> Foreign {
+        let mut found = Foreign::NONE;
+        for (kind, to) in KINDS.into_iter().zip(&mut found.0) {
+            let mut places = to.iter_mut();
+            let map = IdMap::of(process, kind);
+            namespaces::each_line_of(pid, kind == IdKind::User, |[inside, here, count]| {
+                let outside = if here == u32::MAX { None } else { map.outward(here) };
+                if let Some(outside) = outside
+                    && let Some(place) = places.next()
+                {
+                    *place = Some(Extent { inside, outside, count });
+                }
+            });
+        }
+        found
+    }
+}
+
+/// The process has entered the namespace of another, whose maps it read before.
+pub(crate) fn enter_foreign(process: &Process, maps: &Foreign) {
     enter(process);
-    for kind in KINDS {
-        IdMap::of(process, kind).set(INSIDE, 0, 0);
+    for (kind, lines) in KINDS.into_iter().zip(&maps.0) {
+        let map = IdMap::of(process, kind);
+        let extents = lines.iter().flatten();
+        let count = extents.enumerate().take_while(|(index, extent)| map.put(*index, **extent)).count();
+        map.set(INSIDE, 0, count);
     }
 }
 

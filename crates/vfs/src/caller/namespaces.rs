@@ -3,7 +3,10 @@
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 
-use lp_abi::linux::{__NR_fstat, __NR_ioctl, __NR_open, __NR_read, __NR_stat, O_CLOEXEC, O_RDONLY, stat};
+use lp_abi::linux::{
+    __NR_fstat, __NR_ioctl, __NR_open, __NR_read, __NR_stat, CLONE_NEWUSER, O_CLOEXEC, O_RDONLY, stat,
+};
+use lp_abi::text::Writer;
 use lp_abi::{Fd, OwnedFd};
 
 /// The initial user namespace (`PROC_USER_INIT_INO` of linux/proc_ns.h).
@@ -33,22 +36,57 @@ pub(crate) fn kind(fd: Fd) -> Option<u32> {
     unsafe { lp_abi::syscall!(__NR_ioctl, fd, GET_KIND, 0) }.ok().map(|kind| kind as u32)
 }
 
-/// Whether a descriptor of a user namespace, or of a process in one, stands for one that was made in the
-/// caller's.
-pub(crate) fn is_child(fd: Fd) -> bool {
+/// The user namespace that a descriptor stands for, or that of the process that it stands for: its number, and
+/// whether it was made in the caller's. `None` for any other descriptor.
+pub(crate) fn user_of(fd: Fd) -> Option<(u32, bool)> {
     // SAFETY: these requests take no argument and change nothing.
     let asked =
         |fd: Fd, request: u32| unsafe { lp_abi::syscall!(__NR_ioctl, fd, request, 0) }.map(OwnedFd::new);
     let of_process = asked(fd, GET_USER).ok();
-    let parent = asked(of_process.as_ref().map_or(fd, OwnedFd::get), GET_PARENT);
+    let space = of_process.as_ref().map_or(fd, OwnedFd::get);
+    if kind(space) != Some(CLONE_NEWUSER) {
+        return None;
+    }
+    let parent = asked(space, GET_PARENT).ok().and_then(|parent| number_at(parent.get()));
+    Some((number_at(space)?, parent == Some(own_user())))
+}
+
+/// The number of a namespace's descriptor.
+fn number_at(fd: Fd) -> Option<u32> {
     let mut found = MaybeUninit::<stat>::zeroed();
-    parent.is_ok_and(|parent| {
-        // SAFETY: the kernel writes within `found`; zeros are a valid record too.
-        let found = unsafe {
-            lp_abi::syscall!(__NR_fstat, parent.get(), found.as_mut_ptr()).map(|_| found.assume_init())
-        };
-        found.is_ok_and(|found| found.st_ino as u32 == own_user())
-    })
+    // SAFETY: the kernel writes within `found`; zeros are a valid record too.
+    unsafe {
+        lp_abi::syscall!(__NR_fstat, fd, found.as_mut_ptr()).ok()?;
+        Some(found.assume_init().st_ino as u32)
+    }
+}
+
+/// The user namespace of a process; 0 if that is not to be seen.
+pub(crate) fn user_of_process(pid: u32) -> u32 {
+    let mut room = [0; PATH];
+    of_process(pid, b"/ns/user\0", &mut room).map_or(0, number_of)
+}
+
+/// [`each_line`] of a process's map of users or of groups.
+pub(crate) fn each_line_of(pid: u32, is_user: bool, each: impl FnMut([u32; 3])) {
+    let mut room = [0; PATH];
+    let name = if is_user { &b"/uid_map\0"[..] } else { b"/gid_map\0" };
+    if let Some(path) = of_process(pid, name, &mut room) {
+        each_line(path, each);
+    }
+}
+
+/// Bytes for the path of a process's file.
+const PATH: usize = 32;
+
+/// The path of a process's file.
+fn of_process<'a>(pid: u32, name: &[u8], room: &'a mut [u8; PATH]) -> Option<&'a CStr> {
+    let mut path = Writer::new(room);
+    path.push(b"/proc/");
+    path.push_decimal(u64::from(pid));
+    path.push(name);
+    let length = path.finish()?;
+    CStr::from_bytes_with_nul(&room[..length]).ok()
 }
 
 /// Whether the caller is in the initial user namespace. Without /proc, it is.

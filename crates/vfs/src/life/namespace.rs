@@ -8,22 +8,41 @@ use lp_abi::linux::CLONE_NEWNS;
 use lp_region::process::caps;
 use lp_region::sync::Ordering;
 
+use crate::caller::id_map::{self, Foreign};
+use crate::caller::namespaces;
 use crate::caller::task::Task;
-use crate::caller::{id_map, namespaces};
 use crate::life::boot::{load_capabilities, set_securebits};
 
 /// A user namespace that setns(2) may enter.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Target {
     /// The caller's own.
     from: u32,
-    is_child: bool,
+    /// Its maps, unless it was made in the caller's: those are read when they are needed.
+    maps: Option<Foreign>,
 }
 
 /// What the process will enter by setns(2) with a descriptor.
 pub fn target(task: &Task<'_>, fd: Fd) -> Target {
     id_map::settle(task.process);
-    Target { from: namespaces::own_user(), is_child: namespaces::is_child(fd) }
+    let from = namespaces::own_user();
+    let maps = match namespaces::user_of(fd) {
+        Some((number, false)) if number != from => Some(maps_of(task, number)),
+        _ => None,
+    };
+    Target { from, maps }
+}
+
+/// The maps of a namespace further below, which a process of the run must be in.
+fn maps_of(task: &Task<'_>, number: u32) -> Foreign {
+    // Relaxed, both: a process that is gone by now is not found in /proc.
+    let namespace = task.process.pid_namespace.load(Ordering::Relaxed);
+    let mut pids = task.region.processes().filter_map(|id| {
+        let process = task.region.process(id);
+        let is_seen = process.pid_namespace.load(Ordering::Relaxed) == namespace;
+        is_seen.then(|| process.pid.load(Ordering::Relaxed))
+    });
+    let found = pids.find(|pid| namespaces::user_of_process(*pid) == number);
+    found.map_or(Foreign::NONE, |pid| Foreign::read(task.process, pid))
 }
 
 /// Whether a descriptor is one of a mount namespace.
@@ -38,13 +57,13 @@ pub fn entered(task: &Task<'_>) {
 }
 
 /// setns(2) has succeeded. Whether the process has entered another user namespace.
-pub fn joined(task: &Task<'_>, target: Target) -> bool {
+pub fn joined(task: &Task<'_>, target: &Target) -> bool {
     if namespaces::own_user() == target.from {
         return false;
     }
-    match target.is_child {
-        true => id_map::enter(task.process),
-        false => id_map::enter_unknown(task.process),
+    match &target.maps {
+        None => id_map::enter(task.process),
+        Some(maps) => id_map::enter_foreign(task.process, maps),
     }
     gain(task);
     true

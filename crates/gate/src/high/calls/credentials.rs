@@ -100,7 +100,7 @@ handlers! {
         let target = namespace::target(task, fd);
         let done = kernel!(__NR_setns, fd, kinds);
         if done >= 0 {
-            joined_namespace(thread(), task, target);
+            joined_namespace(thread(), task, &target);
             // The working and the root directory are the namespace's.
             if has_mounts {
                 chdir::left(task);

@@ -47,7 +47,7 @@ pub(crate) fn entered_namespace(thread: &Thread, task: &Task) {
 
 /// setns(2) has succeeded.
 #[cold]
-pub(crate) fn joined_namespace(thread: &Thread, task: &Task, target: namespace::Target) {
+pub(crate) fn joined_namespace(thread: &Thread, task: &Task, target: &namespace::Target) {
     if namespace::joined(task, target) {
         patch::change_calls(&High::calls(thread));
     }
