@@ -19,6 +19,27 @@ share() {
 # Who is root in a namespace reads the images of the other root's programs, and cannot write there.
 share; unshare true; echo text >f; chmod 666 f; as_user unshare -Urm sh -c 'id -u; pwd | sed "s:$T:T:"; mount -t tmpfs none /mnt; echo $?; echo inside >/mnt/x; cat /mnt/x f; echo more >>f; mount -t tmpfs f /mnt; echo $?; ls /mnt; mount --bind /etc /mnt; test -s /mnt/passwd; echo $?; umount /mnt; mount --make-rslave /; echo $?; cd /; cat "$T/f"'; cat f; ls /mnt | wc -l; as_user unshare -cm --keep-caps sh -c 'mkdir d; cd d; echo x >y; mount -t tmpfs none /mnt; mv y z; cat ../d/z; stat -c "%a %s" z'; as_user unshare -Urpf --mount-proc sh -c 'echo $$; cat f; cat /proc/1/comm'; as_user unshare -Urn --propagation slave -m cat f; ls
 
+#:: user_ids needs unshare,setpriv,nsenter
+# Who owns what a namespace makes, and what its root may do with others' files.
+share; echo text >f; chmod 600 f; ls -ln f | cut -d' ' -f3-4; mkdir d; chmod 777 d; mkdir d/closed; chmod 700 d/closed
+look() { stat -c '%n %u:%g %a' "$@"; }
+as_user unshare -Ur bash -c 'stat -c "%n %u:%g" . f d; id -u; echo x >d/made; mkdir d/dir; stat -c "%n %u:%g" d/*; cat f; chown 0:0 d/made; chown 1:1 d/made; chmod 4755 d/made; touch d/closed/x; cp -p d/made d/copy; ls -ln d | tail -n +2 | cut -d" " -f3-4; tar cf d/t.tar d/made; mkdir d/x; tar xf d/t.tar -C d/x; stat -c "%n %u:%g" d/x/d/made; rm d/t.tar' 2>&1; look d/*
+as_user unshare -U bash -c 'id -u; stat -c "%u:%g" . f; echo y >d/none; stat -c "%u:%g" d/none; unshare -U true; bash -c "stat -c %u:%g d/none"' 2>&1; look d/none
+as_user unshare -U --map-user=5 --map-group=7 bash -c 'id -u; id -g; stat -c "%u:%g" . f; echo y >d/five; stat -c "%u:%g" d/five; chown 5:7 d/five; chown 0 d/five; chgrp 0 d/five' 2>&1; look d/five
+as_user unshare -Ur unshare -U --map-user=33 --map-group=33 bash -c 'echo z >d/nested; stat -c "%u:%g" d/nested f; exec unshare -Ur bash -c "echo zz >d/deep; stat -c %u:%g d/deep d/nested f"' 2>&1; look d/nested d/deep
+as_user unshare -Ur bash -c 'exec python3 - <<P
+import os, subprocess
+os.mkdir("d/py"); print(os.stat("d/py").st_uid, os.access("f", os.R_OK), os.getuid())
+print(subprocess.run(["stat", "-c", "%u:%g", "d/py", "f"], capture_output=True, text=True).stdout)
+try: os.chown("d/py", 3, 3)
+except OSError as e: print(e.errno)
+P' 2>&1; look d/py
+as_user unshare -Ur bash -c 'echo $$ >d/pid; exec sleep 9' & until test -s d/pid; do sleep 0.1; done; p=$(cat d/pid); as_user nsenter -t $p -U --preserve-credentials bash -c 'id -u; stat -c "%u:%g" . f; echo n >d/entered; stat -c "%u:%g" d/entered' 2>&1; kill $p; wait $! 2>/dev/null; rm d/pid; look d/entered
+
+#:: bubblewrap_ids needs bwrap,setpriv
+share; echo text >f; mkdir d; chmod 777 d; chmod 600 f
+as_user bwrap --bind / / --dev-bind /dev /dev --unshare-user --uid 1000 --gid 1000 sh -c 'id -u; stat -c "%n %u:%g" . f d; echo x >d/made; stat -c "%u:%g" d/made; chown 0 d/made; cat f' 2>&1; as_user bwrap --bind / / --dev-bind /dev /dev --proc /proc --unshare-all --uid 0 --gid 0 sh -c 'id -u; echo x >d/root; stat -c "%u:%g" d/root f; chown 0:0 d/root; chown 1 d/root' 2>&1; stat -c '%n %u:%g' d/*
+
 #:: bubblewrap needs bwrap,setpriv
 share; echo text >f; chmod 666 f; mkdir d; as_user bwrap --bind / / --dev-bind /dev /dev --proc /proc sh -c 'pwd | sed "s:$T:T:"; cat f; echo more >>f; cat "$T/f"; cd d; echo x >y; mv y z; ls; exit 3'; echo $?; as_user bwrap --bind / / --dev-bind /dev /dev --proc /proc --tmpfs /mnt --unshare-all --die-with-parent sh -c 'cat f; echo $$; : >/mnt/a; ls /mnt; echo more >>f'; as_user bwrap --dev-bind / / --chdir "$T/d" cat z; cat f; as_user bwrap --dev-bind / / sh -c 'for i in 1 2 3; do cat f & done; wait; sh -c "exec sh -c \"cat f\""' | sort | uniq -c; as_user bwrap --dev-bind / / true; echo $?
 

@@ -64,8 +64,11 @@ pub struct Process {
     pub attached: AtomicU32,
     /// Root directory if it is in a mount ([`crate::ids::Spot`]), else 0: chroot(2).
     pub root: AtomicU64,
-    /// Unused.
-    pub unused: [AtomicU32; 4],
+    /// Maps of user and of group ids, if the process is in a user namespace other than the run's; else 0. The
+    /// extents are at the end of `groups`; `lp_vfs`'s `caller::id_map` has their meaning.
+    pub id_maps: [AtomicU32; 2],
+    /// What such a process sees in place of user and group ids that its namespace does not have.
+    pub overflow_ids: [AtomicU32; 2],
     /// Parked placeholders among the first 64 descriptors.
     pub parked: AtomicU64,
     /// Serialises changes of the table while threads share it.
@@ -81,7 +84,7 @@ pub struct Process {
     pub gate_words: [AtomicU32; 8],
     /// Unused.
     pub unused_too: [AtomicU32; 17],
-    /// Supplementary groups.
+    /// Supplementary groups from the start on, extents of the maps of ids from the end.
     pub groups: [AtomicU32; 192],
 }
 
@@ -102,14 +105,14 @@ impl Process {
         let Process {
             life: _, table_lock, pid, run, pid_namespace, moves, threads_gone, fd_limit, threads, umask, ruid, fsuid,
             fsgid, caps, group_count, mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited,
-            cwd, root, parked, exe, fsize_limit, unused, unused_too, gate_words, groups,
+            cwd, root, parked, exe, fsize_limit, id_maps, overflow_ids, unused_too, gate_words, groups,
         } = self;
         let words = [
             pid, run, pid_namespace, moves, threads_gone, fd_limit, threads, umask, ruid, fsuid, fsgid, caps, group_count,
             mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited,
         ];
         // Relaxed: published with the slot's life.
-        words.into_iter().chain(unused).chain(unused_too)
+        words.into_iter().chain(id_maps).chain(overflow_ids).chain(unused_too)
             .chain(gate_words).chain(groups).for_each(|word| word.store(0, Ordering::Relaxed));
         [cwd, root, parked, exe, fsize_limit].into_iter().for_each(|word| word.store(0, Ordering::Relaxed));
         table_lock.clear();
@@ -164,6 +167,9 @@ pub mod caps {
     pub const LEASE: u32 = 512;
     /// `CAP_SYS_CHROOT`.
     pub const SYS_CHROOT: u32 = 1024;
+    /// No capability: the process is in a user namespace other than the run's, in which the capabilities
+    /// count.
+    pub const IN_NAMESPACE: u32 = 1 << 30;
     /// No capability: `SECBIT_NO_SETUID_FIXUP` is set, so access(2) checks with the effective capabilities.
     pub const NO_FIXUP: u32 = 1 << 31;
 }

@@ -1,6 +1,7 @@
 /* chroot: where paths start, and where they end. */
 #include "conform.h"
 #include <linux/openat2.h>
+#include <linux/sched.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -439,4 +440,45 @@ GROUP(chroot, proc)
     say_path("cwd", text);
     kill(child, 9);
     say_wait(child);
+}
+
+GROUP(chroot, namespaces)
+{
+    if (geteuid() != 0 || !prepare())
+        return;
+    int mounts = open("/proc/self/ns/mnt", O_RDONLY), user = open("/proc/self/ns/user", O_RDONLY);
+    int self = syscall(SYS_pidfd_open, getpid(), 0);
+    struct clone_args arguments = { .flags = CLONE_NEWUSER, .exit_signal = SIGCHLD };
+    CHILD {
+        T(chroot("r"));
+        T(chdir("/a"));
+        T(syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0));
+        T(syscall(SYS_clone, CLONE_NEWUSER | CLONE_NEWPID | SIGCHLD, 0, 0, 0, 0));
+        T(syscall(SYS_clone, CLONE_NEWUSER | CLONE_FS | SIGCHLD, 0, 0, 0, 0));
+        T(syscall(SYS_clone3, &arguments, sizeof arguments));
+        T(unshare(CLONE_NEWUSER));
+        T(setns(user, CLONE_NEWUSER));
+        T(setns(user, CLONE_NEWNS));
+        contents("/a/f");
+        T(setns(mounts, CLONE_NEWNS));
+        say_cwd();
+        contents("/a/f");
+        contents("f");
+        T(access("/etc/passwd", F_OK));
+        TN("by its name", access(home, F_OK));
+        T(unshare(CLONE_NEWUSER));
+    }
+    CHILD {
+        T(chdir("r/a"));
+        contents("f");
+        T(setns(mounts, 0));
+        say_cwd();
+        contents("f");
+    }
+    CHILD {
+        T(chroot("r"));
+        T(setns(self, CLONE_NEWNS));
+        say_cwd();
+        T(access("/etc/passwd", F_OK));
+    }
 }

@@ -28,7 +28,8 @@ const LANE: Fields = fields!(Lane: process tid id generation burial waits_for po
     writing writing_depth pins unlisting holding intent taken claims unlinked chains arrived kept moves
     caches pages moving reads answered passed bytes);
 const PROCESS: Fields = fields!(Process: life pid run pid_namespace fd_limit threads umask ruid fsuid fsgid caps
-    group_count permitted fsize_limit cwd exe mappings exe_dirent first_lane rgid limited attached unused parked
+    group_count permitted fsize_limit cwd exe mappings exe_dirent first_lane rgid limited attached id_maps
+    overflow_ids parked
     table_lock moves threads_gone posix_locks gate_words unused_too groups);
 const FILE: Fields = fields!(OpenFile: position inode flags shared lock generation link parent dirent locked in_flight
     mode custody);

@@ -13,7 +13,7 @@ use lp_vfs::boot::ImageIds;
 use lp_vfs::getcwd::Start;
 use lp_vfs::table::entry;
 use lp_vfs::task::Task;
-use lp_vfs::{boot, close, fork, getcwd};
+use lp_vfs::{boot, close, fork, getcwd, id_map, root};
 
 use crate::High;
 use crate::calls::CALLS;
@@ -32,6 +32,7 @@ use crate::high::table::calls::APART;
 use crate::high::table::count::COUNTED;
 use crate::high::table::holed::HOLED;
 use crate::high::table::limited::LIMITED;
+use crate::high::table::mapped::MAPPED;
 use crate::high::table::traced;
 use crate::high::watch::{shadow_end, signalled};
 use crate::low::above::Above;
@@ -155,6 +156,10 @@ impl Above for High {
         }
     }
 
+    fn is_rooted(thread: &Thread) -> bool {
+        task_of(thread).is_some_and(|task| root::of(task).is_some())
+    }
+
     fn may_share_table(thread: &Thread) -> bool {
         join::join(thread);
         let Some(task) = task_of(thread) else { return true };
@@ -188,6 +193,9 @@ impl Above for High {
                 region::set_joined(region, child);
                 areas::after_fork();
                 placeholder::after_fork(task);
+                if thread.enters_namespace.get() {
+                    credentials::entered_namespace(thread, task);
+                }
             }
             Err(_) => report::refuse(&[b"the region has no place for this process"]),
         }
@@ -217,7 +225,13 @@ impl Above for High {
             false => fork::child_in_parent(region, slot, child.tid.get()),
         };
         match started {
-            Ok(lane) => placeholder::after_fork(set_task(child, region, slot, lane)),
+            Ok(lane) => {
+                let task = set_task(child, region, slot, lane);
+                placeholder::after_fork(task);
+                if parent.is_some_and(|parent| parent.enters_namespace.get()) {
+                    credentials::entered_namespace(child, task);
+                }
+            }
             Err(_) => report::refuse(&[b"the region has no place for this process"]),
         }
     }
@@ -365,7 +379,10 @@ impl Above for High {
 
 /// The table for a process that has a task, and whether fast paths may bypass it.
 fn calls_of(task: &Task) -> (&'static Table, LowFds) {
-    let (table, way) = if bus::exist() {
+    let is_inside = id_map::is_inside(task.process);
+    let (table, way) = if is_inside {
+        (&MAPPED, LowFds::Long)
+    } else if bus::exist() {
         (&HOLED, LowFds::Long)
     } else if placeholder::own_may_be_low(task) {
         (&CALLS, LowFds::Long)
@@ -374,7 +391,7 @@ fn calls_of(task: &Task) -> (&'static Table, LowFds) {
     };
     // PAIRS: the release of a tracer that comes later: its rings are named.
     match task.run.stats.load(Ordering::Acquire) {
-        CALLS_COUNTED => (&COUNTED, LowFds::Long),
+        CALLS_COUNTED if !is_inside => (&COUNTED, LowFds::Long),
         CALLS_TRACED if traced::open(task, table) => match way {
             LowFds::Short => (&traced::TRACED, LowFds::Recorded),
             way => (&traced::TRACED, way),

@@ -101,6 +101,9 @@ pub(crate) trait Above: Quick {
     /// The kernel will not write that child's id to the address of [`Self::announce_child`].
     fn make_unannounced(thread: &Thread);
 
+    /// Whether the process has a root directory in a mount.
+    fn is_rooted(thread: &Thread) -> bool;
+
     /// Whether a child that is not a thread may share the kernel's descriptor table. It may while no file of
     /// ours is open, because each process has its own table of ours.
     fn may_share_table(thread: &Thread) -> bool;

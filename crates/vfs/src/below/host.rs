@@ -22,6 +22,7 @@ use lp_region::records::ABOVE_LAYER;
 use crate::below::list::{self, Record, RecordAt};
 use crate::below::memory::Memory;
 use crate::below::{Dir, Each, File, Layer};
+use crate::caller::id_map::{self, IdKind};
 use crate::caller::task::Task;
 
 /// The layer of a host tree. Its lists say where that is.
@@ -215,6 +216,10 @@ impl Dir for OwnedFd {
                     Ok((mut record, on)) => {
                         let beside = mount != 0 && (on, record.dev) == (mount, own.dev);
                         record.number = if beside { record.ino } else { 0 };
+                        // An owner without an id here is shown as the overflow id.
+                        let in_run = |kind, id| id_map::to_run(task.process, kind, id).unwrap_or(id);
+                        record.uid = in_run(IdKind::User, record.uid);
+                        record.gid = in_run(IdKind::Group, record.gid);
                         each(&name[..length], &mut record)?;
                     }
                     // It has been removed since.

@@ -13,6 +13,7 @@ pub(crate) mod below;
 pub mod clock;
 pub(crate) mod event;
 pub(crate) mod fd_table;
+pub mod id_map;
 pub(crate) mod mount_prefix;
 pub(crate) mod namespaces;
 pub(crate) mod prefix_cache;

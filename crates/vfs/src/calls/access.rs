@@ -98,5 +98,5 @@ fn check(task: &Task<'_>, inode: &Inode, mount: MountId, mode: u32, flags: u32) 
     if everyone && mode & WRITE == 0 && inode.acl.load(Ordering::Relaxed) == 0 {
         return Ok(());
     }
-    permission::check_as(task, inode, mode, Identity::real(task.credentials.get()))
+    permission::check_as(task, inode, mode, Identity::real(task))
 }

@@ -54,7 +54,7 @@ fn set(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), mode: u32) -
     }
     let mut bits = mode & 0o7777;
     // The kernel's setattr_prepare: without the capability only members of the group may set this bit.
-    if !credentials::may_keep_setgid(task, inode.gid.load(Relaxed)) {
+    if !credentials::may_keep_setgid(task, inode) {
         bits &= !S_ISGID;
     }
     let _shift = (inode::is_dir(inode) && mode & 0o111 != 0o111).then(|| tree::shift(task));

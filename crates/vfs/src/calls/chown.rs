@@ -8,6 +8,7 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, MountId};
 
 use crate::caller::event::Touched;
+use crate::caller::id_map::{self, IdKind};
 use crate::caller::task::{Place, Task};
 use crate::calls::target;
 use crate::inodes::ownership::Owners;
@@ -50,8 +51,21 @@ fn change(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), owner: u3
     Ok(())
 }
 
+/// The ids of the run's namespace for those of the caller's.
+///
+/// # Errors
+/// `EINVAL` for one that is not in the caller's namespace.
+fn in_run(task: &Task, owner: u32, group: u32) -> Result<(u32, u32)> {
+    let id = |kind, id: u32| match id {
+        KEEP => Ok(KEEP),
+        id => id_map::to_run(task.process, kind, id).ok_or(Errno::EINVAL),
+    };
+    Ok((id(IdKind::User, owner)?, id(IdKind::Group, group)?))
+}
+
 fn set(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), owner: u32, group: u32) -> Result<()> {
     let _writing = writer::begin(task, mount)?;
+    let (owner, group) = in_run(task, owner, group)?;
     let _locked = inode::lock(task, id);
     // Relaxed throughout: under the lock; credentials change only in their own process.
     if inode.flags.load(Relaxed) & (inode_flags::IMMUTABLE | inode_flags::APPEND) != 0 {
@@ -59,7 +73,7 @@ fn set(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), owner: u32, 
     }
     let (uid, gid) = (inode.uid.load(Relaxed), inode.gid.load(Relaxed));
     let owns = task.credentials.get().fsuid.load(Relaxed) == uid;
-    let capable = credentials::capable(task, caps::CHOWN);
+    let capable = credentials::capable_over(task, inode, caps::CHOWN);
     // The kernel's chown_ok and chgrp_ok: an owner may keep the owner, and give the file to one of its own
     // groups.
     let may_own = owner == KEEP || capable || owns && owner == uid;
@@ -71,7 +85,7 @@ fn set(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), owner: u32, 
     let mut mode = old;
     if mode & S_IFMT != S_IFDIR {
         mode &= !S_ISUID;
-        if mode & S_IXGRP != 0 || !credentials::may_keep_setgid(task, gid) {
+        if mode & S_IXGRP != 0 || !credentials::may_keep_setgid(task, inode) {
             mode &= !S_ISGID;
         }
         // The kernel's notify_change: clearing these bits is a chmod, which is the owner's right.

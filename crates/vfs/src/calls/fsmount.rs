@@ -7,6 +7,7 @@ use lp_abi::Result;
 use lp_region::sync::Ordering;
 use lp_region::{FileId, InodeRef};
 
+use crate::caller::id_map::{self, IdKind};
 use crate::caller::task::Task;
 use crate::calls::mount_at::may_mount;
 use crate::calls::{mount, open_tree};
@@ -40,12 +41,13 @@ pub fn make(task: &Task<'_>, like: &Made, source: &[u8]) -> Result<FileId> {
     may_mount(task)?;
     // What has its default is not shown.
     let given = |value: u32, default: u32| (value != default).then_some(value);
+    let owner = |kind, shown| id_map::to_run(task.process, kind, shown).and_then(|id| given(id, 0));
     let options = Options {
         pages: like.pages,
         inodes: like.inodes,
         mode: given(like.mode, 0o1777),
-        uid: given(like.owner.0, 0),
-        gid: given(like.owner.1, 0),
+        uid: owner(IdKind::User, like.owner.0),
+        gid: owner(IdKind::Group, like.owner.1),
         read_only: Some(like.read_only),
     };
     mount_end::collect(task);

@@ -74,6 +74,6 @@ pub fn reconfigure(task: &Task<'_>, picked: Picked, text: &[u8]) -> Result<()> {
     if picked.root == 0 || root(task, picked.number) != picked.root {
         return Err(Errno::ESTALE);
     }
-    let options = Options::parse(text, task.region.header().data_pages.load(Ordering::Relaxed))?;
+    let options = Options::parse(task, text)?;
     mount::reconfigure(task, picked.number, &options, options.read_only)
 }

@@ -132,7 +132,7 @@ fn new(
         Some(b"tmpfs" | b"ramfs") => {}
         Some(_) => return Err(Errno::ENODEV),
     }
-    let options = Options::parse(data, task.region.header().data_pages.load(Ordering::Relaxed))?;
+    let options = Options::parse(task, data)?;
     let mut name = [0; SOURCE];
     let length = if source.is_null() {
         0
@@ -270,7 +270,7 @@ fn set_flags(task: &Task<'_>, mount: MountId, flags: u32) -> Result<()> {
 
 /// The kernel's do_remount: changes a whole file system, and this mount's flags.
 fn remount_superblock(task: &Task<'_>, at: &Found, flags: u32, data: &[u8]) -> Result<()> {
-    let options = Options::parse(data, task.region.header().data_pages.load(Ordering::Relaxed))?;
+    let options = Options::parse(task, data)?;
     if !Tree::look(task).holds(at.mount) || !is_mount(task, at) {
         return Err(Errno::EINVAL);
     }

@@ -259,7 +259,7 @@ fn set_value(task: &Task, (id, inode, mount): On, name: &Name, value: XattrValue
     }
     may(task, inode, space, Access::Write)?;
     if space == Space::Security {
-        may_secure(task, name, &value)?;
+        may_secure(task, inode, name, &value)?;
     }
     resolve(name, space)?;
     xattrs::replace(task, id, inode, name, Some(value))
@@ -267,7 +267,7 @@ fn set_value(task: &Task, (id, inode, mount): On, name: &Name, value: XattrValue
 
 /// The kernel's cap_inode_setxattr: `security.` belongs to the administrator, and file capabilities must be
 /// valid.
-fn may_secure(task: &Task, name: &[u8], value: &XattrValue) -> Result<()> {
+fn may_secure(task: &Task, inode: &Inode, name: &[u8], value: &XattrValue) -> Result<()> {
     if name == CAPABILITY {
         let (size, at) = (value.bytes.len(), value.bytes.start().cast::<u32>());
         // SAFETY: the copy routine handles bad pointers.
@@ -277,13 +277,13 @@ fn may_secure(task: &Task, name: &[u8], value: &XattrValue) -> Result<()> {
             return Err(Errno::EINVAL);
         }
     }
-    may_administer(task, name)
+    may_administer(task, inode, name)
 }
 
 /// A file's capabilities may be changed in a user namespace too, other attributes not.
-fn may_administer(task: &Task, name: &[u8]) -> Result<()> {
+fn may_administer(task: &Task, inode: &Inode, name: &[u8]) -> Result<()> {
     let may = match name == CAPABILITY {
-        true => credentials::capable(task, caps::SYS_ADMIN),
+        true => credentials::capable_over(task, inode, caps::SYS_ADMIN),
         false => credentials::capable_initially(task, caps::SYS_ADMIN),
     };
     if may { Ok(()) } else { Err(Errno::EPERM) }
@@ -305,7 +305,7 @@ fn remove_value(task: &Task, (id, inode, mount): On, name: &Name) -> Result<()> 
     }
     may(task, inode, space, Access::Write)?;
     if space == Space::Security {
-        may_administer(task, name)?;
+        may_administer(task, inode, name)?;
     }
     resolve(name, space)?;
     xattrs::replace(task, id, inode, name, None)

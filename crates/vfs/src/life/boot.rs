@@ -17,6 +17,7 @@ use lp_region::records::Inode;
 use lp_region::sync::{AtomicU32, Ordering, register_barrier};
 use lp_region::{InodeRef, LaneId, MountId, ProcessId, Region, RunId, Spot};
 
+use crate::caller::id_map::{self, IdKind};
 use crate::caller::namespaces;
 use crate::caller::task::Task;
 use crate::caller::walked;
@@ -166,7 +167,7 @@ pub fn claim_own_process(region: Region, run: RunId) -> Result<ProcessId> {
 fn describe(region: Region, id: ProcessId) {
     let process = region.process(id);
     process.pid_namespace.store(namespaces::own_pid(), Ordering::Relaxed);
-    load_credentials(process);
+    load_credentials(process, process);
     load_umask(process);
     load_securebits(process);
 }
@@ -223,7 +224,7 @@ pub fn before_exec(task: &Task) {
 /// Brings the process's slot up to date after [`attach`]: loads credentials and removes what belonged to a
 /// former image.
 pub fn arrive(task: &Task) {
-    load_credentials(task.process);
+    load_credentials(task.process, task.process);
     load_umask(task.process);
     enter_image(task);
 }
@@ -246,10 +247,7 @@ pub struct ImageIds {
 pub fn arrive_by_exec(task: &Task, ids: ImageIds) {
     let process = task.process;
     // Relaxed: the process's own words.
-    process.ruid.store(ids.uid, Ordering::Relaxed);
-    process.rgid.store(ids.gid, Ordering::Relaxed);
-    process.fsuid.store(ids.euid, Ordering::Relaxed);
-    process.fsgid.store(ids.egid, Ordering::Relaxed);
+    store_ids(process, process, ids);
     load_capabilities(process);
     load_limit(process);
     enter_image(task);
@@ -257,7 +255,7 @@ pub fn arrive_by_exec(task: &Task, ids: ImageIds) {
 
 /// [`arrive`] of a process that has run without a slot and has one thread.
 pub fn arrive_late(task: &Task) {
-    load_credentials(task.process);
+    load_credentials(task.process, task.process);
     task.process.umask.store(umask_by_setting(), Ordering::Relaxed);
     enter_image(task);
 }
@@ -482,15 +480,28 @@ fn leave_unlocked(task: &Task) {
     leave_lane(task);
 }
 
+/// Records ids as the kernel shows them, of which the effective ones count for files. `process` has the map of
+/// ids.
+fn store_ids(credentials: &Process, process: &Process, ids: ImageIds) {
+    let store = |word: &AtomicU32, kind: IdKind, shown: u32| {
+        let id = id_map::own(process, kind, shown, word.load(Ordering::Relaxed));
+        word.store(id, Ordering::Relaxed); // Relaxed: the thread's own.
+    };
+    store(&credentials.ruid, IdKind::User, ids.uid);
+    store(&credentials.rgid, IdKind::Group, ids.gid);
+    store(&credentials.fsuid, IdKind::User, ids.euid);
+    store(&credentials.fsgid, IdKind::Group, ids.egid);
+}
+
 /// Reads user, group, capabilities and file size limit from the kernel, after any call that changes them.
-pub fn load_credentials(process: &Process) {
+/// `process` has the map of ids. In a user namespace, groups that have no id there are shown as one: they stay
+/// as they are until [`load_groups`].
+pub fn load_credentials(credentials: &Process, process: &Process) {
     let mut ids = [0u32; 3];
     // SAFETY: the kernel writes three words.
     let _ = unsafe { lp_abi::syscall!(__NR_getresuid, &raw mut ids[0], &raw mut ids[1], &raw mut ids[2]) };
-    process.ruid.store(ids[0], Ordering::Relaxed);
     // SAFETY: getgid(2) has no effect.
     let gid = unsafe { lp_abi::syscall!(__NR_getgid) }.unwrap_or(0);
-    process.rgid.store(gid as u32, Ordering::Relaxed);
     // Where a filter denies these calls, the ids are the effective ones: an exec, or a change of the
     // effective id, makes them so.
     // SAFETY: an invalid id changes nothing; the call returns the current one (setfsuid(2)).
@@ -499,19 +510,35 @@ pub fn load_credentials(process: &Process) {
     let fsgid = unsafe { lp_abi::syscall!(__NR_setfsgid, u32::MAX) };
     // SAFETY: getegid(2) has no effect.
     let fsgid = fsgid.or_else(|_| unsafe { lp_abi::syscall!(__NR_getegid) }).unwrap_or(gid);
-    process.fsuid.store(fsuid, Ordering::Relaxed);
-    process.fsgid.store(fsgid as u32, Ordering::Relaxed);
-    // SAFETY: the kernel writes at most `groups.len()` words.
-    let count = unsafe { lp_abi::syscall!(__NR_getgroups, process.groups.len(), process.groups.as_ptr()) };
-    process.group_count.store(count.unwrap_or(0) as u32, Ordering::Relaxed);
-    load_capabilities(process);
-    load_limit(process);
+    let ids = ImageIds { uid: ids[0], euid: fsuid, gid: gid as u32, egid: fsgid as u32 };
+    store_ids(credentials, process, ids);
+    if !id_map::is_inside(process) {
+        load_groups(credentials, process);
+    }
+    load_capabilities(credentials);
+    load_limit(credentials);
+}
+
+/// Reads the supplementary groups, which all have an id in the process's namespace.
+pub fn load_groups(credentials: &Process, process: &Process) {
+    let groups = &credentials.groups;
+    let room =
+        if core::ptr::eq(credentials, process) { id_map::room_for_groups(process) } else { groups.len() };
+    // SAFETY: the kernel writes at most `room` words, of which there are as many.
+    let count = unsafe { lp_abi::syscall!(__NR_getgroups, room, groups.as_ptr()) }.unwrap_or(0);
+    for group in groups.iter().take(count) {
+        let shown = group.load(Ordering::Relaxed);
+        // No group has the id -1.
+        let id = id_map::to_run(process, IdKind::Group, shown).unwrap_or(u32::MAX);
+        group.store(id, Ordering::Relaxed);
+    }
+    credentials.group_count.store(count as u32, Ordering::Relaxed);
 }
 
 /// Reads the calling thread's capabilities.
 pub fn load_capabilities(process: &Process) {
     let (effective, permitted) = capabilities();
-    let kept = process.caps.load(Ordering::Relaxed) & caps::NO_FIXUP;
+    let kept = process.caps.load(Ordering::Relaxed) & (caps::NO_FIXUP | caps::IN_NAMESPACE);
     process.caps.store(effective | kept, Ordering::Relaxed);
     process.permitted.store(permitted, Ordering::Relaxed);
 }

@@ -7,6 +7,7 @@ use lp_region::process::{Process, UNANNOUNCED};
 use lp_region::sync::{AtomicU32, Ordering, register_barrier};
 use lp_region::{FileId, LaneId, ProcessId, Region, RunId};
 
+use crate::caller::id_map;
 use crate::caller::namespaces;
 use crate::caller::task::Task;
 use crate::descriptors::file;
@@ -72,20 +73,10 @@ fn prepare(task: &Task, memory: Memory) -> Result<ProcessId> {
 }
 
 fn copy_process(task: &Task, child: &Process) {
-    let (parent, credentials) = (task.process, task.credentials.get());
-    let ids: [fn(&Process) -> &AtomicU32; 7] = [
-        |p| &p.ruid,
-        |p| &p.rgid,
-        |p| &p.fsuid,
-        |p| &p.fsgid,
-        |p| &p.caps,
-        |p| &p.permitted,
-        |p| &p.group_count,
-    ];
+    let parent = task.process;
+    copy_credentials(task.credentials.get(), child);
+    id_map::inherit(parent, child);
     // Relaxed throughout: the slot is the child's once the kernel's call has created it.
-    for id in ids {
-        id(child).store(id(credentials).load(Ordering::Relaxed), Ordering::Relaxed);
-    }
     let words: [fn(&Process) -> &AtomicU32; 4] =
         [|p| &p.pid_namespace, |p| &p.umask, |p| &p.exe_dirent, |p| &p.attached];
     for word in words {
@@ -96,14 +87,31 @@ fn copy_process(task: &Task, child: &Process) {
     child.posix_locks.store(closing, Ordering::Relaxed);
     child.fsize_limit.store(parent.fsize_limit.load(Ordering::Relaxed), Ordering::Relaxed);
     child.parked.store(parent.parked.load(Ordering::Relaxed), Ordering::Relaxed);
-    let groups = credentials.group_count.load(Ordering::Relaxed) as usize;
-    for (to, from) in child.groups.iter().zip(&credentials.groups).take(groups) {
-        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-    }
     // The directories and the executed file stay alive: the parent's slot holds them meanwhile.
     child.root.store(parent.root.load(Ordering::Relaxed), Ordering::Release);
     child.cwd.store(parent.cwd.load(Ordering::Relaxed), Ordering::Release);
     child.exe.store(parent.exe.load(Ordering::Relaxed), Ordering::Release);
+}
+
+/// Copies ids, groups and capabilities.
+pub fn copy_credentials(from: &Process, to: &Process) {
+    let ids: [fn(&Process) -> &AtomicU32; 7] = [
+        |p| &p.ruid,
+        |p| &p.rgid,
+        |p| &p.fsuid,
+        |p| &p.fsgid,
+        |p| &p.caps,
+        |p| &p.permitted,
+        |p| &p.group_count,
+    ];
+    // Relaxed throughout: nobody else uses the copy yet.
+    for id in ids {
+        id(to).store(id(from).load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    let groups = from.group_count.load(Ordering::Relaxed) as usize;
+    for (to, from) in to.groups.iter().zip(&from.groups).take(groups) {
+        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
 }
 
 /// Copies the table. If threads share it, the caller must hold its lock, so that nobody removes entries

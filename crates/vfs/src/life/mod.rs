@@ -21,6 +21,7 @@ pub(crate) mod mount_list;
 pub(crate) mod mount_peers;
 pub(crate) mod mount_prune;
 pub mod mount_tree;
+pub mod namespace;
 pub(crate) mod open_file;
 pub mod reap;
 pub mod reclaim;

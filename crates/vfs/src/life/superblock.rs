@@ -9,6 +9,7 @@ use lp_region::records::Inode;
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, LaneId};
 
+use crate::caller::id_map::{self, IdKind};
 use crate::caller::task::Task;
 use crate::content::{allowance, map};
 use crate::inodes::{inode, make};
@@ -40,20 +41,24 @@ impl Options {
     /// Parses an option string.
     ///
     /// # Errors
-    /// `EINVAL` for options that tmpfs does not know.
-    pub(crate) fn parse(text: &[u8], of: u64) -> Result<Options> {
+    /// `EINVAL` for options that tmpfs does not know, and for ids that the caller's user namespace does not have.
+    pub(crate) fn parse(task: &Task<'_>, text: &[u8]) -> Result<Options> {
+        let of = task.region.header().data_pages.load(Ordering::Relaxed); // Relaxed: immutable.
         let mut options = Options::default();
         for part in text.split(|byte| *byte == b',').filter(|part| !part.is_empty()) {
             let equals = part.iter().position(|byte| *byte == b'=');
             let (name, value) = equals.map_or((part, &b""[..]), |at| (&part[..at], &part[at + 1..]));
-            let id = || number(value, 10).and_then(|id| u32::try_from(id).ok()).ok_or(Errno::EINVAL);
+            let id = |kind| {
+                let given = number(value, 10).and_then(|id| u32::try_from(id).ok());
+                given.and_then(|id| id_map::to_run(task.process, kind, id)).ok_or(Errno::EINVAL)
+            };
             match name {
                 b"size" => options.pages = Some(size(value, of)?),
                 b"nr_blocks" => options.pages = Some(scaled(value)?),
                 b"nr_inodes" => options.inodes = Some(scaled(value)?),
                 b"mode" => options.mode = Some(number(value, 8).ok_or(Errno::EINVAL)? as u32 & 0o7777),
-                b"uid" => options.uid = Some(id()?),
-                b"gid" => options.gid = Some(id()?),
+                b"uid" => options.uid = Some(id(IdKind::User)?),
+                b"gid" => options.gid = Some(id(IdKind::Group)?),
                 b"ro" => options.read_only = Some(true),
                 b"rw" => options.read_only = Some(false),
                 b"huge" | b"mpol" | b"noswap" | b"inode32" | b"inode64" | b"source" => {}

@@ -7,6 +7,7 @@ use lp_region::InodeId;
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
 
+use crate::caller::id_map::{self, IdKind};
 use crate::caller::task::Task;
 use crate::inodes::blob::{self, BlobDraft, BlobKind, View};
 use crate::inodes::inode;
@@ -150,6 +151,24 @@ fn mode_of(view: View) -> (u32, bool) {
     }
 }
 
+/// Replaces the ids of users and groups. The blob must be a draft.
+///
+/// # Errors
+/// `EINVAL` if there is none for one of them.
+fn translate(task: &Task, view: View, new: impl Fn(IdKind, u32) -> Option<u32>) -> Result<()> {
+    for index in 0..count(view) {
+        let AclEntry { tag, id, .. } = entry(view, index);
+        let kind = match tag {
+            tag::USER => IdKind::User,
+            tag::GROUP => IdKind::Group,
+            _ => continue,
+        };
+        let id = new(kind, id).ok_or(Errno::EINVAL)?;
+        view.patch(task, HEADER + index * ENTRY + 4, &id.to_ne_bytes());
+    }
+    Ok(())
+}
+
 /// Reads an ACL as an extended attribute.
 ///
 /// # Errors
@@ -167,6 +186,12 @@ pub(crate) fn get(task: &Task, id: InodeId, inode: &Inode, which: BlobKind, to: 
     match to.len() {
         0 => Ok(len),
         size if size < len => Err(Errno::ERANGE),
+        _ if id_map::is_inside(task.process) => {
+            let seen = duplicate(task, view, inode.root.load(Relaxed))?;
+            let shown = |kind, id| Some(id_map::from_run(task.process, kind, id).unwrap_or(NO_ID));
+            translate(task, seen.view(), shown)?;
+            seen.view().give(to.first(len), 0)
+        }
         _ => view.give(to.first(len), 0),
     }
 }
@@ -191,6 +216,9 @@ pub(crate) fn set(task: &Task, id: InodeId, inode: &Inode, which: BlobKind, valu
         if !(size as u64 - HEADER).is_multiple_of(ENTRY) {
             return Err(Errno::EINVAL);
         }
+    }
+    if id_map::is_inside(task.process) {
+        translate(task, view, |kind, id| id_map::to_run(task.process, kind, id))?;
     }
     // An ACL without entries removes the existing one.
     let draft = (count(view) > 0).then_some(draft);
@@ -249,7 +277,7 @@ fn may_set(task: &Task, inode: &Inode, which: BlobKind, any: bool) -> Result<()>
 fn updated(task: &Task, inode: &Inode, bits: u32) -> u32 {
     let old = inode.mode.load(Relaxed); // Relaxed: under the lock.
     let mut mode = old & !0o777 | bits;
-    if !credentials::may_keep_setgid(task, inode.gid.load(Relaxed)) {
+    if !credentials::may_keep_setgid(task, inode) {
         mode &= !S_ISGID;
     }
     mode

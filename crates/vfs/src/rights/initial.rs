@@ -32,7 +32,8 @@ pub fn create<'t, 'r>(task: &'t Task<'r>, parent: &Inode, mode: u32, rdev: u32) 
         gid = parent.gid.load(Relaxed);
         if kind == S_IFDIR {
             mode |= S_ISGID;
-        } else if asked & (S_ISGID | S_IXGRP) == S_ISGID | S_IXGRP && !credentials::may_keep_setgid(task, gid)
+        } else if asked & (S_ISGID | S_IXGRP) == S_ISGID | S_IXGRP
+            && !credentials::may_keep_setgid(task, parent)
         {
             mode &= !S_ISGID;
         }

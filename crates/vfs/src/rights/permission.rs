@@ -53,7 +53,9 @@ pub(crate) fn check_as(task: &Task<'_>, inode: &Inode, want: u32, who: Identity)
         return Err(Errno::EPERM);
     }
     let mode = inode.mode.load(Ordering::Relaxed);
-    if want & !granted(task, inode, want, mode, who) & 7 == 0 || overrides(mode, want, who.caps) {
+    if want & !granted(task, inode, want, mode, who) & 7 == 0
+        || overrides(mode, want, who.caps) && credentials::reach(task, inode, who.caps)
+    {
         Ok(())
     } else {
         Err(Errno::EACCES)
@@ -118,11 +120,8 @@ pub(crate) fn may_delete(task: &Task<'_>, dir: &Inode, inode: &Inode, expected: 
         return Err(Errno::EPERM);
     }
     let marks = inode_flags::IMMUTABLE | inode_flags::APPEND | inode_flags::PENDING;
-    if is_sticky(task, dir, inode) {
-        return Err(Errno::EPERM);
-    }
-    if inode.flags.load(Ordering::Relaxed) & marks != 0 {
-        may_delete_marked_slow(inode)?;
+    if is_sticky(task, dir, inode) || inode.flags.load(Ordering::Relaxed) & marks != 0 {
+        may_delete_slow(task, dir, inode)?;
     }
     let is_dir = inode.mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR;
     match expected {
@@ -136,12 +135,17 @@ pub(crate) fn may_delete(task: &Task<'_>, dir: &Inode, inode: &Inode, expected: 
     Ok(())
 }
 
-/// Whether a name may be removed of a file that may not change, or of one still to be taken from below.
+/// Whether a name may be removed of a file that may not change, of one that a sticky directory keeps, or of
+/// one still to be taken from below.
 ///
 /// # Errors
 /// `EPERM`; [`below::MISSING`] if the page map is to be taken first.
 #[cold]
-fn may_delete_marked_slow(inode: &Inode) -> Result<()> {
+#[inline(never)]
+fn may_delete_slow(task: &Task<'_>, dir: &Inode, inode: &Inode) -> Result<()> {
+    if is_sticky(task, dir, inode) && !credentials::capable_over(task, inode, caps::FOWNER) {
+        return Err(Errno::EPERM);
+    }
     let fixed = inode_flags::IMMUTABLE | inode_flags::APPEND;
     match inode.flags.load(Ordering::Relaxed) & fixed {
         0 if below::lacks_map(inode) => Err(below::MISSING),
@@ -150,11 +154,12 @@ fn may_delete_marked_slow(inode: &Inode) -> Result<()> {
     }
 }
 
-/// Whether the restricted deletion flag (`S_ISVTX` in inode(7)) forbids the caller to remove `inode`.
+/// Whether the restricted deletion flag (`S_ISVTX` in inode(7)) forbids the caller to remove `inode`, unless
+/// it has a capability.
+#[inline(always)]
 fn is_sticky(task: &Task<'_>, dir: &Inode, inode: &Inode) -> bool {
     let user = task.credentials.get().fsuid.load(Ordering::Relaxed);
     dir.mode.load(Ordering::Relaxed) & S_ISVTX != 0
         && inode.uid.load(Ordering::Relaxed) != user
         && dir.uid.load(Ordering::Relaxed) != user
-        && !credentials::capable(task, caps::FOWNER)
 }

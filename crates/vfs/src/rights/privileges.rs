@@ -28,13 +28,10 @@ fn drop_privileges_slow(task: &Task, id: InodeId, inode: &Inode) {
     let mode = inode.mode.load(Relaxed); // Relaxed: under the lock.
     let mut kept = mode & !S_ISUID;
     // The kernel's setattr_should_drop_sgid: without group execution it is kept for members of the group.
-    if mode & S_IXGRP != 0 || !credentials::is_member(task, inode.gid.load(Relaxed)) {
+    if mode & S_IXGRP != 0 || !credentials::may_keep_setgid(task, inode) {
         kept &= !S_ISGID;
     }
-    if kept == mode
-        || mode & S_IFMT != S_IFREG
-        || task.credentials.get().caps.load(Relaxed) & caps::FSETID != 0
-    {
+    if kept == mode || mode & S_IFMT != S_IFREG || credentials::capable_initially(task, caps::FSETID) {
         return;
     }
     inode.seq.begin();

@@ -2,21 +2,25 @@
 //! process's slot follows, because the file system checks against the slot. In Linux credentials belong to
 //! threads: a thread that changes them while there are others gets its own record.
 
-use lp_abi::Errno;
 use lp_abi::linux::*;
+use lp_abi::{Errno, Fd};
 use lp_region::sync::Ordering;
-use lp_vfs::boot::{load_capabilities, load_limit, set_securebits};
+use lp_vfs::boot::load_limit;
 use lp_vfs::root;
 use lp_vfs::task::Task;
+use lp_vfs::{chdir, namespace};
 
-use crate::high::frame::handler::{handlers, kernel};
-use crate::high::life::credentials::changed;
+use crate::high::calls::refused;
+use crate::high::fd::descriptor;
+use crate::high::frame::handler::{handlers, kernel, thread};
+use crate::high::life::credentials::{changed, entered_namespace, groups_changed, joined_namespace};
+use crate::low::dispatch::NOT_OURS;
 
 handlers! {
     /// umask(2).
     fn umask(task, mask: u32) {
         task.process.umask.store(mask & 0o777, Ordering::Relaxed); // Relaxed: the process's own word.
-        crate::low::dispatch::NOT_OURS
+        NOT_OURS
     }
 
     /// setuid(2).
@@ -61,7 +65,7 @@ handlers! {
 
     /// setgroups(2).
     fn setgroups(task, count: usize, list: usize) {
-        changed(task, kernel!(__NR_setgroups, count, list))
+        groups_changed(task, kernel!(__NR_setgroups, count, list))
     }
 
     /// capset(2).
@@ -76,8 +80,32 @@ handlers! {
         }
         let done = kernel!(__NR_unshare, flags);
         if done >= 0 && flags & CLONE_NEWUSER != 0 {
-            load_capabilities(task.credentials.get());
-            set_securebits(task.credentials.get(), 0);
+            entered_namespace(thread(), task);
+        }
+        done
+    }
+
+    /// setns(2).
+    fn setns(task, fd: Fd, kinds: u32) {
+        if let Some(refused) = refused::on_file(task, fd, Errno::EINVAL) {
+            return refused;
+        }
+        if descriptor::is_hidden(task, fd) {
+            return Errno::EBADF.to_ret();
+        }
+        if kinds != 0 && kinds & (CLONE_NEWUSER | CLONE_NEWNS) == 0 {
+            return NOT_OURS;
+        }
+        let has_mounts = kinds & CLONE_NEWNS != 0 || namespace::is_of_mounts(fd);
+        let target = namespace::target(task, fd);
+        let done = kernel!(__NR_setns, fd, kinds);
+        if done >= 0 {
+            joined_namespace(thread(), task, &target);
+            // The working and the root directory are the namespace's.
+            if has_mounts {
+                chdir::left(task);
+                chdir::root_left(task);
+            }
         }
         done
     }

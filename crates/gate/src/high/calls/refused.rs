@@ -51,7 +51,7 @@ macro_rules! refuse_files {
 refuse_files! {
     /// listen(2), shutdown(2), setsockopt(2), getsockopt(2).
     not_socket: ENOTSOCK;
-    /// timerfd_settime(2), timerfd_gettime(2), inotify_rm_watch(2), setns(2).
+    /// timerfd_settime(2), timerfd_gettime(2), inotify_rm_watch(2).
     not_of_kind: EINVAL;
     /// quotactl_fd(2).
     no_quota: ENOSYS;

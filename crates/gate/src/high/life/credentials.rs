@@ -3,11 +3,17 @@
 use lp_abi::linux::{__NR_mmap, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use lp_region::process::Process;
 use lp_region::sync::{AtomicU32, Ordering};
-use lp_vfs::boot::{load_credentials, load_securebits, set_securebits};
+use lp_vfs::boot::{load_credentials, load_groups, load_securebits, set_securebits};
+use lp_vfs::fork::copy_credentials;
+use lp_vfs::namespace;
 use lp_vfs::task::Task;
 
+use crate::High;
 use crate::high::run::words::STALE;
+use crate::low::above::Above;
+use crate::low::cover::patch;
 use crate::low::thread::current;
+use crate::low::thread::record::Thread;
 use crate::low::tools::report;
 
 /// A call has changed the thread's credentials, unless it failed: reloads them.
@@ -17,9 +23,34 @@ pub(crate) fn changed(task: &'static Task<'static>, done: isize) -> isize {
         if is_shared(task) && task.process.threads.load(Ordering::Relaxed) != 0 {
             part(task);
         }
-        load_credentials(task.credentials.get());
+        load_credentials(task.credentials.get(), task.process);
     }
     done
+}
+
+/// setgroups(2) has changed the thread's groups, unless it failed.
+pub(crate) fn groups_changed(task: &'static Task<'static>, done: isize) -> isize {
+    let done = changed(task, done);
+    if done >= 0 {
+        load_groups(task.credentials.get(), task.process);
+    }
+    done
+}
+
+/// The process has entered a user namespace that was made in its own: from here on its calls go through
+/// [`crate::high::table::mapped`].
+#[cold]
+pub(crate) fn entered_namespace(thread: &Thread, task: &Task) {
+    namespace::entered(task);
+    patch::change_calls(&High::calls(thread));
+}
+
+/// setns(2) has succeeded.
+#[cold]
+pub(crate) fn joined_namespace(thread: &Thread, task: &Task, target: &namespace::Target) {
+    if namespace::joined(task, target) {
+        patch::change_calls(&High::calls(thread));
+    }
 }
 
 /// A call has changed the thread's securebits, unless it failed.
@@ -27,7 +58,7 @@ pub(crate) fn securebits_changed(task: &'static Task<'static>, bits: u32, done: 
     // Relaxed, as in `changed`.
     if done >= 0 && is_shared(task) && task.process.threads.load(Ordering::Relaxed) != 0 {
         part(task);
-        load_credentials(task.credentials.get());
+        load_credentials(task.credentials.get(), task.process);
     }
     if done >= 0 {
         set_securebits(task.credentials.get(), bits);
@@ -61,8 +92,8 @@ fn part(task: &'static Task<'static>) {
                 Err(_) => report::refuse(&[b"no memory for a thread's credentials"]),
             }
         }
-        // What is not read from the kernel.
-        (*own.get()).caps.store(task.credentials.get().caps.load(Ordering::Relaxed), Ordering::Relaxed);
+        // Not all of it can be read from the kernel.
+        copy_credentials(task.credentials.get(), &*own.get());
         task.credentials.set(&*own.get());
     }
 }
@@ -71,13 +102,13 @@ fn part(task: &'static Task<'static>) {
 pub(crate) fn of_new_thread(task: &'static Task<'static>) {
     if PARTED.load(Ordering::Relaxed) != 0 {
         part(task);
-        load_all(task.credentials.get());
+        load_all(task.credentials.get(), task.process);
     }
 }
 
 /// Reads all from the kernel.
-fn load_all(credentials: &Process) {
-    load_credentials(credentials);
+fn load_all(credentials: &Process, process: &Process) {
+    load_credentials(credentials, process);
     load_securebits(credentials);
 }
 
@@ -99,6 +130,6 @@ pub(crate) fn exec_failed(task: &Task) {
 /// In the new image: reloads the credentials if the exec was such a thread's.
 pub(crate) fn after_exec(task: &Task) {
     if task.process.gate_words[STALE].swap(0, Ordering::Relaxed) != 0 {
-        load_all(task.process);
+        load_all(task.process, task.process);
     }
 }

@@ -145,6 +145,17 @@ handlers! {
         })
     }
 
+    /// unshare(2): the map of a new user namespace is kept in the process's slot.
+    fn unshare(words) {
+        if words[0] as u32 & CLONE_NEWUSER != 0 { join() } else { NOT_OURS }
+    }
+
+    /// setns(2).
+    fn setns(words) {
+        let kinds = words[1] as u32;
+        if kinds & CLONE_NEWUSER != 0 || kinds == 0 { join() } else { by_descriptor(&words[..1]) }
+    }
+
     /// Calls on the descriptor in their first argument.
     fn first(words) {
         by_descriptor(&words[..1])

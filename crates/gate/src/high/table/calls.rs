@@ -358,7 +358,7 @@ calls! {
     __NR_faccessat: Handled(access::faccessat, apart::faccessat);
     __NR_pselect6: Handled(poll::pselect6);
     __NR_ppoll: Handled(poll::ppoll);
-    __NR_unshare: Handled(credentials::unshare);
+    __NR_unshare: Handled(credentials::unshare, apart::unshare);
     __NR_set_robust_list: Neither;
     __NR_get_robust_list: Neither;
     __NR_splice: Handled(sendfile::splice, apart::first_and_third);
@@ -394,7 +394,7 @@ calls! {
     __NR_clock_adjtime: Neither;
     __NR_syncfs: Handled(fsync::syncfs, apart::first);
     __NR_sendmmsg: Handled(socket::sendmmsg, apart::sendmmsg);
-    __NR_setns: Handled(refused::not_of_kind);
+    __NR_setns: Handled(credentials::setns, apart::setns);
     __NR_getcpu: Neither;
     __NR_process_vm_readv: Neither;
     __NR_process_vm_writev: Neither;

@@ -53,7 +53,7 @@ stub_table! {
 }
 
 /// Counts one call by its result.
-extern "sysv64" fn count(number: usize, result: isize) {
+pub(crate) extern "sysv64" fn count(number: usize, result: isize) {
     // SAFETY: null or the calling thread's own record.
     let Some(thread) = (unsafe { current::thread().as_ref() }) else { return };
     let crossed = thread.crossed.replace(false);

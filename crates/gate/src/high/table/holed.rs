@@ -67,7 +67,7 @@ const LOWEST: usize = 1 << 16;
 const VECTOR: usize = 1024;
 
 /// Gives pages to the memory that call `nr` names. `words` holds its arguments in reverse order.
-extern "sysv64" fn touch(nr: u32, words: &[usize; 6]) {
+pub(crate) extern "sysv64" fn touch(nr: u32, words: &[usize; 6]) {
     let task = task();
     let [f, e, d, c, b, a] = *words;
     let words = [a, b, c, d, e, f];

@@ -40,6 +40,7 @@ use crate::high::memory::areas;
 use crate::high::route::path::{route, route_apart};
 use crate::high::special::address;
 use crate::high::table::calls::CALLS;
+use crate::high::table::mapped;
 use crate::low::dispatch::{NOT_OURS, stub_table};
 use crate::low::live::deferred;
 use crate::low::thread::current;
@@ -85,7 +86,10 @@ extern "sysv64" fn answer(nr: u32, words: &[usize; 6]) -> isize {
     // SAFETY: the thread has a task, and the arguments are the program's.
     match unsafe { handler(a, b, c, d, e, f) } {
         done if done == Errno::ENOSYS.to_ret() => instead(nr),
-        done => done,
+        done => {
+            mapped::show(task, nr, done, words);
+            done
+        }
     }
 }
 

@@ -1,5 +1,5 @@
 //! Dispatch tables: all calls ([`calls`]), those of a process that is apart ([`apart`]) or has limited itself
-//! ([`limited`]), which examine a call's [`arguments`], counted calls ([`count`]) and traced ones
+//! ([`limited`]) or is in a user namespace ([`mapped`]), which examine a call's [`arguments`], counted calls ([`count`]) and traced ones
 //! ([`traced`]).
 
 pub(crate) mod apart;
@@ -8,4 +8,5 @@ pub mod calls;
 pub(crate) mod count;
 pub(crate) mod holed;
 pub(crate) mod limited;
+pub(crate) mod mapped;
 pub(crate) mod traced;

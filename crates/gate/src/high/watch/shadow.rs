@@ -14,6 +14,7 @@ use lp_abi::linux::{
 use lp_abi::{Errno, Fd, PATH_MAX, Result};
 use lp_region::InodeId;
 use lp_region::sync::Ordering;
+use lp_vfs::id_map::{self, IdKind};
 use lp_vfs::task::Task;
 use lp_vfs::watch::{Event, Move, NameAt, NameOrigin, ShadowKind, Sides, Touched};
 
@@ -105,7 +106,9 @@ fn choose(task: &Task<'_>) -> u64 {
     path.push(MEMORY);
     path.push_decimal(u64::from(user));
     let Some(length) = path.finish() else { return IN_CACHE };
-    if make_above(&room[..=length]).is_ok() && is_safe(&room[..=length], user) {
+    if make_above(&room[..=length]).is_ok()
+        && is_safe(&room[..=length], id_map::shown(task.process, IdKind::User, user))
+    {
         u64::from(user) + 1
     } else {
         IN_CACHE
@@ -121,7 +124,7 @@ fn make_above(path: &[u8]) -> Result<()> {
     }
 }
 
-/// Whether a path names a directory of this user's in which nobody else can change or list anything.
+/// Whether a path names a directory of this user's, as the kernel shows it, in which nobody else can change or list anything.
 fn is_safe(path: &[u8], user: u32) -> bool {
     // SAFETY: zeros are a valid `stat`.
     let mut found: stat = unsafe { core::mem::zeroed() };

@@ -15,9 +15,9 @@ use core::mem::offset_of;
 
 use lp_abi::Errno;
 use lp_abi::linux::{
-    __NR_clone, __NR_clone3, __NR_exit, __NR_exit_group, __NR_vfork, CLONE_FILES, CLONE_PARENT_SETTID,
-    CLONE_PIDFD, CLONE_SETTLS, CLONE_THREAD, CLONE_VFORK, CLONE_VM, SIG_BLOCK, SIG_SETMASK, SIGCHLD,
-    clone_args,
+    __NR_clone, __NR_clone3, __NR_exit, __NR_exit_group, __NR_vfork, CLONE_FILES, CLONE_FS, CLONE_NEWUSER,
+    CLONE_PARENT_SETTID, CLONE_PIDFD, CLONE_SETTLS, CLONE_THREAD, CLONE_VFORK, CLONE_VM, SIG_BLOCK,
+    SIG_SETMASK, SIGCHLD, clone_args,
 };
 use lp_abi::sys::{self, syscall6};
 use lp_region::ucopy;
@@ -50,6 +50,7 @@ pub(crate) unsafe extern "sysv64" fn fork(
 ) -> isize {
     let thread = current();
     thread.shares_table.set(false);
+    thread.enters_namespace.set(false);
     // fork(2) as clone(2), which can say where the child's id goes.
     thread.set_share_call([__NR_clone as usize, SIGCHLD as usize, 0, 0]);
     copy_here([0, 0])
@@ -68,6 +69,7 @@ pub(crate) unsafe extern "sysv64" fn vfork(
     thread.set_share_call([__NR_vfork as usize, first, second, third]);
     thread.share_given.set([first, second, third]);
     thread.shares_table.set(false);
+    thread.enters_namespace.set(false);
     share(ChildStack::Parents)
 }
 
@@ -198,6 +200,14 @@ fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: ChildStack) -> isize 
     let [first, second, third, fourth, fifth, _] = arguments;
     thread.share_given.set([first, second, third]);
     thread.set_share_call([nr as usize, first, second, third]);
+    thread.enters_namespace.set(has(CLONE_NEWUSER));
+    if has(CLONE_NEWUSER) {
+        High::join(thread);
+        // The kernel's create_user_ns; it finds contradicting flags first.
+        if !has(CLONE_FS) && High::is_rooted(thread) {
+            return Errno::EPERM.to_ret();
+        }
+    }
     thread.shares_table.set(has(CLONE_FILES) && High::may_share_table(thread));
     if has(CLONE_FILES)
         && !thread.shares_table.get()
