@@ -47,6 +47,11 @@ pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure
         let fail =
             |e: &std::io::Error| Failure::new(REGION, format!("--over {}: {}", over.display(), reason(e)));
         let directory = over.canonicalize().map_err(|e| fail(&e))?;
+        if directory == Path::new("/") {
+            let line = "--over /: what is made in / itself would be made on the host; give the directories in it, such as \
+                        --over /usr --over /etc --over /var";
+            return Err(Failure::new(USAGE, line));
+        }
         match directory.is_dir() {
             // Its names are needed first of all.
             true => _ = std::fs::read_dir(&directory).map_err(|e| fail(&e))?,
