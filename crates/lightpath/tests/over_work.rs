@@ -87,7 +87,7 @@ cat > package.json <<'F'
   "scripts": { "build": "node build.js", "test": "node --test test/" } }
 F
 printf '{ "name": "left", "version": "0.1.0", "main": "left.js", "bin": "left.js" }\n' > left/package.json
-printf '#!/usr/bin/env node\nmodule.exports = (text, width) => text.padStart(width);\n' > left/left.js
+printf '#!/usr/bin/env node\nmodule.exports = (text, width) => text.padStart(width);\n' > left/left.js; chmod 755 left/left.js
 printf 'const left = require("left");\nmodule.exports = name => `<p>${left(name, 6)}</p>`;\n' > src/index.js
 cat > build.js <<'F'
 const fs = require('fs'), page = require('./src/index.js');

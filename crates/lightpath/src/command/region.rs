@@ -345,7 +345,7 @@ fn locked(fd: &OwnedFd, name: &str, operation: FlockOperation) -> Result<(), Fai
 /// When a file last changed, in nanoseconds since 1970. A store through a mapping counts if it is the first
 /// to its page since the page was written out.
 fn changed(fd: &OwnedFd) -> u64 {
-    let time = |found: rustix::fs::Stat| found.st_ctime as u64 * NANOSECONDS + found.st_ctime_nsec as u64;
+    let time = |found: rustix::fs::Stat| found.st_ctime as u64 * NANOSECONDS + found.st_ctime_nsec;
     rustix::fs::fstat(fd).map_or(u64::MAX, time)
 }
 

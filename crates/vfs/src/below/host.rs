@@ -243,12 +243,12 @@ impl Dir for HostDir {
         let path = proc_path(&mut path, self.fd.get(), name);
         let flags = AT_SYMLINK_NOFOLLOW;
         // SAFETY: the name is NUL-terminated.
-        let size = match unsafe { lp_abi::syscall!(__NR_listxattrat, self.fd.get(), name.as_ptr(), flags, 0, 0) }
-        {
-            // Linux before 6.13. SAFETY: the path is NUL-terminated.
-            Err(Errno::ENOSYS) => unsafe { lp_abi::syscall!(__NR_llistxattr, path, 0, 0) },
-            size => size,
-        };
+        let size =
+            match unsafe { lp_abi::syscall!(__NR_listxattrat, self.fd.get(), name.as_ptr(), flags, 0, 0) } {
+                // Linux before 6.13. SAFETY: the path is NUL-terminated.
+                Err(Errno::ENOSYS) => unsafe { lp_abi::syscall!(__NR_llistxattr, path, 0, 0) },
+                size => size,
+            };
         if matches!(size, Ok(0) | Err(Errno::EOPNOTSUPP | Errno::ENOENT | Errno::ENOTDIR)) {
             return Ok(());
         }

@@ -3,8 +3,8 @@
 //! The caller must be the only user of the region. A removed record keeps its place, because chains of links
 //! and lists of directories name places: it has no mode, and [`list::each`] skips it.
 
-use lp_abi::linux::{S_IFDIR, S_IFMT};
 use lp_abi::Result;
+use lp_abi::linux::{S_IFDIR, S_IFMT};
 use lp_region::records::inode_flags;
 use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_region::{InodeId, InodeRef, Region};
