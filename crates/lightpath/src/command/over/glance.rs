@@ -38,12 +38,17 @@ struct Directory {
 }
 
 impl Glance {
-    /// Looks at a directory of the host and all that is below it. `over` is what paths are relative to.
-    pub(super) fn look(&mut self, region: Region<'_>, over: &Path, path: &Path, old: &Old) -> io::Result<()> {
+    /// Looks at all that is below a root of the session, of which the host has what was seen. `over` is what
+    /// paths are relative to; `unchanged`: whether the root has the times that were seen.
+    pub(super) fn look(
+        &mut self,
+        region: Region<'_>,
+        over: &Path,
+        (path, old): (&Path, &Old),
+        unchanged: bool,
+    ) -> io::Result<()> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let over = rustix::fs::openat(CWD, over, flags, Mode::empty())?;
-        let found = rustix::fs::statat(&open(&over, path)?, c"", AtFlags::EMPTY_PATH)?;
-        let unchanged = has_times(&found, &old.seen);
         let mut left = vec![Directory { path: path.to_owned(), old: *old, unchanged }];
         while let Some(next) = left.pop() {
             match is_unchanged(region, &over, &next, &mut left) {

@@ -59,7 +59,7 @@ impl Tree<'_> {
             let found = record_of(&host::look(self.over, path)?);
             match (found.dev, found.ino) == (old.seen.dev, old.seen.ino) {
                 true if again => self.directory(path, &old, &found, &new, &mut plan)?,
-                true => self.differing(path, &old, &mut plan)?,
+                true => self.differing(path, &old, &found, &mut plan)?,
                 false => plan.conflicts.push(path.to_owned()),
             }
         }
@@ -92,9 +92,9 @@ impl Tree<'_> {
     }
 
     /// Compares the directories below a root that may have changed.
-    fn differing(&self, path: &Path, old: &Old, plan: &mut Plan) -> io::Result<()> {
+    fn differing(&self, path: &Path, old: &Old, found: &Record, plan: &mut Plan) -> io::Result<()> {
         let mut glance = Glance::default();
-        glance.look(self.task.region, self.over, path, old)?;
+        glance.look(self.task.region, self.over, (path, old), has_times(found, &old.seen))?;
         plan.apart = glance.looked;
         for (path, old) in glance.differing {
             // What has gone since is found by the next run.
@@ -114,11 +114,7 @@ impl Tree<'_> {
         new: &New,
         plan: &mut Plan,
     ) -> io::Result<()> {
-        let times = |seen: &Record| (seen.seconds, seen.nanoseconds);
-        let changed = [1, 2].iter().any(|index| {
-            let of = |seen: &Record| (times(seen).0[*index], times(seen).1[*index]);
-            of(found) != of(&old.seen)
-        });
+        let changed = !has_times(found, &old.seen);
         if changed && has_time_of(new, &old.seen) {
             plan.steps.push(Step::Redress { old: *old, seen: *found });
         }
@@ -240,6 +236,12 @@ impl Tree<'_> {
             Err(e) => Err(e),
         }
     }
+}
+
+/// Whether a directory of the host has the times of modification and change that were seen.
+fn has_times(found: &Record, seen: &Record) -> bool {
+    let of = |record: &Record, index: usize| (record.seconds[index], record.nanoseconds[index]);
+    [1, 2].into_iter().all(|index| of(found, index) == of(seen, index))
 }
 
 /// Whether an inode of the session has the change time that was seen on the host.
