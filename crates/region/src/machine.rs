@@ -5,14 +5,21 @@
 //! killed. Across a boot any of the changes since the last fsync(2) may be lost. A launcher that finds the
 //! mark of another boot therefore rebuilds the region before anyone uses it (`lp_fsck::rebuild`). An orderly
 //! shutdown leaves the same mark: to distinguish it, every last process would have to write out the file.
+//!
+//! Each process that leaves in order records the time, last of all. A region that no process slot is in use of
+//! and whose file has not changed since was left so by all, and by nobody else.
 
-use lp_abi::linux::{__NR_close, __NR_open, __NR_read, O_CLOEXEC, O_RDONLY};
+use lp_abi::linux::{
+    __NR_clock_gettime, __NR_close, __NR_open, __NR_read, CLOCK_REALTIME, O_CLOEXEC, O_RDONLY,
+};
 
 use crate::region::Region;
 use crate::sync::Ordering::Relaxed;
 
 /// Digits and dashes of the kernel's boot id (random(4)).
 const TEXT: usize = 36;
+/// In a second.
+const NANOSECONDS: u64 = 1_000_000_000;
 
 impl Region<'_> {
     /// Whether the region is in a file and was last used before this boot, or at an unknown time.
@@ -23,6 +30,24 @@ impl Region<'_> {
         header.in_file.load(Relaxed) != 0 && boot_id() != Some(seen)
     }
 
+    /// Records that a process has left in order, and when: after its last change of the region.
+    pub fn mark_left(self) {
+        let header = self.header();
+        // Relaxed, both: set by the launcher, and read by one that finds no process in the region.
+        if header.in_file.load(Relaxed) != 0 && !lp_abi::sys::is_limited() {
+            header.left.store(now(), Relaxed);
+        }
+    }
+
+    /// Whether all processes have left in order, and nothing else has changed the file of the region since.
+    /// `changed` is its change time in nanoseconds. The caller holds the flock, and has changed nothing.
+    pub fn was_left_in_order(self, changed: u64) -> bool {
+        // Relaxed: nobody is in the region.
+        !self.is_of_former_boot()
+            && self.processes().next().is_none()
+            && changed <= self.header().left.load(Relaxed)
+    }
+
     /// Records that the region is used in this boot. The caller holds the flock of its file.
     pub fn mark_boot(self) {
         let words = boot_id().unwrap_or_default();
@@ -30,6 +55,14 @@ impl Region<'_> {
             word.store(value, Relaxed); // Relaxed: as above.
         }
     }
+}
+
+/// Nanoseconds since 1970 by the fine clock: no earlier than any time that a file got before.
+fn now() -> u64 {
+    let mut time = [0u64; 2];
+    // SAFETY: the kernel writes 16 bytes.
+    let _ = unsafe { lp_abi::syscall!(__NR_clock_gettime, CLOCK_REALTIME, time.as_mut_ptr()) };
+    time[0] * NANOSECONDS + time[1]
 }
 
 /// The id of this boot; none without /proc.

@@ -20,7 +20,7 @@ macro_rules! fields {
 
 const HEADER: Fields = fields!(Header: magic version checksum length data_pages identity inode_limit hash_state
     read_only tree roots tickets split_lock lane_limit chunk_limit chunk_hint process_limit slabs moves life in_file
-    numbers boot flown programs shadows mount_turn mount_serial mount_limit frozen);
+    numbers boot flown programs shadows mount_turn mount_serial mount_limit frozen left);
 const INODE: Fields = fields!(Inode: seq pages size atime mtime ctime mode uid gid nlink number generation
     flags acl default_acl xattr rdev root parent self_dirent link lock data_seq map tail btime btime_nsec
     atime_due entries custody inline locks_lock locks moving);

@@ -381,9 +381,22 @@ pub(crate) struct Options {
     /// A directory that is removed when the command has ended.
     #[arg(skip)]
     pub(crate) scratch: Option<PathBuf>,
+    /// Whose file the region is in.
+    #[arg(skip)]
+    pub(crate) owner: RegionOwner,
     /// What is recorded of calls, as a run record says.
     #[arg(skip)]
     pub(crate) records: u32,
+}
+
+/// Whose file a region is in.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum RegionOwner {
+    /// The user has named it.
+    #[default]
+    User,
+    /// It is a session's, in the session's own directory.
+    Session,
 }
 
 fn mount_point() -> ValueParser {

@@ -20,7 +20,7 @@ use lp_region::{Region, life_file};
 use lp_vfs::below::frozen;
 use rustix::fs::{FlockOperation, flock};
 
-use super::cli::Freeze;
+use super::cli::{Freeze, RegionOwner};
 use super::failure::{Failure, REGION, reason};
 use super::mountpoint::MountPoint;
 use super::region::Session;
@@ -74,7 +74,7 @@ fn session(what: &str) -> Result<Session, Failure> {
         return join::session(pid);
     }
     match what.contains('/') {
-        true => over::look(vec![MountPoint::default()], Path::new(what)),
+        true => over::look(vec![MountPoint::default()], Path::new(what), RegionOwner::User),
         false => over::open(&Kept::find(Some(what).filter(|name| !name.is_empty()))?),
     }
 }

@@ -23,7 +23,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::branch::{self, Branch};
 use super::cache;
-use super::cli::Options;
+use super::cli::{Options, RegionOwner};
 use super::failure::{Failure, REGION, reason};
 use super::life;
 use super::runs;
@@ -39,6 +39,7 @@ pub(crate) const FLIGHTS: &str = "lightpath-flights:";
 const USUAL: u64 = 256;
 /// Numbers below that, or below the descriptor limit, that are reserved for what the gate keeps open.
 const HEADROOM: u64 = 24;
+const NANOSECONDS: u64 = 1_000_000_000;
 /// Minimum number of descriptors that a run needs.
 const FEWEST: u64 = 64;
 
@@ -193,6 +194,7 @@ impl Session {
         // Two launchers must not initialise the same file, or claim the same run record. Record locks would
         // work only within one process; this lock is released with its descriptor if this process is killed.
         locked(&fd, &name, FlockOperation::LockExclusive)?;
+        let changed = changed(&fd);
         if options.region.is_some() {
             make_room(&fd).map_err(|e| no_room(&name, e))?;
         }
@@ -210,7 +212,11 @@ impl Session {
             rebuild_after_boot(region, &name)?;
         }
         // What was frozen has been checked, and nobody has changed it since.
-        if options.from.is_none() {
+        let is_sound = match options.owner {
+            RegionOwner::Session => region.was_left_in_order(changed),
+            RegionOwner::User => options.from.is_some(),
+        };
+        if !is_sound {
             check(region, &name)?;
         }
         region.header().frozen.store(0, Relaxed); // Relaxed: under the flock.
@@ -336,6 +342,13 @@ impl Session {
 
 fn locked(fd: &OwnedFd, name: &str, operation: FlockOperation) -> Result<(), Failure> {
     flock(fd, operation).map_err(|e| Failure::new(REGION, format!("locking {name}: {}", reason(&e.into()))))
+}
+
+/// When a file last changed, in nanoseconds since 1970. A store through a mapping counts if it is the first
+/// to its page since the page was written out.
+fn changed(fd: &OwnedFd) -> u64 {
+    let time = |found: rustix::fs::Stat| found.st_ctime as u64 * NANOSECONDS + found.st_ctime_nsec;
+    rustix::fs::fstat(fd).map_or(u64::MAX, time)
 }
 
 /// Bytes of memory of this machine.

@@ -28,18 +28,27 @@ use crate::caller::task::Task;
 /// The layer of a host tree. Its lists say where that is.
 pub(super) struct HostTree;
 
+/// An open directory.
+pub(super) struct HostDir {
+    fd: OwnedFd,
+    /// Its device.
+    dev: u64,
+    /// Its mount, 0 if the kernel does not say.
+    mount: u64,
+}
+
 /// Maximum bytes of a path opened at once.
 const STEP: usize = PATH_MAX - NAME_MAX - 2;
 
 impl Layer for HostTree {
-    type Dir = OwnedFd;
+    type Dir = HostDir;
     type File = OwnedFd;
 
-    fn dir(&self, task: &Task<'_>, at: RecordAt) -> Result<OwnedFd> {
-        let dir = found(open(task, at, O_RDONLY | O_DIRECTORY))?;
-        let (seen, now) = (list::record(task.region, at)?, of(&dir)?);
+    fn dir(&self, task: &Task<'_>, at: RecordAt) -> Result<HostDir> {
+        let fd = found(open(task, at, O_RDONLY | O_DIRECTORY))?;
+        let (seen, (now, mount)) = (list::record(task.region, at)?, of(&fd)?);
         let same = (seen.dev, seen.ino) == (now.dev, now.ino) && now.mode & S_IFMT == S_IFDIR;
-        if same { Ok(dir) } else { Err(Errno::EIO) }
+        if same { Ok(HostDir { fd, dev: now.dev, mount }) } else { Err(Errno::EIO) }
     }
 
     fn file(&self, task: &Task<'_>, at: RecordAt) -> Result<OwnedFd> {
@@ -177,8 +186,8 @@ fn attributes(dirfd: Fd, name: *const u8) -> Result<(Record, u64)> {
     Ok((record, mount))
 }
 
-fn of(file: &OwnedFd) -> Result<Record> {
-    attributes(file.get(), c"".as_ptr().cast()).map(|(record, _)| record)
+fn of(file: &OwnedFd) -> Result<(Record, u64)> {
+    attributes(file.get(), c"".as_ptr().cast())
 }
 
 /// The record of a tree's root; `path` is NUL-terminated.
@@ -186,19 +195,18 @@ fn of(file: &OwnedFd) -> Result<Record> {
 /// # Errors
 /// Those of open(2) and statx(2); `ENOTDIR`.
 pub(super) fn root(path: *const u8) -> Result<Record> {
-    let seen = of(&openat(Fd::CWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)?)?;
+    let (seen, _) = of(&openat(Fd::CWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)?)?;
     Ok(Record { number: if seen.ino < ABOVE_LAYER { seen.ino } else { 0 }, ..seen })
 }
 
-impl Dir for OwnedFd {
+impl Dir for HostDir {
     fn names(&self, task: &Task<'_>, each: &mut dyn FnMut(&[u8], &mut Record) -> Result<()>) -> Result<()> {
         // SAFETY: the buffer belongs to the task, and the path that was in it has been used.
         let room = unsafe { &mut *task.scratch.outside.get() };
-        let (own, mount) = attributes(self.get(), c"".as_ptr().cast())?;
         loop {
             // SAFETY: the kernel writes within the buffer.
             let got =
-                unsafe { lp_abi::syscall!(__NR_getdents64, self.get(), room.as_mut_ptr(), room.len()) }?;
+                unsafe { lp_abi::syscall!(__NR_getdents64, self.fd.get(), room.as_mut_ptr(), room.len()) }?;
             let mut rest = &room[..got];
             if rest.is_empty() {
                 return Ok(());
@@ -212,9 +220,9 @@ impl Dir for OwnedFd {
                 if matches!(&name[..length], b"." | b"..") {
                     continue;
                 }
-                match attributes(self.get(), name.as_ptr()) {
+                match attributes(self.fd.get(), name.as_ptr()) {
                     Ok((mut record, on)) => {
-                        let beside = mount != 0 && (on, record.dev) == (mount, own.dev);
+                        let beside = self.mount != 0 && (on, record.dev) == (self.mount, self.dev);
                         record.number = if beside { record.ino } else { 0 };
                         // An owner without an id here is shown as the overflow id.
                         let in_run = |kind, id| id_map::to_run(task.process, kind, id).unwrap_or(id);
@@ -232,20 +240,20 @@ impl Dir for OwnedFd {
 
     fn target(&self, name: &[u8], to: &mut [u8]) -> Result<usize> {
         // SAFETY: the name is followed by a NUL, and the kernel writes within the buffer.
-        unsafe { lp_abi::syscall!(__NR_readlinkat, self.get(), name.as_ptr(), to.as_mut_ptr(), to.len()) }
+        unsafe { lp_abi::syscall!(__NR_readlinkat, self.fd.get(), name.as_ptr(), to.as_mut_ptr(), to.len()) }
     }
 
     fn attributes(&self, name: &[u8], each: Each<'_>) -> Result<()> {
         let mut path = [0; Fd::LINK + NAME_MAX + 1];
-        let path = proc_path(&mut path, self.get(), name);
+        let path = proc_path(&mut path, self.fd.get(), name);
         let flags = AT_SYMLINK_NOFOLLOW;
         // SAFETY: the name is NUL-terminated.
-        let size = match unsafe { lp_abi::syscall!(__NR_listxattrat, self.get(), name.as_ptr(), flags, 0, 0) }
-        {
-            // Linux before 6.13. SAFETY: the path is NUL-terminated.
-            Err(Errno::ENOSYS) => unsafe { lp_abi::syscall!(__NR_llistxattr, path, 0, 0) },
-            size => size,
-        };
+        let size =
+            match unsafe { lp_abi::syscall!(__NR_listxattrat, self.fd.get(), name.as_ptr(), flags, 0, 0) } {
+                // Linux before 6.13. SAFETY: the path is NUL-terminated.
+                Err(Errno::ENOSYS) => unsafe { lp_abi::syscall!(__NR_llistxattr, path, 0, 0) },
+                size => size,
+            };
         if matches!(size, Ok(0) | Err(Errno::EOPNOTSUPP | Errno::ENOENT | Errno::ENOTDIR)) {
             return Ok(());
         }
@@ -289,7 +297,7 @@ impl File for OwnedFd {
     }
 
     fn check(&self, seen: &Record) -> Result<()> {
-        let now = of(self)?;
+        let (now, _) = of(self)?;
         let of =
             |record: &Record| (record.dev, record.ino, record.size, record.seconds[2], record.nanoseconds[2]);
         if of(&now) == of(seen) { Ok(()) } else { Err(Errno::EIO) }

@@ -95,6 +95,9 @@ pub const FIRST: u32 = size_of::<Head>() as u32;
 /// Longest name of a list: two numbers in hexadecimal and a separator.
 const NAME_ROOM: usize = 24;
 
+/// Longest record with its name.
+const LONGEST: usize = size_of::<Record>() + NAME_MAX + 1;
+
 /// Buffer for a name, with what [`Name::scan`] reads past it.
 pub type NameRoom = [u8; NAME_MAX + 1 + SLACK];
 
@@ -222,15 +225,10 @@ fn push<T: Plain>(task: &Task<'_>, file: InodeId, record: &T) -> Result<()> {
     fill::append_private(task, file, bytes_mut(core::slice::from_mut(&mut record)))
 }
 
-/// A record as bytes.
-pub(super) fn bytes_of(record: &mut Record) -> &[u8] {
-    bytes_mut(core::slice::from_mut(record))
-}
-
 /// Overwrites a record. The caller must be the only user of the list.
 pub(super) fn overwrite(region: Region<'_>, at: RecordAt, record: &Record) {
     let mut record = *record;
-    for (index, word) in bytes_of(&mut record).chunks_exact(4).enumerate() {
+    for (index, word) in bytes_mut(core::slice::from_mut(&mut record)).chunks_exact(4).enumerate() {
         let word = u32::from_ne_bytes([word[0], word[1], word[2], word[3]]);
         set_word(region, at.list, u64::from(at.offset) + 4 * index as u64, word);
     }
@@ -337,20 +335,38 @@ pub(super) fn begin_file(task: &Task<'_>, list: InodeId, up: RecordAt) -> Result
     Ok((list, false))
 }
 
-/// Appends a record to an incomplete list. Returns its place.
+/// Appends the record of a root, whose name is a path, to a list that nobody else can reach yet.
 ///
 /// # Errors
-/// `ENOSPC`; `EFBIG` beyond 4 GiB.
-pub(super) fn append(task: &Task<'_>, list: InodeId, record: &Record, name: &[u8]) -> Result<RecordAt> {
+/// `ENOSPC`.
+pub(super) fn append_root(task: &Task<'_>, list: InodeId, record: &Record, path: &[u8]) -> Result<()> {
     let _locked = inode::lock(task, list);
-    let size = task.region.inode(list).size.load(Relaxed); // Relaxed: the caller's.
-    let offset = u32::try_from(size).map_err(|_| Errno::EFBIG)?;
-    let record = Record { length: name.len() as u32, ..*record };
+    let record = Record { length: path.len() as u32, ..*record };
     push(task, list, &record)?;
-    fill::append_private(task, list, name)?;
-    let padding = record.bytes() as usize - size_of::<Record>() - name.len();
-    fill::append_private(task, list, &[0; 8][..padding])?;
-    Ok(RecordAt { list, offset })
+    fill::append_private(task, list, path)?;
+    let padding = record.bytes() as usize - size_of::<Record>() - path.len();
+    fill::append_private(task, list, &[0; 8][..padding])
+}
+
+/// Appends a record to a list, whole or not at all. Returns its place.
+///
+/// # Errors
+/// `ENOSPC`; `EFBIG` beyond 4 GiB; `ENAMETOOLONG`.
+pub(super) fn append(task: &Task<'_>, list: InodeId, record: &Record, name: &[u8]) -> Result<RecordAt> {
+    let mut record = Record { length: name.len() as u32, ..*record };
+    let (start, end) = (size_of::<Record>(), record.bytes() as usize);
+    let mut room = [0; LONGEST.next_multiple_of(8)];
+    room.get_mut(start..start + name.len()).ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(name);
+    room[..start].copy_from_slice(bytes_mut(core::slice::from_mut(&mut record)));
+    let inode = task.region.inode(list);
+    let _locked = inode::lock(task, list);
+    let size = inode.size.load(Relaxed); // Relaxed, here and below: under the lock.
+    let offset = u32::try_from(size).map_err(|_| Errno::EFBIG)?;
+    let done = fill::append_private(task, list, &room[..end]);
+    if done.is_err() {
+        inode.size.store(size, Relaxed);
+    }
+    done.map(|()| RecordAt { list, offset })
 }
 
 /// Marks a list complete.

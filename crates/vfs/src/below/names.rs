@@ -52,7 +52,7 @@ pub fn lay(task: &Task<'_>, root: u32, path: &[u8]) -> Result<()> {
     let (list, complete) = list::begin_file(task, file, RecordAt { list: InodeId::NONE, offset: 0 })?;
     let offset = list::FIRST;
     if !complete {
-        list::append(task, list, &seen, &path[..path.len() - 1])?;
+        list::append_root(task, list, &seen, &path[..path.len() - 1])?;
         list::finish(task, list, 1);
     }
     let spot = RecordAt { list, offset };

@@ -3,8 +3,8 @@
 //! The caller must be the only user of the region. A removed record keeps its place, because chains of links
 //! and lists of directories name places: it has no mode, and [`list::each`] skips it.
 
+use lp_abi::Result;
 use lp_abi::linux::{S_IFDIR, S_IFMT};
-use lp_abi::{Errno, NAME_MAX, Result};
 use lp_region::records::inode_flags;
 use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_region::{InodeId, InodeRef, Region};
@@ -14,16 +14,12 @@ use crate::below::links::{self, Chain};
 use crate::below::list::{self, Record, RecordAt};
 use crate::below::{Layer, lock, names};
 use crate::caller::task::{Task, Time};
-use crate::content::fill;
 use crate::inodes::inode;
 use crate::life::reclaim;
 use crate::names::hash::{self, Load};
 use crate::names::name::Name;
 use crate::names::{dir, removal};
 use crate::rights::permission::Victim;
-
-/// Longest record with its name.
-const LONGEST: usize = size_of::<Record>() + NAME_MAX + 1;
 
 /// Records that the layer has `seen` at a name, as does `target` in the session: it counts as untouched. The
 /// identity in the layer must not have changed.
@@ -206,23 +202,9 @@ fn set_times(task: &Task<'_>, id: InodeId, [atime, mtime, ctime]: [Time; 3]) {
     inode.data_seq.end();
 }
 
-/// Appends a record, whole or not at all.
+/// Appends the record of a name that nothing stands for yet.
 fn append(task: &Task<'_>, list: InodeId, name: &[u8], seen: &Record) -> Result<RecordAt> {
-    let mut record = Record { target: 0, list: 0, next: 0, length: name.len() as u32, ..*seen };
-    let mut room = [0; LONGEST.next_multiple_of(8)];
-    let length = record.bytes() as usize;
-    let start = size_of::<Record>();
-    room.get_mut(start..start + name.len()).ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(name);
-    room[..start].copy_from_slice(list::bytes_of(&mut record));
-    let inode = task.region.inode(list);
-    let _locked = inode::lock(task, list);
-    let size = inode.size.load(Relaxed); // Relaxed, here and below: under the lock.
-    let offset = u32::try_from(size).map_err(|_| Errno::EFBIG)?;
-    let done = fill::append_private(task, list, &room[..length]);
-    if done.is_err() {
-        inode.size.store(size, Relaxed);
-    }
-    done.map(|()| RecordAt { list, offset })
+    list::append(task, list, &Record { target: 0, list: 0, next: 0, ..*seen }, name)
 }
 
 /// Makes `target` what stands for a record, unchanged since it was seen.

@@ -51,6 +51,7 @@ pub(crate) fn back(region: Region, chunk: &Chunk, run: PageRun) -> Result<()> {
 /// # Errors
 /// Those of [`Region::back`].
 pub(crate) fn back_all(region: Region) -> Result<()> {
+    region.read_chunks();
     let used = (0..region.chunk_count())
         .filter(|index| region.chunk(*index).is_some_and(|chunk| chunk.populated.load(Relaxed) != 0));
     used.clone().try_for_each(|index| owner::back(region, index))?;

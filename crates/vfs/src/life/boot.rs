@@ -464,7 +464,10 @@ pub fn exit(task: &Task) {
     leave_lane(task);
     // What could not be released is left to the process that finds this one dead.
     match done {
-        true => task.region.release_process(task.process_id, dying),
+        true => {
+            task.region.release_process(task.process_id, dying);
+            task.region.mark_left();
+        }
         false => task.region.abandon_emptying(task.process_id, dying),
     }
 }

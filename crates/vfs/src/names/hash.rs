@@ -328,7 +328,7 @@ fn buckets(state: u64) -> usize {
 /// Those of [`Region::back`].
 pub(crate) fn back(region: Region<'_>) -> lp_abi::Result<()> {
     let state = region.header().hash_state.load(Ordering::Relaxed); // Relaxed: nobody changes it.
-    region.back_growth(BUCKETS_AT, 0, buckets(state) * BUCKET)
+    region.back_used(BUCKETS_AT, buckets(state) * BUCKET)
 }
 
 /// Splits one bucket, or finishes a split under way, if nobody else does.

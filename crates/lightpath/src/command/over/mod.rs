@@ -8,6 +8,7 @@ mod check;
 mod content;
 pub(crate) mod diff;
 pub(crate) mod export;
+mod glance;
 mod host;
 mod limit;
 pub(crate) mod lower;
@@ -26,7 +27,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::json;
 
-use super::cli::{Discard, Options, Sessions};
+use super::cli::{Discard, Options, RegionOwner, Sessions};
 use super::failure::{Failure, REGION, USAGE, reason};
 use super::mountpoint::{self, MOST, MountPoint};
 use super::region::{Paths, Session};
@@ -46,6 +47,11 @@ pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure
         let fail =
             |e: &std::io::Error| Failure::new(REGION, format!("--over {}: {}", over.display(), reason(e)));
         let directory = over.canonicalize().map_err(|e| fail(&e))?;
+        if directory == Path::new("/") {
+            let line = "--over /: what is made in / itself would be made on the host; give the directories in it, such as \
+                        --over /usr --over /etc --over /var";
+            return Err(Failure::new(USAGE, line));
+        }
         match directory.is_dir() {
             // Its names are needed first of all.
             true => _ = std::fs::read_dir(&directory).map_err(|e| fail(&e))?,
@@ -80,8 +86,13 @@ pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure
         true => None,
         false => Some(Kept::open(&over, options.session.as_deref())?),
     };
-    let options =
-        Options { at, region: kept.as_ref().map(Kept::file), over: over.all().to_vec(), ..options.clone() };
+    let options = Options {
+        at,
+        region: kept.as_ref().map(Kept::file),
+        owner: RegionOwner::Session,
+        over: over.all().to_vec(),
+        ..options.clone()
+    };
     mountpoint::check_apart(&options.at).map_err(|line| Failure::new(USAGE, line))?;
     run::check_caller()?;
     run::start(&options, command, |paths| begin(kept.as_ref(), &options, paths))
@@ -116,6 +127,7 @@ fn run_archive(options: &Options, archive: &Path, command: &[OsString]) -> Resul
     };
     let options = Options {
         region: scratch.is_none().then(|| kept.file()),
+        owner: RegionOwner::Session,
         over: kept.over.all().to_vec(),
         scratch: scratch.is_some().then(|| kept.place.clone()),
         ..options.clone()
@@ -182,7 +194,7 @@ pub(crate) fn open(kept: &Kept) -> Result<Session, Failure> {
     if !file.exists() {
         return Err(Failure::new(REGION, format!("session {} has no region: discard it", kept.shown())));
     }
-    look(points(&kept.at), &file)
+    look(points(&kept.at), &file, RegionOwner::Session)
 }
 
 /// Where a session is seen.
@@ -191,9 +203,9 @@ fn points(at: &Trees) -> Vec<MountPoint> {
 }
 
 /// Opens a region file beside its runs.
-pub(crate) fn look(at: Vec<MountPoint>, file: &Path) -> Result<Session, Failure> {
+pub(crate) fn look(at: Vec<MountPoint>, file: &Path, owner: RegionOwner) -> Result<Session, Failure> {
     let cache = cache::directory().map_err(|line| Failure::new(REGION, line))?;
-    let options = Options { at, region: Some(file.to_owned()), ..Options::default() };
+    let options = Options { at, region: Some(file.to_owned()), owner, ..Options::default() };
     Session::open(&options, &Paths { cache: &cache, preload: &cache, library: None })
 }
 

@@ -6,7 +6,7 @@
 //! Below directories that the session has moved or removed nothing is renewed. The caller is the only user of
 //! the session.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
@@ -18,6 +18,7 @@ use lp_vfs::below::list::{self, NameRoom, Record, RecordAt};
 use lp_vfs::below::renew;
 
 use super::changes::{New, Old, Tree, error, is_dir, kind};
+use super::glance::Glance;
 use super::host;
 use super::settle::record_of;
 
@@ -40,6 +41,8 @@ struct Plan {
     conflicts: Vec<PathBuf>,
     /// Whether the names of all directories are looked for.
     again: bool,
+    /// Directories that are not compared with what is above them: a glance has looked at them.
+    apart: HashSet<RecordAt>,
 }
 
 impl Tree<'_> {
@@ -55,10 +58,12 @@ impl Tree<'_> {
             let (path, old, new) = root?;
             let found = record_of(&host::look(self.over, path)?);
             match (found.dev, found.ino) == (old.seen.dev, old.seen.ino) {
-                true => self.directory(path, &old, &found, &new, &mut plan)?,
+                true if again => self.directory(path, &old, &found, &new, &mut plan)?,
+                true => self.differing(path, &old, &found, &mut plan)?,
                 false => plan.conflicts.push(path.to_owned()),
             }
         }
+        plan.conflicts.sort();
         let rank = |step: &Step| match step {
             Step::Forget { .. } | Step::Settle(_) => 0,
             Step::TakeIn { .. } => 1,
@@ -86,6 +91,20 @@ impl Tree<'_> {
         .map_err(error)
     }
 
+    /// Compares the directories below a root that may have changed.
+    fn differing(&self, path: &Path, old: &Old, found: &Record, plan: &mut Plan) -> io::Result<()> {
+        let mut glance = Glance::default();
+        glance.look(self.task.region, self.over, (path, old), has_times(found, &old.seen))?;
+        plan.apart = glance.looked;
+        for (path, old) in glance.differing {
+            // What has gone since is found by the next run.
+            if let Some(found) = self.look(&path)?.filter(|found| is_same(found, &old.seen)) {
+                self.directory(&path, &old, &found, &self.seen(old.seen.target()), plan)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Compares a directory that is in its place.
     fn directory(
         &self,
@@ -95,11 +114,7 @@ impl Tree<'_> {
         new: &New,
         plan: &mut Plan,
     ) -> io::Result<()> {
-        let times = |seen: &Record| (seen.seconds, seen.nanoseconds);
-        let changed = [1, 2].iter().any(|index| {
-            let of = |seen: &Record| (times(seen).0[*index], times(seen).1[*index]);
-            of(found) != of(&old.seen)
-        });
+        let changed = !has_times(found, &old.seen);
         if changed && has_time_of(new, &old.seen) {
             plan.steps.push(Step::Redress { old: *old, seen: *found });
         }
@@ -143,7 +158,7 @@ impl Tree<'_> {
         if let (Some(found), true) = (&found, old.seen.target != 0)
             && is_same(found, &old.seen)
         {
-            return match is_in_place.filter(|_| is_dir(found.mode)) {
+            return match is_in_place.filter(|_| is_dir(found.mode) && !plan.apart.contains(&old.at)) {
                 Some(new) => self.directory(path, old, found, new, plan),
                 None => Ok(()),
             };
@@ -221,6 +236,12 @@ impl Tree<'_> {
             Err(e) => Err(e),
         }
     }
+}
+
+/// Whether a directory of the host has the times of modification and change that were seen.
+fn has_times(found: &Record, seen: &Record) -> bool {
+    let of = |record: &Record, index: usize| (record.seconds[index], record.nanoseconds[index]);
+    [1, 2].into_iter().all(|index| of(found, index) == of(seen, index))
 }
 
 /// Whether an inode of the session has the change time that was seen on the host.

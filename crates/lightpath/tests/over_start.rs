@@ -1,0 +1,116 @@
+//! Whether the start of a run checks the region of its session.
+
+mod trees;
+
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use lp_region::layout::INODES_AT;
+use lp_region::records::{ABOVE_LAYER, Inode};
+use tempfile::TempDir;
+use trees::{MAKE, Trees};
+
+/// Longer than the granularity of a file's times.
+const TICK: Duration = Duration::from_millis(20);
+
+/// A session, and a place in its region.
+struct Damaged {
+    trees: Trees,
+    state: TempDir,
+    /// Offset of a word that only a check, or a look at the file `made`, reads.
+    at: u64,
+}
+
+impl Damaged {
+    /// A session whose region is in a file below `home`.
+    fn new(home: &Path) -> Damaged {
+        let mut damaged =
+            Damaged { trees: Trees::new(MAKE), state: tempfile::tempdir_in(home).unwrap(), at: 0 };
+        let made = damaged.run("find . > /dev/null; mkdir made; stat -c %i made");
+        assert!(made.status.success(), "{made:?}");
+        let number: u64 = String::from_utf8(made.stdout).unwrap().trim().parse().unwrap();
+        let map = std::mem::offset_of!(Inode, map) as u64 + 4;
+        damaged.at = INODES_AT as u64 + (number - ABOVE_LAYER) * size_of::<Inode>() as u64 + map;
+        damaged
+    }
+
+    fn over(&self, script: &str) -> Command {
+        let mut command = self.trees.lightpath(&["run", "--over", ".", "--", "sh", "-c", script]);
+        command.env("XDG_STATE_HOME", self.state.path());
+        command
+    }
+
+    fn run(&self, script: &str) -> Output {
+        self.over(script).output().unwrap()
+    }
+
+    fn region(&self) -> PathBuf {
+        self.state.path().join("lightpath").join(self.trees.session()).join("region")
+    }
+
+    /// Writes to the region without changing the times of its file, if that is in memory.
+    fn store(&self, value: u32) {
+        let file = File::options().read(true).write(true).open(self.region()).unwrap();
+        let page = self.at & !0xfff;
+        // SAFETY: a page of the file is mapped, written to within it, and unmapped.
+        unsafe {
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            let fd = file.as_raw_fd();
+            let map = libc::mmap(std::ptr::null_mut(), 4096, access, libc::MAP_SHARED, fd, page as i64);
+            assert_ne!(map, libc::MAP_FAILED);
+            map.cast::<u8>().add((self.at - page) as usize).cast::<u32>().write(value);
+            libc::munmap(map, 4096);
+        }
+    }
+
+    fn is_refused(&self) -> bool {
+        let output = self.run("true");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(said.contains("is damaged"), !output.status.success(), "{said}");
+        !output.status.success()
+    }
+}
+
+#[test]
+fn only_a_session_that_was_left_in_order_is_not_checked() {
+    let session = Damaged::new(Path::new("/dev/shm"));
+    session.store(77);
+    assert!(!session.is_refused(), "a session that was left in order was checked");
+    session.store(0);
+    assert!(session.run("true").status.success());
+    let killed = session.run("kill -9 $$");
+    assert_eq!(killed.status.code(), None, "{killed:?}");
+    session.store(77);
+    assert!(session.is_refused(), "a session that was killed was not checked");
+    session.store(0);
+    assert!(!session.is_refused());
+}
+
+#[test]
+fn a_session_with_a_process_that_was_killed_beside_others_is_not_checked() {
+    let session = Damaged::new(Path::new("/dev/shm"));
+    // The shell waits for it, and takes over what it held.
+    assert!(session.run("sh -c 'echo x > made/x; kill -9 $$'; cat made/x").status.success());
+    session.store(77);
+    assert!(!session.is_refused());
+}
+
+#[test]
+fn a_session_whose_file_was_changed_by_others_is_checked() {
+    let session = Damaged::new(&std::env::temp_dir());
+    std::thread::sleep(TICK);
+    let file = File::options().write(true).open(session.region()).unwrap();
+    file.write_all_at(&77u32.to_le_bytes(), session.at).unwrap();
+    drop(file);
+    assert!(session.is_refused());
+    let (region, copy) = (session.region(), session.region().with_extension("copy"));
+    // Without its holes it would fill the disk.
+    let copied = Command::new("cp").arg("--sparse=always").args([&region, &copy]).status().unwrap();
+    assert!(copied.success());
+    fs::rename(&copy, &region).unwrap();
+    assert!(session.is_refused(), "a copy was not checked");
+}
