@@ -11,7 +11,7 @@ use object::Object;
 use object::read::ReadCache;
 
 use super::failure::reason;
-use super::{cache, preload};
+use super::{cache, identity, preload};
 
 /// The loader of the System V ABI for x86-64; the system's C library is beside it.
 const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
@@ -24,8 +24,8 @@ pub(crate) fn place(cache: &Path) -> Result<PathBuf, String> {
     let system = system_library()?;
     let fail = |e: &std::io::Error| format!("{}: {}", system.display(), reason(e));
     let id = build_id(&system).ok_or_else(|| format!("{}: it has no build-id", system.display()))?;
-    let id = &id[..id.len().min(16)];
-    let directory = cache.join(format!("{}-{VERSION}-{id}", preload::NAME.trim_end_matches(".so")));
+    let short = &id[..id.len().min(16)];
+    let directory = cache.join(format!("{}-{VERSION}-{short}", preload::NAME.trim_end_matches(".so")));
     let best = directory.join("glibc-hwcaps").join(processor());
     let path = best.join(C_LIBRARY);
     if path.exists() {
@@ -38,11 +38,13 @@ pub(crate) fn place(cache: &Path) -> Result<PathBuf, String> {
         return Ok(directory);
     }
     let library = std::fs::read(&system).map_err(|e| fail(&e))?;
-    let merged =
+    let mut merged =
         lp_sites::merge(&library, preload::LIBRARY).map_err(|why| format!("{}: {why}", system.display()))?;
+    identity::replace_build_id(&mut merged);
     for place in [&directory, &best] {
         cache::prepare(place)?;
         cache::place(place, OsStr::new(C_LIBRARY), &merged)?;
+        identity::link_debug_information(place, &merged, &id);
     }
     Ok(directory)
 }
@@ -78,7 +80,7 @@ pub(crate) fn build_id(path: &Path) -> Option<String> {
 }
 
 /// The C library beside the system's loader.
-fn system_library() -> Result<PathBuf, String> {
+pub(crate) fn system_library() -> Result<PathBuf, String> {
     let loader = std::fs::canonicalize(LOADER).map_err(|e| format!("{LOADER}: {}", reason(&e)))?;
     Ok(loader.with_file_name(C_LIBRARY))
 }
@@ -112,6 +114,7 @@ mod tests {
         unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
         assert_eq!(super::place(cache.path()).unwrap(), directory);
         assert!(super::is_resident(&best).unwrap());
+        assert_ne!(super::build_id(&best), super::build_id(&super::system_library().unwrap()));
         let script = "grep -q $LD_LIBRARY_PATH /proc/self/maps && echo found; echo $((1 + 1)) | (read x; cd /; pwd; echo $x)";
         let run = std::process::Command::new("/bin/bash")
             .args(["-c", script])
