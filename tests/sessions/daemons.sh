@@ -156,3 +156,79 @@ kill -9 "$(head -1 backend)"; wait $waits; until_ready
 sql -c 'select count(*), min(b), max(b) from t' -c 'select (select sum(abalance) from pgbench_accounts) = (select sum(delta) from pgbench_history)'
 grep -c 'was terminated by signal 9' log; server -m immediate stop; server -o "-k $PWD -h ''" start
 sql -c 'select count(*) from t' -c 'reindex table t' -c 'vacuum full t' -c 'select count(*) from t where a between 100 and 199'; server -m fast stop; cd ..; rm -rf cluster
+
+#:: mariadb needs mariadbd,mariadb-install-db,mariadb,mariadb-admin limit 120
+# Killed with a transaction open, the server finds in its log what was committed.
+as_user() { if [ "$(id -u)" = 0 ]; then exec setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; else exec "$@"; fi; }
+sql() { mariadb --no-defaults -uroot -S "$PWD/s" -N "$@"; }
+server() { as_user mariadbd --no-defaults --datadir="$PWD/data" --socket="$PWD/s" --skip-networking >>log 2>&1 & p=$!; for i in $(seq 400); do sql -e 'select 1' >/dev/null 2>&1 && return; sleep 0.05; done; echo 'not up'; tail log; }
+mkdir d; if [ "$(id -u)" = 0 ]; then chmod a+x "$M" "$M/.." "$M/../.." .; chown 65534:65534 d; fi; cd d
+(as_user mariadb-install-db --no-defaults --datadir="$PWD/data" --auth-root-authentication-method=normal --skip-test-db >/dev/null 2>&1); server
+sql -e 'create database t; use t; create table a(id int primary key auto_increment, b varchar(100), key(b)) engine=innodb; create table m(id int primary key, b text) engine=aria'
+for i in $(seq 8); do sql t -e "insert into a(b) select concat('row ', seq) from seq_1_to_1000; insert into m values($i, repeat('x', 5000))" & w="$w $!"; done; wait $w
+sql t -e "start transaction; update a set b = 'lost'; select 'open'; select sleep(60)" >open 2>/dev/null & q=$!
+for i in $(seq 200); do [ -n "$(sql -e "select 1 from information_schema.processlist where info like '%sleep(60)' and info not like '%processlist%'")" ] && break; sleep 0.05; done
+kill -9 $p; wait $p $q 2>/dev/null; rm -f s; server
+sql t -e 'select count(*), min(b), max(b) from a; select count(*), sum(length(b)) from m; check table a, m'; mariadb-admin --no-defaults -uroot -S "$PWD/s" shutdown; wait $p; echo $?; grep -c ERROR log; ls data/t; cd ..; rm -r d
+
+#:: jvm needs java,javac,curl limit 120
+mkdir www; seq 20000 >www/big; echo one >www/small
+cat >S.java <<'J'
+import com.sun.net.httpserver.HttpServer;
+import java.io.OutputStream;
+import java.net.InetSocketAddress;
+import java.nio.channels.FileChannel;
+import java.nio.file.*;
+import java.util.concurrent.Executors;
+public class S {
+    public static void main(String[] a) throws Exception {
+        Path root = Path.of("www").toAbsolutePath();
+        HttpServer s = HttpServer.create(new InetSocketAddress("127.0.0.1", 0), 0);
+        s.createContext("/", x -> {
+            Path p = root.resolve(x.getRequestURI().getPath().substring(1));
+            int status = Files.isRegularFile(p) ? 200 : 404;
+            if (x.getRequestMethod().equals("PUT")) {
+                Path t = Files.createTempFile(root, "up", ".tmp");
+                Files.copy(x.getRequestBody(), t, StandardCopyOption.REPLACE_EXISTING);
+                Files.move(t, p, StandardCopyOption.ATOMIC_MOVE);
+                status = 201;
+            } else if (x.getRequestMethod().equals("DELETE")) {
+                status = Files.deleteIfExists(p) ? 204 : 404;
+            }
+            x.sendResponseHeaders(status, status == 200 ? 0 : -1);
+            if (status == 200)
+                try (FileChannel c = FileChannel.open(p); OutputStream o = x.getResponseBody()) {
+                    byte[] b = new byte[(int) c.size()];
+                    if (x.getRequestURI().getQuery() == null) Files.copy(p, o);
+                    else { c.map(FileChannel.MapMode.READ_ONLY, 0, b.length).get(b); o.write(b); }
+                }
+            x.close();
+        });
+        s.setExecutor(Executors.newFixedThreadPool(8));
+        s.start();
+        Files.writeString(Path.of("port.tmp"), "" + s.getAddress().getPort());
+        Files.move(Path.of("port.tmp"), Path.of("port"));
+        WatchService w = FileSystems.getDefault().newWatchService();
+        root.register(w, StandardWatchEventKinds.ENTRY_DELETE);
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> { try { Files.writeString(Path.of("bye"), "bye\n"); } catch (Exception e) { } }));
+        for (WatchKey k = w.take();; k = w.take()) {
+            for (WatchEvent<?> e : k.pollEvents())
+                if (e.context().toString().equals("up")) Files.writeString(Path.of("seen"), e.kind() + "\n");
+            k.reset();
+        }
+    }
+}
+J
+javac S.java; java -cp . S & p=$!
+wait_for port; u=http://127.0.0.1:$(cat port); get() { curl -s --noproxy '*' "$@"; }
+get $u/small; get $u/big | cmp - www/big; get "$u/big?map" | cmp - www/big; echo two >www/small; get $u/small; echo tail >>www/big; get "$u/big?map" | tail -1; get -w '%{http_code}\n' $u/none
+for i in 1 2 3 4; do (for j in $(seq 10); do get $u/small >/dev/null || echo lost; seq $j | get -T - $u/f$i; done) & w="$w $!"; done; wait $w; wc -l www/f*; seq 5000 | get -w '%{http_code}\n' -T - $u/up; sleep 0.5
+for i in 1 2; do get -w '%{http_code}\n' -X DELETE $u/up; done; wait_for seen; cat seen; kill $p; wait $p; echo $?; cat bye; rm port ./*.class
+
+#:: started_as_another_user needs start-stop-daemon,redis-server,redis-cli limit 120
+# Root starts a server as nobody and stops it by its pid file; another user's session only starts and stops it.
+mkdir d; user=; if [ "$(id -u)" = 0 ]; then chmod a+x "$M" "$M/.." "$M/../.." .; chown 65534:65534 d; user='--chuid 65534:65534'; fi
+start-stop-daemon --start $user --pidfile "$T/d/pid" --chdir "$T/d" --exec "$(command -v redis-server)" -- --port 0 --unixsocket "$T/d/s" --dir "$T/d" --daemonize yes --pidfile "$T/d/pid" --logfile "$T/d/log" --save ''
+for i in $(seq 500); do [ "$(redis-cli -s d/s ping 2>/dev/null)" = PONG ] && break; sleep 0.02; done; redis-cli -s d/s set a b; redis-cli -s d/s save; stat -c '%n %u %a' d/* | grep -v log
+control() { start-stop-daemon "$@" --pidfile "$T/d/pid" --exec "$(command -v redis-server)"; echo $?; }
+control --status; control --stop --quiet --retry 5; control --status; ls d; rm -r d

@@ -90,3 +90,34 @@ while not done:
 os.wait()
 X
 mkdir -p d/a/b; python3 w.py
+
+# As the path units of systemd: every directory on the way is watched for the next one, and what is waited for itself.
+#:: path_unit needs python3
+cat >w.py <<'P'
+import ctypes, os, struct
+libc = ctypes.CDLL(None, use_errno=True)
+def watch(path):
+    fd, names, at = libc.inotify_init1(os.O_CLOEXEC), {}, '/'
+    for name in [''] + path.strip('/').split('/'):
+        at = os.path.join(at, name)
+        wd = libc.inotify_add_watch(fd, at.encode(), 0xfce if at == path else 0xd84)
+        if wd < 0: break
+        names[wd] = at
+    return fd, names
+def events(fd, names, end):
+    while True:
+        data, at = os.read(fd, 65536), 0
+        while at < len(data):
+            wd, mask, _, length = struct.unpack_from('iIII', data, at)
+            name = data[at + 16:at + 16 + length].rstrip(b'\0').decode()
+            at += 16 + length
+            if names[wd].startswith(os.environ['T']): print(os.path.relpath(names[wd]), hex(mask), name)
+            if mask & end: return os.close(fd)
+job = os.environ['T'] + '/spool/job'
+for command, end in [('mkdir spool', 0x100), ('echo x >spool/job', 0x100), ('echo y >>spool/job', 0x8), ('chmod 600 spool/job', 0x4), ('mv spool/job spool/done', 0x800), ('mv spool/done spool/job', 0x80), ('rm spool/job', 0x400), ('mv spool gone', 0x800)]:
+    print(command)
+    fd, names = watch(job)
+    os.system(command)
+    events(fd, names, end)
+P
+python3 w.py; rm -r w.py gone

@@ -259,7 +259,7 @@ pub(crate) struct Run {
 #[derive(Args)]
 pub(crate) struct Join {
     /// The run: the pid of any of its processes (lightpath ps).
-    #[arg(value_name = "RUN")]
+    #[arg(value_name = "RUN", value_parser = pid)]
     pub(crate) run: u32,
     /// The program to run, looked up in PATH, and its arguments.
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
@@ -282,7 +282,7 @@ pub(crate) struct Trace {
     #[arg(long)]
     pub(crate) host: bool,
     /// Trace the run that process PID takes part in, until an interrupt (^C) or the end of the run.
-    #[arg(short = 'p', value_name = "PID", conflicts_with_all = ["command", "at", "size", "region", "from", "ro"])]
+    #[arg(short = 'p', value_name = "PID", value_parser = pid, conflicts_with_all = ["command", "at", "size", "region", "from", "ro"])]
     pub(crate) pid: Option<u32>,
     #[command(flatten)]
     pub(crate) options: Options,
@@ -306,10 +306,10 @@ pub(crate) struct Top {
     #[arg(long)]
     pub(crate) json: bool,
     /// Seconds between two looks.
-    #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0)]
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0, value_parser = delay)]
     pub(crate) delay: f64,
     /// Lines that --json prints; 0 for no end [default: 1].
-    #[arg(short = 'n', long, value_name = "COUNT")]
+    #[arg(short = 'n', long, value_name = "COUNT", value_parser = count)]
     pub(crate) count: Option<u64>,
 }
 
@@ -436,16 +436,36 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
 }
 
 fn missing(error: &clap::Error) -> String {
-    match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::Strings(names)) if names.iter().any(|name| name.contains("RUN")) => {
+    let usage = error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default();
+    let usage = usage.lines().next().unwrap_or_default();
+    let usage = usage.strip_prefix("Usage: ").unwrap_or(usage);
+    let Some(ContextValue::Strings(names)) = error.get(ContextKind::InvalidArg) else {
+        return format!("an argument is missing: use {usage}");
+    };
+    match names.as_slice() {
+        [name, ..] if name == "<RUN>" => {
             "no run to join: write lightpath exec RUN -- CMD [ARG]...; lightpath ps shows the runs".to_owned()
         }
-        Some(ContextValue::Strings(names)) if names.iter().any(|name| name.contains("CMD")) => {
-            "no command to run: use lightpath run [OPTIONS] -- CMD [ARG]...".to_owned()
-        }
-        Some(ContextValue::Strings(names)) => format!("{} is missing", names.join(" and ")),
-        _ => "an argument is missing".to_owned(),
+        names if names.iter().any(|name| name.contains("CMD")) => format!("no command to run: use {usage}"),
+        [name] => format!("{name} is missing: use {usage}"),
+        names => format!("{} are missing: use {usage}", names.join(" and ")),
     }
+}
+
+/// Reads the pid of a process.
+fn pid(text: &str) -> Result<u32, &'static str> {
+    text.parse().map_err(|_| "use the pid of a process; lightpath ps shows those of runs")
+}
+
+/// Reads the seconds between two looks.
+fn delay(text: &str) -> Result<f64, &'static str> {
+    let seconds = text.parse().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
+    seconds.ok_or("use seconds, from 0.1 to 3600")
+}
+
+/// Reads a count of lines.
+fn count(text: &str) -> Result<u64, &'static str> {
+    text.parse().map_err(|_| "use a number, 0 for no end")
 }
 
 #[cfg(test)]

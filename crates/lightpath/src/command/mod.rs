@@ -8,6 +8,7 @@ mod doctor;
 mod failure;
 mod freeze;
 mod fsck;
+mod identity;
 mod info;
 mod inherited;
 mod join;

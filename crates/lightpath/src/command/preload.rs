@@ -12,6 +12,11 @@ pub(crate) const PREFIX: &str = "/liblightpath-";
 /// Its name in the cache, different for each build so that builds do not disturb each other's runs.
 pub(crate) const NAME: &str = concat!("liblightpath-", env!("LIGHTPATH_PRELOAD_HASH"), ".so");
 
+/// The hash in [`NAME`].
+pub(crate) fn hash() -> [u8; 16] {
+    u128::from_str_radix(env!("LIGHTPATH_PRELOAD_HASH"), 16).map_or([0; 16], u128::to_be_bytes)
+}
+
 /// Writes the library to `cache` unless it is there, and returns its path.
 pub(crate) fn extract(cache: &Path) -> Result<PathBuf, String> {
     cache::place(cache, OsStr::new(NAME), LIBRARY)

@@ -13,7 +13,7 @@ use object::Object;
 use object::read::ReadCache;
 
 use super::failure::reason;
-use super::{cache, preload, processor};
+use super::{cache, identity, preload, processor};
 
 /// The loader of the System V ABI for x86-64; the system's C library is beside it.
 const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
@@ -41,8 +41,9 @@ fn place_library(cache: &Path) -> Result<PathBuf, String> {
     let system = system_library()?;
     let fail = |e: &std::io::Error| format!("{}: {}", system.display(), reason(e));
     let id = build_id(&system).ok_or_else(|| format!("{}: it has no build-id", system.display()))?;
-    let id = &id[..id.len().min(16)];
-    let directory = cache.join(format!("{}-{}-{id}", preload::NAME.trim_end_matches(".so"), merge::VERSION));
+    let short = &id[..id.len().min(16)];
+    let directory =
+        cache.join(format!("{}-{}-{short}", preload::NAME.trim_end_matches(".so"), merge::VERSION));
     let best = directory.join("glibc-hwcaps").join(processor());
     let path = best.join(C_LIBRARY);
     if path.exists() {
@@ -55,11 +56,13 @@ fn place_library(cache: &Path) -> Result<PathBuf, String> {
         return Ok(directory);
     }
     let library = std::fs::read(&system).map_err(|e| fail(&e))?;
-    let merged =
+    let mut merged =
         merge::merge(&library, preload::LIBRARY).map_err(|why| format!("{}: {why}", system.display()))?;
+    identity::replace_build_id(&mut merged);
     for place in [&directory, &best] {
         cache::prepare(place)?;
         cache::place(place, OsStr::new(C_LIBRARY), &merged)?;
+        identity::link_debug_information(place, &merged, &id);
     }
     Ok(directory)
 }
@@ -117,7 +120,7 @@ pub(crate) fn build_id(path: &Path) -> Option<String> {
 }
 
 /// The C library beside the system's loader.
-fn system_library() -> Result<PathBuf, String> {
+pub(crate) fn system_library() -> Result<PathBuf, String> {
     let loader = std::fs::canonicalize(LOADER).map_err(|e| format!("{LOADER}: {}", reason(&e)))?;
     Ok(loader.with_file_name(C_LIBRARY))
 }
@@ -151,6 +154,7 @@ mod tests {
         unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
         assert_eq!(super::place(cache.path()).unwrap().directory, directory);
         assert!(super::is_resident(&best).unwrap());
+        assert_ne!(super::build_id(&best), super::build_id(&super::system_library().unwrap()));
         let script = "grep -q $LD_LIBRARY_PATH /proc/self/maps && echo found; echo $((1 + 1)) | (read x; cd /; pwd; echo $x)";
         let run = std::process::Command::new("/bin/bash")
             .args(["-c", script])

@@ -88,7 +88,10 @@ impl Kept {
         let mut last = Vec::new();
         let mut archive = tar::Archive::new(BufReader::new(file));
         for entry in archive.entries()? {
-            let mut entry = entry?;
+            let mut entry = match entry {
+                Err(e) if e.raw_os_error().is_none() => return Ok(None), // Not an archive, or cut short.
+                entry => entry?,
+            };
             let path = path_of(&entry)?;
             match path.as_os_str() == AFTER {
                 true => _ = entry.read_to_end(&mut last)?,

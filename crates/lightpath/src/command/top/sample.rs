@@ -88,7 +88,7 @@ impl OfRun {
     fn of(run: &Run, before: Option<&Sample>) -> OfRun {
         let processes = run.members.iter().map(|member| OfProcess {
             pid: member.pid,
-            command: printable(&member.command()),
+            command: member.command(),
             calls: HashMap::new(),
             waits: 0,
         });

@@ -14,6 +14,7 @@ use super::report::{Report, Run, sum};
 use super::sample::Sample;
 use crate::command::info::human;
 use crate::command::join;
+use crate::command::ps::printable;
 use crate::command::stats::grouped;
 
 /// What the runs are sorted by.
@@ -224,7 +225,11 @@ impl Screen {
 
     fn draw_detail(&self, frame: &mut Frame<'_>, area: Rect, run: Option<&Run>) {
         let Some(run) = run else {
-            return frame.render_widget(Line::raw("no runs; start one with: lightpath run -- CMD"), area);
+            let line = match self.filter.as_str() {
+                "" => "no runs; start one with: lightpath run -- CMD",
+                _ => "no run has this in its mounts or command",
+            };
+            return frame.render_widget(Line::raw(line), area);
         };
         let number = |calls: Option<[f64; 2]>| pair(calls);
         let (title, head, rows): (_, Vec<&str>, Vec<Vec<String>>) = match self.detail {
@@ -240,7 +245,7 @@ impl Screen {
                             kernels,
                             process.waits.to_string(),
                             process.pid.to_string(),
-                            process.command.clone(),
+                            printable(&process.command),
                         ]
                     })
                     .collect(),
@@ -294,7 +299,17 @@ fn rate(run: &Run) -> f64 {
 fn what(run: &Run) -> String {
     let mounts: Vec<_> = run.mounts.iter().map(|mount| mount.display().to_string()).collect();
     let command = run.processes.iter().min_by_key(|process| (process.pid != run.name, process.pid));
-    format!("{}  {}", mounts.join(" "), command.map_or("", |process| &process.command))
+    printable(&format!("{}  {}", mounts.join(" "), command.map_or("", |process| started(&process.command))))
+}
+
+/// A command without its directory, and without the launcher that waits for it.
+fn started(command: &str) -> &str {
+    let program = command.split(' ').next().unwrap_or_default();
+    let name = &command[program.rfind('/').map_or(0, |slash| slash + 1)..];
+    match name.split_once(" -- ") {
+        Some((launcher, rest)) if launcher.starts_with("lightpath ") => rest,
+        _ => name,
+    }
 }
 
 fn pair(calls: Option<[f64; 2]>) -> [String; 2] {
@@ -393,7 +408,25 @@ mod tests {
         press(&mut screen, KeyCode::Enter);
         assert_eq!(screen.shown().len(), 1);
         assert!(seen(&screen)[23].ends_with("/ filter: make -C 2"));
+        for letter in "/z".chars() {
+            press(&mut screen, KeyCode::Char(letter));
+        }
+        assert!(seen(&screen).iter().any(|line| line.contains("no run has this in its mounts or command")));
+        press(&mut screen, KeyCode::Enter);
         assert!(press(&mut screen, KeyCode::Char('q')));
+    }
+
+    #[test]
+    fn a_run_is_named_by_what_was_started() {
+        for (command, name) in [
+            ("/usr/bin/make -C /tmp", "make -C /tmp"),
+            ("/usr/bin/lightpath run --stats -- /bin/sh -c 'a -- b'", "/bin/sh -c 'a -- b'"),
+            ("git log -- a", "git log -- a"),
+            ("bash", "bash"),
+            ("", ""),
+        ] {
+            assert_eq!(started(command), name);
+        }
     }
 
     #[test]
