@@ -53,6 +53,15 @@ impl AclEntry {
             id: u32::from_ne_bytes(id),
         }
     }
+
+    /// Whether the kernel's posix_acl_from_xattr accepts it, which comes before all other checks.
+    fn is_known(self) -> bool {
+        match self.tag {
+            tag::USER_OBJ | tag::GROUP_OBJ | tag::MASK | tag::OTHER => true,
+            tag::USER | tag::GROUP => self.id != NO_ID,
+            _ => false,
+        }
+    }
 }
 
 fn count(view: View) -> u64 {
@@ -191,6 +200,9 @@ pub(crate) fn set(task: &Task, id: InodeId, inode: &Inode, which: BlobKind, valu
         if !(size as u64 - HEADER).is_multiple_of(ENTRY) {
             return Err(Errno::EINVAL);
         }
+    }
+    if !entries(view).all(AclEntry::is_known) {
+        return Err(Errno::EINVAL);
     }
     // An ACL without entries removes the existing one.
     let draft = (count(view) > 0).then_some(draft);
