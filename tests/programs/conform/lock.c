@@ -453,4 +453,5 @@ GROUP(lock, ranges_at_the_end)
                             (long)lock.l_start, (long)lock.l_len);
                     }
     }
+    T(ftruncate(fd, 0));
 }

@@ -339,4 +339,6 @@ GROUP(mounts, ids_from_a_root)
                     TN("statmount", stat_mount(all[i], BASIC, &is, sizeof is));
                 }
             }
+    T(umount2("a", MNT_DETACH));
+    T(umount("b/r/x"));
 }

@@ -10,7 +10,8 @@ use crate::high::calls::across;
 use crate::high::frame::at::{At, EMPTY, Last, Route, Which};
 use crate::high::frame::handler::{given_slice, handlers, kernel, ret};
 use crate::high::route::magic;
-use crate::high::route::path::{Pair, one, route, two};
+use crate::high::route::pair::{Pair, two};
+use crate::high::route::path::{one, route};
 
 handlers! {
     /// link(2).

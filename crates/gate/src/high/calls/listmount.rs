@@ -29,7 +29,7 @@ handlers! {
         let list = List { task, asked, backwards: flags & LISTMOUNT_REVERSE != 0 };
         match mount_show::by_unique_id(task, asked.id()) {
             Some(of) => ret(list.below(of, ids)),
-            None if root::of(task).is_some() => list.from_inside(ids, flags),
+            None if root::of(task).is_some() => list.seen_inside(ids, flags),
             None => list.among_hosts(ids, flags),
         }
     }
@@ -58,7 +58,7 @@ impl List {
     }
 
     /// Those below the caller's root directory, which is in a mount, or below one of the host's.
-    fn from_inside(&self, ids: UserSlice<u64>, flags: u32) -> isize {
+    fn seen_inside(&self, ids: UserSlice<u64>, flags: u32) -> isize {
         if self.asked.id() == ROOT && !self.asked.names_namespace() {
             return ret(self.put(ids, |id| mount_show::is_reached(self.task, id)));
         }

@@ -19,7 +19,8 @@ use crate::high::calls::stat::is_empty;
 use crate::high::fd::{device, made, placeholder};
 use crate::high::frame::at::{At, Last, Route, Which};
 use crate::high::frame::handler::{failed_with, handlers, kernel};
-use crate::high::route::path::{Pair, is_base_ours, one, route, two};
+use crate::high::route::pair::{Pair, two};
+use crate::high::route::path::{is_base_ours, one, route};
 
 /// What mount(2) takes its source for.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -9,7 +9,8 @@ use lp_vfs::task::Task;
 use crate::high::calls::across;
 use crate::high::frame::at::{At, Last};
 use crate::high::frame::handler::{handlers, kernel};
-use crate::high::route::path::{Pair, is_plainly_ours, two};
+use crate::high::route::pair::{Pair, two};
+use crate::high::route::path::is_plainly_ours;
 
 handlers! {
     /// rename(2).
