@@ -1,5 +1,5 @@
 /* link and rename with one path in the file system and one in another: errors that precede EXDEV. */
-#include "conform.h"
+#include "mounts.h"
 
 static void both(const char *name, const char *old, const char *new)
 {
@@ -55,6 +55,105 @@ GROUP(across, errors_before_exdev)
     TN("a bad pointer", link("f", (const char *)1));
     TN("a bad pointer", rename((const char *)1, other));
     sprintf(path, "%s/file", far);
+    T(unlink(path));
+    T(rmdir(far));
+}
+
+/* Symbolic links that lead through the kernel's magic links: back in, to a device, and to nothing. */
+GROUP(across, links_through_proc)
+{
+    close(0);
+    T(open("/dev/null", O_RDWR));
+    make_dir("d");
+    make_dir("d/e");
+    make("f", "here");
+    T(symlink("/proc/self/fd/0", "null"));
+    T(symlink("/proc/self/fd/0/a", "below"));
+    T(symlink("/proc/self/cwd", "cwd"));
+    T(symlink("/proc/self/cwd/d", "dir"));
+    T(symlink("/proc/self/cwd/f", "file"));
+    T(symlink("/proc/self/fd/99", "closed"));
+    T(symlink("/proc/self/cwd/none", "none"));
+    static char longer[300];
+    memset(longer, 'n', 256);
+    const char *sides[] = { "null", "null/x", "null/.", "below", "below/x", "cwd", "cwd/f", "cwd/none", "dir", "dir/x", "dir/e", "dir/e/.", "file", "file/x",
+        "closed", "closed/x", "none", "none/x", "f", "d/y", "d/none/y", "", longer, NULL, "/proc/self/cwd/f", "/proc/self/cwd/file" };
+    for (unsigned a = 0; a < COUNT(sides); a++)
+        for (unsigned b = 0; b < COUNT(sides); b++) {
+            say("%.20s to %.20s", sides[a] ? sides[a] : "NULL", sides[b] ? sides[b] : "NULL");
+            /* Each is undone, so that the next finds the same. */
+            if (!TN("link", linkat(AT_FDCWD, sides[a], AT_FDCWD, sides[b], 0)))
+                T(unlink(sides[b]));
+            if (!TN("link, followed", linkat(AT_FDCWD, sides[a], AT_FDCWD, sides[b], AT_SYMLINK_FOLLOW)))
+                T(unlink(sides[b]));
+            if (!TN("rename", syscall(SYS_renameat2, AT_FDCWD, sides[a], AT_FDCWD, sides[b], 1)))
+                TN("back", rename(sides[b], sides[a]));
+            if (!TN("exchange", syscall(SYS_renameat2, AT_FDCWD, sides[a], AT_FDCWD, sides[b], 2)))
+                TN("back", syscall(SYS_renameat2, AT_FDCWD, sides[a], AT_FDCWD, sides[b], 2));
+            TN("wrong flags", syscall(SYS_renameat2, AT_FDCWD, sides[a], AT_FDCWD, sides[b], 3));
+            TN("from a closed directory", linkat(99, sides[a], AT_FDCWD, sides[b], AT_SYMLINK_FOLLOW));
+            TN("to a closed directory", linkat(AT_FDCWD, sides[a], 99, sides[b], AT_SYMLINK_FOLLOW));
+            TN("from a closed directory", renameat(99, sides[a], AT_FDCWD, sides[b]));
+            TN("to a closed directory", renameat(AT_FDCWD, sides[a], 99, sides[b]));
+        }
+}
+
+/* The first path is wrong: the links of the second are not followed. */
+GROUP(across, what_is_not_followed)
+{
+    make_dir("d");
+    T(symlink("d", "l"));
+    static const struct timespec past[2] = { { 10, 0 }, { 20, 0 } };
+    struct stat st;
+    const char *wrong[] = { "/none/x", "/proc/version/x" };
+    T(utimensat(AT_FDCWD, "l", past, AT_SYMLINK_NOFOLLOW));
+    T(renameat(99, "x", AT_FDCWD, "l/x"));
+    T(linkat(99, "x", AT_FDCWD, "l/x", 0));
+    for (unsigned i = 0; i < COUNT(wrong); i++) {
+        T(rename(wrong[i], "l/x"));
+        T(link(wrong[i], "l/x"));
+    }
+    T(lstat("l", &st));
+    say("%ld", (long)st.st_atim.tv_sec);
+    T(rename("/proc/version", "l/x"));
+    T(lstat("l", &st));
+    say("followed %d", st.st_atim.tv_sec != 10);
+}
+
+/* A mount that is read-only says so before another file system does, and before the directory's mode. */
+GROUP(across, read_only)
+{
+    char far[100], path[200];
+    sprintf(far, "/tmp/conform-%d", getpid());
+    make("f", "here");
+    make_dir("d");
+    if (!in_own_namespace())
+        return;
+    T(mkdir(far, 0755));
+    sprintf(path, "%s/file", far);
+    make(path, "there");
+    T(mount(far, far, NULL, MS_BIND, NULL));
+    T(mount(NULL, far, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL));
+    T(mount("d", "d", NULL, MS_BIND, NULL));
+    T(mount(NULL, "d", NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL));
+    int in = open(far, O_PATH | O_DIRECTORY), out = open("d", O_PATH | O_DIRECTORY);
+    for (int user = 0; user < 2; user++)
+        CHILD {
+            if (user)
+                become_nobody();
+            T(linkat(AT_FDCWD, "f", in, "x", 0));
+            T(linkat(AT_FDCWD, "f", in, "file", 0));
+            T(linkat(AT_FDCWD, "f", in, "none/x", 0));
+            T(linkat(AT_FDCWD, "f", in, "x/", 0));
+            T(linkat(AT_FDCWD, "none", in, "x", 0));
+            T(linkat(AT_FDCWD, "/proc/version", out, "x", 0));
+            T(linkat(AT_FDCWD, "/proc/version", AT_FDCWD, "d/x", 0));
+            T(linkat(AT_FDCWD, "f", out, "x", 0));
+            T(renameat(AT_FDCWD, "f", in, "x"));
+            T(renameat(in, "file", AT_FDCWD, "d/x"));
+        }
+    T(umount2("d", MNT_DETACH));
+    T(umount2(far, MNT_DETACH));
     T(unlink(path));
     T(rmdir(far));
 }

@@ -271,3 +271,39 @@ GROUP(attribute, protected_names)
             return;
     }
 }
+
+/* An entry that no list may have comes before who may set it and what it is set on; a wrong order of entries
+ * comes behind. */
+GROUP(attribute, acl_faults_in_order)
+{
+    struct list {
+        uint32_t version;
+        struct {
+            uint16_t tag, rights;
+            uint32_t id;
+        } entries[4];
+    } good = { 2, { { 1, 7, -1 }, { 4, 5, -1 }, { 0x20, 5, -1 } } }, lists[7];
+    for (unsigned i = 0; i < COUNT(lists); i++)
+        lists[i] = good;
+    lists[1].entries[1].tag = 0x40;
+    lists[2].entries[1].tag = 2;
+    lists[3].entries[1].tag = 8;
+    lists[4].entries[1].tag = 0x20;
+    lists[5].entries[1].rights = 8;
+    lists[6].version = 1;
+    make("f", "text");
+    make_dir("d");
+    T(symlink("f", "l"));
+    for (int user = 0; user < 2; user++) {
+        if (user)
+            become_nobody();
+        for (unsigned i = 0; i < COUNT(lists); i++)
+            for (const char **at = (const char *[]){ "f", "d", "l", NULL }; *at; at++) {
+                say("%u of %s", i, *at);
+                TN("access", setxattr(*at, "system.posix_acl_access", &lists[i], 28, 0));
+                TN("default", setxattr(*at, "system.posix_acl_default", &lists[i], 28, 0));
+                TN("of a link", lsetxattr(*at, "system.posix_acl_access", &lists[i], 28, 0));
+                TN("of a wrong size", setxattr(*at, "system.posix_acl_default", &lists[i], 27, 0));
+            }
+    }
+}

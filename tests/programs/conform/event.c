@@ -9,6 +9,7 @@
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <termios.h>
 
 GROUP(event, poll)
@@ -286,4 +287,38 @@ GROUP(event, ioctl)
     T(ioctl(fd, FS_IOC_FSGETXATTR, &x));
     T(ioctl(fd, FS_IOC_FIEMAP, NULL));
     T(ioctl(fd, FITRIM, NULL));
+}
+
+/* Descriptors of O_PATH, which cannot be waited for. */
+GROUP(event, path_descriptors)
+{
+    make("f", "text");
+    int path = open("f", O_PATH), file = open("f", O_RDWR), none = open("f", 3), host = open("/", O_PATH), epoll = epoll_create1(0);
+    int fds[] = { path, file, none, host, 50 };
+    struct iovec empty[2] = { { "x", 0 }, { "x", 0 } }, full = { "x", 1 }, negative = { "x", -1 };
+    for (unsigned i = 0; i < COUNT(fds); i++) {
+        fd_set sets[3];
+        struct timeval at_once = { 0, 0 };
+        for (int set = 0; set < 3; set++) {
+            FD_ZERO(&sets[set]);
+            FD_SET(fds[i], &sets[set]);
+        }
+        say("%u", i);
+        TN("select", select(64, &sets[0], &sets[1], &sets[2], &at_once));
+        say("%d %d %d", !!FD_ISSET(fds[i], &sets[0]), !!FD_ISSET(fds[i], &sets[1]), !!FD_ISSET(fds[i], &sets[2]));
+        FD_ZERO(&sets[2]);
+        FD_SET(fds[i], &sets[2]);
+        TN("exceptions", select(64, NULL, NULL, &sets[2], &at_once));
+        struct epoll_event event = { .events = EPOLLIN };
+        for (unsigned j = 0; j < COUNT(fds); j++)
+            TN("epoll_ctl", epoll_ctl(fds[j], EPOLL_CTL_MOD, fds[i], &event));
+        TN("watched", epoll_ctl(epoll, EPOLL_CTL_DEL, fds[i], &event));
+        TN("vmsplice of nothing", vmsplice(fds[i], empty, 0, 0));
+        TN("vmsplice of empty ones", vmsplice(fds[i], empty, 2, 0));
+        TN("vmsplice of one", vmsplice(fds[i], &full, 1, 0));
+        TN("vmsplice of a negative one", vmsplice(fds[i], &negative, 1, 0));
+        TN("vmsplice of too many", vmsplice(fds[i], empty, 1025, 0));
+        TN("vmsplice from nowhere", vmsplice(fds[i], (void *)8, 1, 0));
+        TN("vmsplice with wrong flags", vmsplice(fds[i], empty, 0, 16));
+    }
 }

@@ -412,3 +412,46 @@ GROUP(lock, end_of_a_directory)
                 TN("fcntl", fcntl(fd, commands[n], &lock));
             }
 }
+
+/* Closing a descriptor of O_PATH drops no locks, as it could not have made them. */
+GROUP(lock, closed_path_descriptors)
+{
+    int fd = make_open("f", "0123456789", O_RDWR), other = open("f", O_RDWR);
+    T(lockf(fd, F_TLOCK, 0));
+    int path = open("f", O_PATH);
+    struct flock held = { .l_type = F_WRLCK };
+    T(fcntl(other, F_OFD_SETLK, &held));
+    T(close(path));
+    T(fcntl(other, F_OFD_SETLK, &held));
+    path = open("f", O_PATH);
+    int onto = dup(path);
+    T(dup2(0, onto));
+    T(fcntl(other, F_OFD_SETLK, &held));
+    T(close_range(path, path, 0));
+    T(fcntl(other, F_OFD_SETLK, &held));
+    T(close(open("f", O_RDONLY)));
+    T(fcntl(other, F_OFD_SETLK, &held));
+}
+
+/* Ranges near the largest offset, from each place. */
+GROUP(lock, ranges_at_the_end)
+{
+    static const long sizes[] = { 0, 10, INT64_MAX - 1, INT64_MAX }, numbers[] = { 0, 1, -1, 10, INT64_MAX, INT64_MAX - 1, INT64_MIN, 1L << 62 };
+    static const int commands[] = { F_SETLK, F_OFD_SETLK, F_GETLK, F_OFD_GETLK };
+    int fd = make_open("f", "", O_RDWR);
+    for (unsigned s = 0; s < COUNT(sizes); s++) {
+        T(ftruncate(fd, sizes[s]));
+        T(lseek(fd, sizes[s], SEEK_SET) == sizes[s]);
+        for (int whence = 0; whence < 4; whence++)
+            for (unsigned a = 0; a < COUNT(numbers); a++)
+                for (unsigned b = 0; b < COUNT(numbers); b++)
+                    for (unsigned c = 0; c < COUNT(commands); c++) {
+                        struct flock lock = { F_WRLCK, whence, numbers[a], numbers[b], c & 1 && a == 3 };
+                        errno = 0;
+                        int done = fcntl(fd, commands[c], &lock);
+                        say("%d %ld %ld, %u: %s %d %ld %ld", whence, numbers[a], numbers[b], c, done ? strerrorname_np(errno) : "done", lock.l_type,
+                            (long)lock.l_start, (long)lock.l_len);
+                    }
+    }
+    T(ftruncate(fd, 0));
+}

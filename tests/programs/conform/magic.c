@@ -289,3 +289,44 @@ GROUP(magic, links_to_themselves)
         T(readlink(paths[i], room, sizeof room) > 0);
     }
 }
+
+/* A link of /proc/self/fd leads to the file, not through the directories of its name. */
+GROUP(magic, files_in_closed_directories)
+{
+    make_dir("d");
+    make("d/f", "text");
+    make_dir("d/e");
+    T(chmod("d/f", 0666) | chmod("d/e", 0777));
+    int fd = open("d/f", O_RDWR), dir = open("d/e", O_RDONLY), path = open("d/f", O_PATH);
+    T(chmod("d", 0700));
+    become_nobody();
+    int fds[] = { fd, dir, path };
+    for (unsigned i = 0; i < COUNT(fds); i++) {
+        char link[64];
+        struct stat st;
+        struct statx sx;
+        sprintf(link, "/proc/self/fd/%d", fds[i]);
+        T(stat("d/f", &st));
+        TN("stat", stat(link, &st));
+        say("%o", st.st_mode);
+        TN("statx", statx(AT_FDCWD, link, 0, STATX_BASIC_STATS, &sx));
+        TN("access", access(link, R_OK | W_OK));
+        TN("chmod", chmod(link, 0600));
+        TN("utimensat", utimensat(AT_FDCWD, link, NULL, 0));
+        TN("truncate", truncate(link, 2));
+        TN("setxattr", setxattr(link, "user.a", "1", 1, 0));
+        TN("getxattr", getxattr(link, "user.a", NULL, 0));
+        TN("opened", open(link, O_RDONLY) >= 0);
+        TN("opened", open(link, O_RDWR) >= 0);
+        TN("opened", open(link, O_PATH) >= 0);
+        T(open(link, O_CREAT | O_EXCL | O_RDWR, 0600));
+        TN("opened", open(link, O_CREAT | O_RDWR, 0600) >= 0);
+        T(open(link, O_NOFOLLOW));
+        TN("directory", open(link, O_DIRECTORY | O_RDONLY) >= 0);
+        TN("statfs", statfs(link, &(struct statfs){ 0 }));
+        TN("chdir", chdir(link));
+        TN("unlink", unlink(link) == 0);
+        strcat(link, "/none");
+        TN("below", open(link, O_RDONLY));
+    }
+}

@@ -305,3 +305,40 @@ GROUP(mounts, listmount)
     say("left: %ld", list(ROOT_OF_ALL, 0, COUNT(ids), 0) - before);
     T(list(a, 0, 4, 0));
 }
+
+/* Of a process whose root directory is in a mount: what is not below it is shown to the privileged. */
+GROUP(mounts, ids_from_a_root)
+{
+    if (!apart())
+        return;
+    make_dir("a/r");
+    T(mount("none", "a", "tmpfs", 0, NULL));
+    make_dir("a/r");
+    make_dir("a/s");
+    T(mount("none", "a/r", "tmpfs", 0, NULL));
+    make_dir("a/r/x");
+    T(mount("none", "a/r/x", "tmpfs", 0, NULL));
+    T(mount("none", "a/s", "tmpfs", 0, NULL));
+    make_dir("b/r");
+    make_dir("b/r/x");
+    T(mount("none", "b/r/x", "tmpfs", 0, NULL));
+    uint64_t all[] = { wide("/"), wide("."), wide("a"), wide("a/r"), wide("a/r/x"), wide("a/s"), wide("b/r/x"), 7, ROOT_OF_ALL };
+    const char *roots[] = { "a", "a/r", "a/r/x", "b/r", "b/r/x" };
+    for (size_t r = 0; r < COUNT(roots); r++)
+        for (int user = 0; user < 2; user++)
+            CHILD {
+                T(chroot(roots[r]));
+                if (user)
+                    become_nobody();
+                for (size_t i = 0; i < COUNT(all); i++) {
+                    say("%s, %zu", roots[r], i);
+                    /* How many there are besides is the host's affair. */
+                    long count = list(all[i], 0, COUNT(ids), 0);
+                    TN("listmount", i < 2 && count > 0 ? 1 : count);
+                    say("  %d %d %d %d %d", place(all[2]) >= 0, place(all[3]) >= 0, place(all[4]) >= 0, place(all[5]) >= 0, place(all[6]) >= 0);
+                    TN("statmount", stat_mount(all[i], BASIC, &is, sizeof is));
+                }
+            }
+    T(umount2("a", MNT_DETACH));
+    T(umount("b/r/x"));
+}

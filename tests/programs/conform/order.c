@@ -17,13 +17,18 @@ GROUP(order, two_paths)
     make_dir("d");
     make("f", "text");
     int file = open("f", O_RDONLY), dir = open("d", O_RDONLY);
-    static const struct {
+    static char longer[300], below[300], of_host[300];
+    memset(longer, 'n', 256);
+    sprintf(below, "d/%s", longer);
+    sprintf(of_host, "/proc/%s", longer);
+    const struct {
         const char *text, *at;
         int fd;
     } sides[] = {
         { "none", "none", AT_FDCWD }, { "f/x", "f/x", AT_FDCWD }, { "d/none/x", "d/none/x", AT_FDCWD }, { "empty", "", AT_FDCWD },
         { "NULL", NULL, AT_FDCWD }, { "bad", BAD, AT_FDCWD }, { "closed", "x", 99 }, { "closed, absolute", "/proc/none", 99 },
         { "of a file", "x", -2 }, { "of a directory", "x", -3 }, { "host", "/proc/version", AT_FDCWD }, { "host, missing", "/none/x", AT_FDCWD },
+        { "longer", longer, AT_FDCWD }, { "longer below", below, AT_FDCWD }, { "host, longer", of_host, AT_FDCWD },
     };
     for (unsigned a = 0; a < COUNT(sides); a++)
         for (unsigned b = 0; b < COUNT(sides); b++) {
@@ -286,4 +291,58 @@ GROUP(order, handles)
         for (unsigned n = 0; n < COUNT(flags); n++)
             TN("open_by_handle_at", open_by_handle_at(AT_FDCWD, &handle.head, flags[n]) < 0 ? -1 : 0);
     }
+}
+
+static void of_closed(int dir)
+{
+    static char dots[4097];
+    for (unsigned i = 0; i < 4096; i++)
+        dots[i] = i % 2 ? '/' : '.';
+    struct stat st;
+    struct open_how how = { .flags = O_RDONLY }, wrong = { .flags = O_RDONLY, .resolve = 1 << 9 };
+    TN("open", openat(dir, "x", O_RDONLY));
+    TN("open of nothing", openat(dir, "", O_RDONLY));
+    TN("open of NULL", openat(dir, NULL, O_RDONLY));
+    TN("open of a long path", openat(dir, dots, O_RDONLY));
+    TN("open with wrong flags", openat(dir, "x", O_TMPFILE | O_CREAT | O_RDWR, 0600));
+    TN("open for reading of a new one", openat(dir, "x", O_TMPFILE | O_RDONLY, 0600));
+    TN("openat2", syscall(SYS_openat2, dir, "x", &how, sizeof how));
+    TN("openat2 with wrong flags", syscall(SYS_openat2, dir, "x", &wrong, sizeof wrong));
+    TN("openat2 of a wrong size", syscall(SYS_openat2, dir, "x", &how, 5000));
+    TN("stat", fstatat(dir, "x", &st, 0));
+    TN("stat of a long path", fstatat(dir, dots, &st, 0));
+    TN("stat of NULL", fstatat(dir, NULL, &st, 0));
+    TN("stat of itself", fstatat(dir, "", &st, AT_EMPTY_PATH));
+    TN("stat with wrong flags", fstatat(dir, "x", &st, 1));
+    TN("absolute", fstatat(dir, "/", &st, 0));
+    TN("mkdir", mkdirat(dir, "x", 0755));
+    TN("unlink with wrong flags", unlinkat(dir, "x", 1));
+    TN("rename with wrong flags", syscall(SYS_renameat2, dir, "x", dir, "y", 8));
+    TN("rename", renameat(dir, "x", AT_FDCWD, "y"));
+    TN("rename", renameat(AT_FDCWD, "f", dir, "y"));
+    TN("rename to NULL", renameat(AT_FDCWD, "f", dir, NULL));
+    TN("link", linkat(dir, "x", AT_FDCWD, "y", 0));
+    TN("link", linkat(AT_FDCWD, "f", dir, "y", 0));
+    TN("symlink to nothing", symlinkat("", dir, "x"));
+    TN("chmod", fchmodat(dir, "x", 0600, 0));
+    TN("chown with wrong flags", fchownat(dir, "x", 0, 0, 1));
+    TN("times", utimensat(dir, "x", (struct timespec[2]){ { 0, -1 } }, 0));
+    TN("times of NULL", syscall(SYS_utimensat, dir, NULL, NULL, 0));
+    TN("access", syscall(SYS_faccessat2, dir, "x", 8, 0));
+    TN("readlink", readlinkat(dir, "x", (char[9]){ 0 }, 0));
+    TN("execute", syscall(SYS_execveat, dir, "x", NULL, NULL, 1));
+}
+
+/* A number that was a directory of this file system, and is closed: what is found before it comes first. */
+GROUP(order, of_closed_directories)
+{
+    make_dir("d");
+    make("f", "text");
+    int dir = open("d", O_RDONLY);
+    T(close(dir));
+    of_closed(dir);
+    dir = open("d", O_RDONLY);
+    T(close_range(dir, dir, 0));
+    of_closed(dir);
+    of_closed(-1);
 }

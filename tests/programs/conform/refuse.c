@@ -80,6 +80,10 @@ GROUP(refuse, clone_onto_host)
     int own = memfd_create("m", 0);
     T(ioctl(own, FICLONE, fd));
     T(ioctl(own, FICLONERANGE, &range));
+    own = open("/dev/null", O_PATH);
+    T(ioctl(own, FICLONE, fd));
+    T(ioctl(own, FICLONERANGE, &range));
+    T(ioctl(99, FICLONE, fd));
 }
 
 /* NULL and an empty path with AT_EMPTY_PATH are the working directory. */

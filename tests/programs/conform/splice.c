@@ -374,3 +374,105 @@ GROUP(splice, grown_mapping)
     contents("t");
     T(memcmp(map + 131072, "data", 4));
 }
+
+static void said(int signal)
+{
+    (void)signal;
+    static const char text[] = "SIGPIPE\n";
+    (void)!write(1, text, sizeof text - 1);
+}
+
+static void read_time(const char *path)
+{
+    struct stat st;
+    T(stat(path, &st));
+    say("read %s", st.st_atim.tv_sec == 10 ? "before" : "now");
+    static const struct timespec past[2] = { { 10, 0 }, { 20, 0 } };
+    utimensat(AT_FDCWD, path, past, 0);
+}
+
+/* The kernel waits for a pipe, and looks whether anybody reads it, before it looks at what to move. */
+GROUP(splice, nothing_into_a_pipe)
+{
+    signal(SIGPIPE, said);
+    make_dir("d");
+    int file = make_open("f", "text", O_RDWR), dir = open("d", O_RDONLY), p[2];
+    loff_t end = 4, start = 0;
+    T(pipe(p));
+    T(sendfile(p[1], file, NULL, 0));
+    T(sendfile(p[1], dir, NULL, 0));
+    T(sendfile(p[1], dir, NULL, 5));
+    T(sendfile(p[1], file, &end, 5));
+    T(splice(dir, NULL, p[1], NULL, 5, 0));
+    T(splice(file, &end, p[1], NULL, 5, 0));
+    say("full");
+    fcntl(p[1], F_SETFL, O_NONBLOCK);
+    static char page[1 << 20];
+    while (write(p[1], page, sizeof page) > 0)
+        ;
+    T(sendfile(p[1], file, &start, 0));
+    T(sendfile(p[1], dir, NULL, 0));
+    T(sendfile(p[1], dir, NULL, 5));
+    T(sendfile(p[1], file, &end, 5));
+    T(splice(dir, NULL, p[1], NULL, 0, 0));
+    T(splice(dir, NULL, p[1], NULL, 5, 0));
+    fcntl(p[1], F_SETFL, 0);
+    T(splice(dir, NULL, p[1], NULL, 5, SPLICE_F_NONBLOCK));
+    T(splice(file, &end, p[1], NULL, 5, SPLICE_F_NONBLOCK));
+    say("without readers");
+    close(p[0]);
+    T(sendfile(p[1], file, &start, 0));
+    T(sendfile(p[1], dir, NULL, 0));
+    T(sendfile(p[1], dir, NULL, 5));
+    T(sendfile(p[1], file, &end, 5));
+    T(sendfile(p[1], file, &start, 4));
+    T(splice(dir, NULL, p[1], NULL, 0, 0));
+    T(splice(dir, NULL, p[1], NULL, 5, 0));
+    T(splice(file, &end, p[1], NULL, 5, SPLICE_F_NONBLOCK));
+    T(splice(file, &start, p[1], NULL, 4, 0));
+}
+
+/* Into a file of another file system: what cannot be sent counts as read. */
+GROUP(splice, nothing_into_another_file)
+{
+    make_dir("d");
+    int file = make_open("f", "text", O_RDWR), dir = open("d", O_RDONLY), s[2];
+    int outs[] = { open("/dev/null", O_WRONLY), memfd_create("m", 0), open("/dev/null", O_WRONLY | O_APPEND), open("/dev/null", O_RDONLY) };
+    T(socketpair(AF_UNIX, SOCK_STREAM, 0, s));
+    loff_t at;
+    read_time("d"), read_time("f");
+    for (unsigned i = 0; i < COUNT(outs) + 1; i++) {
+        int out = i < COUNT(outs) ? outs[i] : s[0];
+        say("%u", i);
+        TN("a directory", sendfile(out, dir, NULL, 5));
+        read_time("d");
+        TN("nothing of it", sendfile(out, dir, NULL, 0));
+        read_time("d");
+        TN("nothing of a file", sendfile(out, file, NULL, 0));
+        read_time("f");
+        TN("its end", sendfile(out, file, (at = 4, &at), 5));
+        read_time("f");
+        TN("it", sendfile(out, file, (at = 0, &at), 5));
+        read_time("f");
+        TN("from before it", sendfile(out, dir, (at = -1, &at), 0));
+        read_time("d");
+    }
+}
+
+/* A target whose position leaves no room is refused before the source is looked at. */
+GROUP(splice, behind_the_largest_offset)
+{
+    int file = make_open("f", "text", O_RDWR), out = make_open("g", "", O_RDWR), dir = open(".", O_RDONLY), host = open("/dev/zero", O_RDONLY);
+    int ins[] = { file, out, dir, host, open("/dev/null", O_RDONLY) };
+    static const long ends[] = { INT64_MAX, INT64_MAX - 4 };
+    for (unsigned e = 0; e < COUNT(ends); e++)
+        for (unsigned i = 0; i < COUNT(ins); i++) {
+            say("%u %u", e, i);
+            loff_t at = 4;
+            T(lseek(out, ends[e], SEEK_SET) == ends[e]);
+            TN("more", sendfile(out, ins[i], &at, 100));
+            TN("the end", sendfile(out, ins[i], (at = 4, &at), 4));
+            TN("nothing", sendfile(out, ins[i], &at, 0));
+        }
+    T(ftruncate(out, 0));
+}

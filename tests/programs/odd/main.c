@@ -15,7 +15,7 @@ static uint64_t seed;
 static void make(unsigned number)
 {
     begin_step(seed, number);
-    unsigned kind = roll(100);
+    unsigned kind = roll(112);
     if (kind < 20)
         opens();
     else if (kind < 39)
@@ -34,8 +34,12 @@ static void make(unsigned number)
         locks();
     else if (kind < 99)
         descriptors();
-    else
+    else if (kind < 100)
         programs();
+    else if (kind < 108)
+        older();
+    else
+        lists();
 }
 
 /* What every sequence starts from: without it, few names and descriptors would be there. Reads and writes

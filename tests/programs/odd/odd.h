@@ -78,6 +78,8 @@ void maps(void);
 void locks(void);
 void descriptors(void);
 void programs(void);
+void older(void);
+void lists(void);
 
 int is_special(int dir, const char *name);
 #endif

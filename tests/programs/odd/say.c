@@ -35,8 +35,8 @@ static const char *class_of(const struct timespec *time, char *text)
 void say_stat(const struct stat *st)
 {
     char read[60], written[60];
-    /* A socket is mostly the kernel's own, which has its own times. */
-    if (S_ISSOCK(st->st_mode)) {
+    /* A socket is mostly the kernel's own, which has its own times, as a device has. */
+    if (S_ISSOCK(st->st_mode) || S_ISCHR(st->st_mode)) {
         say(0, "/* mode %o links %lu owner %u:%u */", st->st_mode, (unsigned long)st->st_nlink, st->st_uid, st->st_gid);
         return;
     }

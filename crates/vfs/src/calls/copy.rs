@@ -116,6 +116,7 @@ pub fn sendfile(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count:
     let done = if task.table.is_ours(fd_out) {
         let to = task.fget_second(fd_out)?;
         opened_for(&from, file_mode::READ).and_then(|()| opened_for(&to, file_mode::WRITE))?;
+        verified(to.file.position.load(Relaxed) as i64, count)?;
         not_append(&to)?;
         // The kernel's splice_direct_to_actor: with nothing to send, types are not checked; what cannot be
         // sent counts as read.
@@ -132,13 +133,24 @@ pub fn sendfile(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count:
     } else {
         let kind = ends::host_type(fd_out)?;
         ends::opened_for(task, fd_out, file_mode::WRITE)?;
-        readable(&from)?;
         match kind {
             // The kernel's do_sendfile: into a pipe it is splice(2).
-            S_IFIFO if count != 0 => {
-                into_pipe(task, &from, at, Pipe::new(fd_out, PipeEnd::Write, PipeWait::Blocks)?, count)?
+            S_IFIFO => {
+                let pipe = Pipe::new(fd_out, PipeEnd::Write, PipeWait::Blocks)?;
+                if count == 0 {
+                    return pipe.wait_for_space(task).map(|()| 0);
+                }
+                any_into_pipe(task, &from, at, pipe, count)?
             }
-            _ => to_host(task, &from, at, fd_out, count)?,
+            _ => {
+                not_append_host(task, fd_out)?;
+                if count != 0 && regular(&from).is_ok() {
+                    to_host(task, &from, at, fd_out, count)?
+                } else {
+                    inode::accessed(task, from.inode, 0, || from.mount());
+                    return if count == 0 { Ok(0) } else { Err(Errno::EINVAL) };
+                }
+            }
         }
     };
     advance(&from, off_in, at + done as u64)?;
@@ -186,8 +198,7 @@ pub fn splice(
         opened_for(&held, file_mode::READ)?;
         let pipe = pipe?;
         let at = verified(at, len)?;
-        regular(&held)?;
-        let done = into_pipe(task, &held, at, pipe, len)?;
+        let done = any_into_pipe(task, &held, at, pipe, len)?;
         advance(&held, off_in, at + done as u64)?;
         return Ok(done);
     }
@@ -227,10 +238,6 @@ fn advance(held: &HeldFile, given: UserPtr<i64>, end: u64) -> Result<()> {
     unsafe { ucopy::put(given.as_ptr(), &(end as i64)) }
 }
 
-fn readable(from: &HeldFile) -> Result<()> {
-    opened_for(from, file_mode::READ).and_then(|()| regular(from))
-}
-
 fn writable(to: &HeldFile) -> Result<()> {
     opened_for(to, file_mode::WRITE).and_then(|()| regular(to))
 }
@@ -249,6 +256,10 @@ fn opened_for(held: &HeldFile, access: u32) -> Result<()> {
 
 fn regular(held: &HeldFile) -> Result<()> {
     if held.file.mode.load(Relaxed) & file_mode::REGULAR == 0 { Err(Errno::EINVAL) } else { Ok(()) }
+}
+
+fn not_append_host(task: &Task, fd: Fd) -> Result<()> {
+    if ends::opened(task, fd)?.1 & O_APPEND != 0 { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
 fn not_append(to: &HeldFile) -> Result<()> {
@@ -297,6 +308,19 @@ fn to_host(task: &Task, from: &HeldFile, at: u64, fd: Fd, len: usize) -> Result<
         // SAFETY: the kernel reads within the buffer, which belongs to the task.
         unsafe { (task.blocking)(__NR_write, [fd.word(), room.start().addr(), got, 0, 0, 0]) }
     })
+}
+
+/// [`into_pipe`] of a file of any type: the kernel looks at it once the pipe has space.
+fn any_into_pipe(task: &Task, from: &HeldFile, at: u64, pipe: Pipe, len: usize) -> Result<usize> {
+    if let Err(errno) = regular(from) {
+        pipe.wait_for_space(task)?;
+        return Err(errno);
+    }
+    match into_pipe(task, from, at, pipe, len)? {
+        // At the end of the file nothing was written that would have met a pipe without readers.
+        0 => pipe.wait_for_space(task).map(|()| 0),
+        done => Ok(done),
+    }
 }
 
 /// Moves up to `len` bytes from `at` into a pipe: waits for space, then writes what fits.
@@ -382,6 +406,7 @@ fn receive(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count: usiz
     let count = count.min(MAX_RW_COUNT);
     let to = task.fget(fd_out)?;
     writable(&to)?;
+    verified(to.file.position.load(Relaxed) as i64, count)?;
     not_append(&to)?;
     // The kernel's splice_direct_to_actor: with nothing to send, types are not checked.
     if count == 0 && host_position(fd_in).is_ok() {

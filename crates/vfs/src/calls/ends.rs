@@ -2,14 +2,15 @@
 //! before anything is moved.
 
 use lp_abi::linux::{
-    __NR_fcntl, __NR_fstat, F_GETFL, O_ACCMODE, O_APPEND, O_PATH, S_IFDIR, S_IFMT, S_IFREG, stat,
+    __NR_fcntl, __NR_fstat, F_GETFL, O_ACCMODE, O_APPEND, O_PATH, S_IFDIR, S_IFMT, S_IFREG, iovec, stat,
 };
-use lp_abi::{Errno, Fd, Result, UserPtr};
+use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
 use lp_region::records::file_mode;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::ucopy;
 
 use crate::caller::task::Task;
+use crate::content::buffer::Vector;
 
 /// How a descriptor, ours or the host's, is open: [`file_mode::READ`] and [`file_mode::WRITE`], and its
 /// flags.
@@ -68,6 +69,15 @@ fn read(offsets: [UserPtr<i64>; 2]) -> Result<()> {
 /// The error of tee(2) where one of the descriptors is ours, and so no pipe.
 pub fn tee(task: &Task, fd_in: Fd, fd_out: Fd) -> Errno {
     both(task, fd_in, fd_out, [UserPtr::NULL; 2]).err().unwrap_or(Errno::EINVAL)
+}
+
+/// vmsplice(2) of a file of ours, which is no pipe: that is checked last.
+///
+/// # Errors
+/// `EBADF`; `EINVAL` and `EFAULT` for the vector.
+pub fn vmsplice(task: &Task, fd: Fd, vector: UserSlice<iovec>) -> Result<()> {
+    opened_for(task, fd, file_mode::READ | file_mode::WRITE)?;
+    if Vector::new(vector)?.is_empty() { Ok(()) } else { Err(Errno::EBADF) }
 }
 
 /// The error of copy_file_range(2) between a file of ours and one of the host's.

@@ -76,6 +76,12 @@ fn of_spot<'t>(task: &'t Task<'_>, dir: Spot, start: Start, unreachable: &[u8]) 
     Err(Errno::ENOENT)
 }
 
+/// Whether a directory is the process's root directory or below it.
+pub(crate) fn is_reached(task: &Task<'_>, dir: Spot) -> bool {
+    let path = of_spot(task, dir, Start::Root, UNREACHABLE);
+    path.is_ok_and(|path| !path.starts_with(UNREACHABLE))
+}
+
 /// The path of an open file, in `scratch.outside`, followed by a NUL. It ends with " (deleted)" if the file
 /// has no name.
 ///

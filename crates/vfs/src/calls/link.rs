@@ -55,7 +55,11 @@ pub fn linkat(
             Place::Inside(spot) => Place::Inside(spot),
             Place::Outside(outside) => Place::Outside(walk::keep(task, outside, PathBuffer::Path)?),
         };
-        let to = walk::parent(task, new_dirfd, new, PathBuffer::Other)?;
+        let to = match walk::parent(task, new_dirfd, new, PathBuffer::Other) {
+            // The kernel may find an error in the first path.
+            Err(_) if matches!(from, Place::Outside(_)) => return Err(Errno::EXDEV),
+            to => to?,
+        };
         let (inode, parent) = match (from, to) {
             (Place::Inside(inode), Place::Inside(parent)) => (inode, parent),
             (Place::Outside(old), Place::Outside(new)) => {

@@ -5,17 +5,19 @@ use lp_abi::linux::{
     MOUNT_ATTR_NOSYMFOLLOW, MOUNT_ATTR_RDONLY, MOUNT_ATTR_RELATIME, MOUNT_ATTR_STRICTATIME, MS_DIRSYNC,
     MS_LAZYTIME, MS_MANDLOCK, MS_PRIVATE, MS_SHARED, MS_SLAVE, MS_SYNCHRONOUS, MS_UNBINDABLE,
 };
-use lp_abi::{PAGE_SIZE, Result};
+use lp_abi::{Errno, PAGE_SIZE, Result};
 
 use lp_region::layout::MOUNTS;
 use lp_region::mount::{Groups, SOURCE, mount_flags, superblock_flags};
+use lp_region::process::caps;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{MountId, Spot};
 
 use crate::caller::task::Task;
 use crate::calls::{getcwd, stat};
 use crate::life::{mount_prune, superblock};
-use crate::names::mounts;
+use crate::names::{mounts, root};
+use crate::rights::credentials;
 
 /// A mount as shown.
 pub struct Shown {
@@ -194,6 +196,22 @@ pub fn serial_of(id: u64) -> u32 {
 /// Whether a mount stands in another, or in one that stands there.
 pub fn is_below(task: &Task<'_>, mount: MountId, other: MountId) -> bool {
     above(task, mount).skip(1).any(|id| id == other)
+}
+
+/// Whether the caller's root directory is in a mount, from which only what stands there is reached (the
+/// kernel's is_path_reachable): `mount`, or `None` for one of the host's.
+///
+/// # Errors
+/// `EPERM` if it is not reached and the caller has no `CAP_SYS_ADMIN`.
+pub fn may_ask(task: &Task<'_>, mount: Option<MountId>) -> Result<()> {
+    let reached = mount.is_some_and(|mount| is_reached(task, mount)) || root::of(task).is_none();
+    if reached || credentials::capable(task, caps::SYS_ADMIN) { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// Whether a mount stands at or below the caller's root directory.
+pub fn is_reached(task: &Task<'_>, mount: MountId) -> bool {
+    let top = Spot { inode: task.region.mount(mount).root(), mount };
+    root::of(task).is_none() || getcwd::is_reached(task, top)
 }
 
 /// The mount of the command line that a mount stands in, or itself.

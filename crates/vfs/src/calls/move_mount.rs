@@ -28,10 +28,19 @@ mod flag {
 /// Moves a mount to another place, or makes a mount join another's peer group.
 ///
 /// # Errors
-/// Those of path_resolution(7) and move_mount(2); `EINVAL` if one side is the host's, and for
+/// Those of path_resolution(7) and move_mount(2); `EXDEV` if one side is the host's; `EINVAL` for
 /// `MOVE_MOUNT_BENEATH`.
 pub fn move_mount(task: &Task<'_>, from: (Fd, UserPtr), to: (Fd, UserPtr), flags: u32) -> Result<Two> {
     in_one_shape(task, || once(task, from, to, flags))
+}
+
+/// What move_mount(2) checks before its paths.
+///
+/// # Errors
+/// `EPERM`; `EINVAL` for unknown flags.
+pub fn may_move(task: &Task<'_>, flags: u32) -> Result<()> {
+    may_mount(task)?;
+    if flags & !flag::ALL != 0 { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
 fn once(task: &Task<'_>, from: (Fd, UserPtr), to: (Fd, UserPtr), flags: u32) -> Result<Two> {
@@ -39,21 +48,25 @@ fn once(task: &Task<'_>, from: (Fd, UserPtr), to: (Fd, UserPtr), flags: u32) -> 
         let nofollow = if flags & flag::SYMLINKS == 0 { AT_SYMLINK_NOFOLLOW } else { 0 };
         nofollow | if flags & flag::EMPTY_PATH != 0 { AT_EMPTY_PATH } else { 0 }
     };
-    let target = target::found(task, to, at_flags(flags >> flag::TO_SHIFT), PathBuffer::Other)?;
-    let target = match target {
-        Place::Outside(outside) => Place::Outside(walk::keep(task, outside, PathBuffer::Other)?),
-        inside => inside,
+    let places = || -> Result<(Place<Found>, Place<Found>)> {
+        let target = match target::found(task, to, at_flags(flags >> flag::TO_SHIFT), PathBuffer::Other)? {
+            Place::Outside(outside) => Place::Outside(walk::keep(task, outside, PathBuffer::Other)?),
+            inside => inside,
+        };
+        let source = match target::found(task, from, at_flags(flags), PathBuffer::Path) {
+            // The kernel may find an error in the other path.
+            Err(_) if matches!(target, Place::Outside(_)) => return Err(Errno::EXDEV),
+            source => source?,
+        };
+        Ok((source, target))
     };
-    let source = target::found(task, from, at_flags(flags), PathBuffer::Path)?;
-    let (source, target) = match (source, target) {
-        (Place::Inside(source), Place::Inside(target)) => (source, target),
-        (Place::Outside(old), Place::Outside(new)) => {
-            return Ok(Two::Outside { old: walk::keep(task, old, PathBuffer::Path)?, new });
-        }
-        _ => return Err(Errno::EINVAL),
-    };
-    may_mount(task)?;
-    if flags & !flag::ALL != 0 || flags & flag::BENEATH != 0 {
+    let places = places();
+    if let Ok((Place::Outside(old), Place::Outside(new))) = places {
+        return Ok(Two::Outside { old: walk::keep(task, old, PathBuffer::Path)?, new });
+    }
+    may_move(task, flags)?;
+    let (Place::Inside(source), Place::Inside(target)) = places? else { return Err(Errno::EXDEV) };
+    if flags & flag::BENEATH != 0 {
         return Err(Errno::EINVAL);
     }
     match flags & flag::SET_GROUP {

@@ -130,6 +130,8 @@ fn by_walk(
             Err(Errno::ENAMETOOLONG) => {
                 return Err(too_long(task, (old_dirfd, old), (new_dirfd, new), how.0));
             }
+            // The kernel may find an error in the first path.
+            Err(_) if kept.is_some() => return Err(Errno::EXDEV),
             to => to?,
         };
         match (&from, &to) {
@@ -145,6 +147,14 @@ fn by_walk(
         }
     }
     Err(Errno::ESTALE)
+}
+
+/// Whether renameat2(2) accepts the flags.
+///
+/// # Errors
+/// `EINVAL`.
+pub fn check_flags(flags: u32) -> Result<()> {
+    what(flags).map(drop)
 }
 
 fn what(flags: u32) -> Result<(Mode, Behind)> {
@@ -168,8 +178,17 @@ fn too_long(
 ) -> Errno {
     let look = || -> Result<()> {
         let (from, is_longer) = walk::named_or_longer(task, old_dirfd, old, PathBuffer::Path)?;
-        let (to, _) = walk::named_or_longer(task, new_dirfd, new, PathBuffer::Other)?;
-        let (Place::Inside(from), Place::Inside(to)) = (from, to) else { return Ok(()) };
+        let is_outside = matches!(from, Place::Outside(_));
+        let to = match walk::named_or_longer(task, new_dirfd, new, PathBuffer::Other) {
+            // The kernel may find an error in the first path.
+            Err(_) if is_outside => return Err(Errno::EXDEV),
+            to => to?.0,
+        };
+        let (from, to) = match (from, to) {
+            (Place::Inside(from), Place::Inside(to)) => (from, to),
+            (Place::Outside(_), Place::Outside(_)) => return Ok(()),
+            _ => return Err(Errno::EXDEV),
+        };
         check_places(&from, &to, mode)?;
         drop(writer::begin(task, from.mount)?);
         match is_longer || hash::lookup(task.region, from.dir.id, &from.name).is_some() {

@@ -9,8 +9,8 @@ use core::cell::Cell;
 use lp_abi::ioctl::FIONREAD;
 use lp_abi::linux::{
     __NR_close, __NR_fcntl, __NR_ioctl, __NR_open, __NR_poll, __NR_preadv2, __NR_pwritev2, __NR_read,
-    __NR_write, F_GETFL, F_GETPIPE_SZ, O_ACCMODE, O_CLOEXEC, O_NONBLOCK, O_RDONLY, O_WRONLY, POLLIN, POLLOUT,
-    RWF_NOWAIT, iovec, pollfd,
+    __NR_splice, __NR_write, F_GETFL, F_GETPIPE_SZ, O_ACCMODE, O_CLOEXEC, O_NONBLOCK, O_RDONLY, O_WRONLY,
+    POLLIN, POLLOUT, RWF_NOWAIT, SPLICE_F_NONBLOCK, iovec, pollfd,
 };
 use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserSlice};
 
@@ -77,6 +77,24 @@ impl Pipe {
         match unsafe { (task.blocking)(__NR_poll, arguments) }? {
             0 => Err(Errno::EAGAIN),
             _ => Ok(asked.revents & events != 0),
+        }
+    }
+
+    /// Waits for space without moving anything, as splice(2) does before it looks at the file (the kernel's
+    /// wait_for_space).
+    ///
+    /// # Errors
+    /// `EPIPE`, with `SIGPIPE`, if nobody reads; `EAGAIN`; `EINTR`.
+    pub(crate) fn wait_for_space(self, task: &Task) -> Result<()> {
+        // The kernel finds nothing to move beyond the end of the region.
+        let mut beyond = i64::MAX - PAGE_SIZE as i64;
+        let flags = if self.waits() { 0 } else { SPLICE_F_NONBLOCK as usize };
+        let region = task.region.fd().word();
+        let arguments = [region, &raw mut beyond as usize, self.fd.word(), 0, 1, flags];
+        // SAFETY: the kernel reads and writes the offset, which outlives the call.
+        match unsafe { (task.blocking)(__NR_splice, arguments) } {
+            Err(errno @ (Errno::EPIPE | Errno::EAGAIN | Errno::EINTR)) => Err(errno),
+            _ => Ok(()),
         }
     }
 

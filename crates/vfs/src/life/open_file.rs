@@ -210,10 +210,12 @@ fn look_slow(task: &Task, old: u64) {
 }
 
 /// close(2), and dup2(2) onto a descriptor, drop the process's POSIX locks on the file, whichever descriptor
-/// they were taken through.
+/// they were taken through. A descriptor of `O_PATH` has none (the kernel's filp_flush).
 fn drop_locks(task: &Task, id: FileId) {
-    let inode = InodeRef::from_word(task.region.file(id).inode.load(Ordering::Relaxed)).id;
-    if file_lock::is_locked(task, inode) {
+    let file = task.region.file(id);
+    let inode = InodeRef::from_word(file.inode.load(Ordering::Relaxed)).id;
+    let is_path = file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0; // Relaxed: immutable.
+    if !is_path && file_lock::is_locked(task, inode) {
         file_lock::drop_posix(task, inode);
     }
 }

@@ -54,6 +54,15 @@ impl AclEntry {
             id: u32::from_ne_bytes(id),
         }
     }
+
+    /// Whether the kernel's posix_acl_from_xattr accepts it, which comes before all other checks.
+    fn is_known(self) -> bool {
+        match self.tag {
+            tag::USER_OBJ | tag::GROUP_OBJ | tag::MASK | tag::OTHER => true,
+            tag::USER | tag::GROUP => self.id != NO_ID,
+            _ => false,
+        }
+    }
 }
 
 fn count(view: View) -> u64 {
@@ -216,6 +225,9 @@ pub(crate) fn set(task: &Task, id: InodeId, inode: &Inode, which: BlobKind, valu
         if !(size as u64 - HEADER).is_multiple_of(ENTRY) {
             return Err(Errno::EINVAL);
         }
+    }
+    if !entries(view).all(AclEntry::is_known) {
+        return Err(Errno::EINVAL);
     }
     if id_map::is_inside(task.process) {
         translate(task, view, |kind, id| id_map::to_run(task.process, kind, id))?;

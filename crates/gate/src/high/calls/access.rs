@@ -1,8 +1,8 @@
 //! access(2), faccessat(2), faccessat2(2).
 
 use lp_abi::linux::{
-    __NR_faccessat, __NR_faccessat2, __NR_geteuid, __NR_getuid, __NR_newfstatat, AT_EACCESS, AT_EMPTY_PATH,
-    AT_SYMLINK_NOFOLLOW, stat,
+    __NR_faccessat, __NR_faccessat2, __NR_geteuid, __NR_getuid, __NR_newfstatat, __NR_statfs, AT_EACCESS,
+    AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, R_OK, W_OK, X_OK, stat, statfs,
 };
 use lp_abi::{Errno, Fd, UserPtr};
 use lp_vfs::access;
@@ -53,6 +53,34 @@ fn owns(at: At, flags: u32) -> bool {
     found.is_ok_and(|found| found.st_uid as isize == user)
 }
 
+/// What the caller may do by the mode of a link in /proc/PID/fd, if its file is ours.
+#[cold]
+fn allowed_by_link(task: &Task, at: At, flags: u32) -> u32 {
+    let Some(bits) = link_mode::of(task, at).filter(|bits| *bits != 0) else { return 0 };
+    // The kernel refuses the privileged only to execute what nobody may; the file's link has such a bit.
+    let is_privileged =
+        || !failed_with(kernel!(__NR_faccessat2, at.dirfd, at.path, W_OK, flags), Errno::EACCES);
+    if is_privileged() {
+        R_OK | W_OK | X_OK
+    } else if owns(at, flags) {
+        bits >> 6
+    } else {
+        0
+    }
+}
+
+/// Whether /proc is mounted read-only.
+#[cold]
+fn is_proc_read_only() -> bool {
+    const READ_ONLY: i64 = 1;
+    let mut found = core::mem::MaybeUninit::<statfs>::zeroed();
+    // SAFETY: the kernel fills the record in; zeros are a valid record too.
+    let found = unsafe {
+        lp_abi::syscall!(__NR_statfs, c"/proc/self".as_ptr(), found.as_mut_ptr()).map(|_| found.assume_init())
+    };
+    found.is_ok_and(|found| found.f_flags & READ_ONLY != 0)
+}
+
 #[inline(never)]
 fn check_routed(task: &Task, at: At, mode: u32, flags: u32) -> isize {
     let ours = |at: At| access::faccessat(task, at.dirfd, at.path, mode, flags);
@@ -60,8 +88,13 @@ fn check_routed(task: &Task, at: At, mode: u32, flags: u32) -> isize {
         0 => kernel!(__NR_faccessat, at.dirfd, at.path, mode),
         _ => match kernel!(__NR_faccessat2, at.dirfd, at.path, mode, flags) {
             refused if flags & AT_SYMLINK_NOFOLLOW != 0 && failed_with(refused, Errno::EACCES) => {
-                let allowed = link_mode::of(task, at).filter(|_| owns(at, flags)).unwrap_or(0) >> 6;
-                if mode & !allowed == 0 { 0 } else { refused }
+                let allowed = allowed_by_link(task, at, flags);
+                match mode & !allowed {
+                    // The kernel looks at the mount behind the mode.
+                    0 if mode & W_OK != 0 && is_proc_read_only() => Errno::EROFS.to_ret(),
+                    0 => 0,
+                    _ => refused,
+                }
             }
             done => done,
         },

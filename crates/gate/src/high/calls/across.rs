@@ -4,11 +4,11 @@
 //! The kernel resolves both paths before it compares their file systems (`do_linkat`, `do_renameat2` in
 //! fs/namei.c), so a missing component on either side takes precedence.
 
-use lp_abi::linux::{__NR_faccessat, __NR_newfstatat, AT_SYMLINK_NOFOLLOW, W_OK, stat};
-use lp_abi::{Errno, Result};
+use lp_abi::linux::{__NR_linkat, __NR_newfstatat, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW, stat};
+use lp_abi::{Errno, Fd, Result};
 use lp_region::ucopy;
 use lp_vfs::task::Task;
-use lp_vfs::{access, target};
+use lp_vfs::{target, writer};
 
 use crate::high::frame::at::{At, Last, Which, buffer, path_in};
 use crate::high::frame::handler::{failed_with, kernel};
@@ -45,23 +45,31 @@ pub(crate) fn rename(task: &Task, old: At, new: At) -> isize {
 
 /// `EXDEV`, unless the directory of one of the paths is missing.
 fn parents<const N: usize>(task: &Task, paths: [At; N]) -> isize {
-    for at in paths {
-        let found = match directory(at) {
-            Ok(directory) => look(task, directory, 0, Last::Follow),
-            Err(errno) => errno.to_ret(),
-        };
-        if found != 0 {
-            return found;
-        }
-    }
-    Errno::EXDEV.to_ret()
+    let failed = paths.into_iter().map(|at| parent(task, at)).find(|found| *found != 0);
+    failed.unwrap_or(Errno::EXDEV.to_ret())
 }
 
-/// Whether the directory of a path is read-only.
+/// 0 if the directory of a path exists; else the error.
+pub(crate) fn parent(task: &Task, at: At) -> isize {
+    match directory(at) {
+        Ok(Some(directory)) => look(task, directory, 0, Last::Follow),
+        Ok(None) => 0,
+        Err(errno) => errno.to_ret(),
+    }
+}
+
+/// Whether the mount in which a path makes a name is read-only, whoever asks.
 fn is_read_only(task: &Task, at: At) -> bool {
-    let ours = |at: At| access::faccessat(task, at.dirfd, at.path, W_OK, 0);
-    let host = |at: At| kernel!(__NR_faccessat, at.dirfd, at.path, W_OK);
-    directory(at).is_ok_and(|at| failed_with(one(task, at, Last::Follow, ours, host), Errno::EROFS))
+    let Ok(Some(parent)) = directory(at) else { return false };
+    let ours =
+        |at: At| target::at(task, at.dirfd, at.path, 0, |_, _, mount| writer::begin(task, mount).map(drop));
+    // The kernel says so before it finds that a file without a place is on another file system. The file is
+    // the one that shows that the process lives, which is never in a mount.
+    let host = |_: At| {
+        let nowhere = task.region.life_fd().link();
+        kernel!(__NR_linkat, Fd::CWD, nowhere.as_ptr(), at.dirfd, at.path, AT_SYMLINK_FOLLOW)
+    };
+    failed_with(one(task, parent, Last::Follow, ours, host), Errno::EROFS)
 }
 
 /// A path without its trailing slashes, in the second buffer, and whether it had some.
@@ -75,7 +83,8 @@ fn without_slashes(at: At) -> Result<(At, bool)> {
 }
 
 /// The path of a path's parent with `/.` appended, so that a non-directory is refused. In the second buffer.
-fn directory(at: At) -> Result<At> {
+/// `None` for the root directory.
+fn directory(at: At) -> Result<Option<At>> {
     const AS_DIRECTORY: &[u8] = b"/.\0";
     let text = buffer(Which::Second);
     // SAFETY: the gate's fault handler is installed.
@@ -83,7 +92,7 @@ fn directory(at: At) -> Result<At> {
     let name_end = text[..length].iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
     let name_start = text[..name_end].iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     if name_end == 0 {
-        return Err(if length == 0 { Errno::ENOENT } else { Errno::EXDEV });
+        return if length == 0 { Err(Errno::ENOENT) } else { Ok(None) };
     }
     if name_start == 0 {
         text[..2].copy_from_slice(b".\0");
@@ -93,11 +102,11 @@ fn directory(at: At) -> Result<At> {
         let to = text.get_mut(end..end + AS_DIRECTORY.len()).ok_or(Errno::ENAMETOOLONG)?;
         to.copy_from_slice(AS_DIRECTORY);
     }
-    Ok(At { dirfd: at.dirfd, path: path_in(text) })
+    Ok(Some(At { dirfd: at.dirfd, path: path_in(text) }))
 }
 
 /// 0 if the path exists, whether ours or the host's; else the error.
-fn look(task: &Task, at: At, flags: u32, last: Last) -> isize {
+pub(crate) fn look(task: &Task, at: At, flags: u32, last: Last) -> isize {
     let flags = match last {
         Last::Link => flags | AT_SYMLINK_NOFOLLOW,
         Last::Follow => flags & !lp_abi::linux::AT_SYMLINK_FOLLOW,

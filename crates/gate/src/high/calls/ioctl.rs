@@ -51,7 +51,7 @@ fn ioctl_other(task: &Task, fd: Fd, request: u32, argument: usize) -> isize {
         device::forget(task, fd);
     }
     // The source of a clone must be on the same file system.
-    let source = source_of(request, argument).filter(|_| is_open(task, fd));
+    let source = source_of(request, argument).filter(|_| ends::opened(task, fd).is_ok());
     if let Some(refused) = source.and_then(|source| on_file(task, source, Errno::EXDEV)) {
         return refused;
     }

@@ -10,7 +10,8 @@ use crate::high::calls::across;
 use crate::high::frame::at::{At, EMPTY, Last, Route, Which};
 use crate::high::frame::handler::{given_slice, handlers, kernel, ret};
 use crate::high::route::magic;
-use crate::high::route::path::{one, route, two};
+use crate::high::route::pair::{Pair, two};
+use crate::high::route::path::{one, route};
 
 handlers! {
     /// link(2).
@@ -62,7 +63,8 @@ fn make_link(task: &Task, old: At, new: At, flags: u32) -> isize {
     }
     let ours = |a: At, b: At| link::linkat(task, a.dirfd, a.path, b.dirfd, b.path, flags);
     let host = |a: At, b: At| kernel!(__NR_linkat, a.dirfd, a.path, b.dirfd, b.path, flags);
-    let done = two(task, [old, new], last, &ours, &host);
+    let first = |old: At| across::look(task, old, flags, last);
+    let done = two(task, Pair { paths: [old, new], last, ours: &ours, host: &host, first: &first });
     if done == Errno::EXDEV.to_ret() { across::link(task, old, new, flags, last) } else { done }
 }
 

@@ -7,6 +7,7 @@ use lp_region::sync::Ordering;
 use lp_region::{MountId, ucopy};
 use lp_vfs::mount_show;
 use lp_vfs::mounts;
+use lp_vfs::root;
 use lp_vfs::task::Task;
 
 use crate::high::frame::handler::{handlers, is_in_user_space, kernel, ret};
@@ -28,6 +29,7 @@ handlers! {
         let list = List { task, asked, backwards: flags & LISTMOUNT_REVERSE != 0 };
         match mount_show::by_unique_id(task, asked.id()) {
             Some(of) => ret(list.below(of, ids)),
+            None if root::of(task).is_some() => list.seen_inside(ids, flags),
             None => list.among_hosts(ids, flags),
         }
     }
@@ -51,7 +53,24 @@ impl List {
             lp_abi::syscall!(__NR_listmount, &raw const request, ids.start().addr(), 0, 0)
         };
         nothing?;
+        mount_show::may_ask(self.task, Some(of))?;
         self.put(ids, |id| mount_show::is_below(self.task, id, of))
+    }
+
+    /// Those below the caller's root directory, which is in a mount, or below one of the host's.
+    fn seen_inside(&self, ids: UserSlice<u64>, flags: u32) -> isize {
+        if self.asked.id() == ROOT && !self.asked.names_namespace() {
+            return ret(self.put(ids, |id| mount_show::is_reached(self.task, id)));
+        }
+        match mount_show::may_ask(self.task, None) {
+            Ok(()) => self.among_hosts(ids, flags),
+            Err(errno) => {
+                let request = self.asked.with(self.asked.id(), self.asked.parameter());
+                // What is wrong with the request comes first.
+                let nothing = kernel!(__NR_listmount, &raw const request, ids.start().addr(), 0, flags);
+                if nothing < 0 { nothing } else { errno.to_ret() }
+            }
+        }
     }
 
     /// Those below one of the host's, with the host's own.

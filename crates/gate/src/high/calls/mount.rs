@@ -10,6 +10,7 @@ use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::{self, Follow};
 use lp_vfs::{dir, fsmount, mount_setattr, move_mount, umount};
 
+use crate::high::calls::across;
 use crate::high::calls::chmod::last_of;
 use crate::high::calls::dup::replace_by_ours;
 use crate::high::calls::open::install;
@@ -18,7 +19,8 @@ use crate::high::calls::stat::is_empty;
 use crate::high::fd::{device, made, placeholder};
 use crate::high::frame::at::{At, Last, Route, Which};
 use crate::high::frame::handler::{failed_with, handlers, kernel};
-use crate::high::route::path::{is_base_ours, one, route, two};
+use crate::high::route::pair::{Pair, two};
+use crate::high::route::path::{is_base_ours, one, route};
 
 /// What mount(2) takes its source for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -118,7 +120,25 @@ handlers! {
             move_mount::move_mount(task, (from.dirfd, from.path), (to.dirfd, to.path), flags)
         };
         let host = |from: At, to: At| kernel!(__NR_move_mount, from.dirfd, from.path, to.dirfd, to.path, flags);
-        two(task, pair, Last::Follow, &ours, &host)
+        // The kernel walks to the place first.
+        let pair = Pair { paths: pair, last: Last::Follow, ours: &ours, host: &host, first: &|_| 0 };
+        match two(task, pair) {
+            // One is the host's. The kernel looks for both before it compares them.
+            mixed if failed_with(mixed, Errno::EXDEV) => {
+                if let Err(errno) = move_mount::may_move(task, flags) {
+                    return errno.to_ret();
+                }
+                let look = |(at, flags, follow, empty)| {
+                    let last = if flags & follow != 0 { Last::Follow } else { Last::Link };
+                    across::look(task, at, if flags & empty != 0 { AT_EMPTY_PATH } else { 0 }, last)
+                };
+                let to = (pair.paths[1], flags, MOVE_MOUNT_T_SYMLINKS, MOVE_MOUNT_T_EMPTY_PATH);
+                let from = (pair.paths[0], flags, MOVE_MOUNT_F_SYMLINKS, MOVE_MOUNT_F_EMPTY_PATH);
+                let failed = [to, from].into_iter().map(look).find(|found| *found != 0);
+                failed.unwrap_or(Errno::EINVAL.to_ret())
+            }
+            done => done,
+        }
     }
 
     /// mount_setattr(2).

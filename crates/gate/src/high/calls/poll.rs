@@ -13,8 +13,10 @@ use lp_abi::{Errno, Fd, Result};
 use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
+use lp_vfs::ends;
 use lp_vfs::task::Task;
 
+use crate::high::calls::fcntl::is_open;
 use crate::high::fd::descriptor;
 use crate::high::fd::descriptor::file_or_return;
 use crate::high::fd::placeholder;
@@ -92,9 +94,7 @@ pub(crate) fn is_path(task: &Task, fd: Fd) -> bool {
 
 /// The error for watching a file of ours, or watching with one.
 fn watch(task: &Task, epoll: Fd, fd: Fd) -> Result<()> {
-    let open = |fd| {
-        crate::high::calls::fcntl::is_open(task, fd) && !(descriptor::is_file(task, fd) && is_path(task, fd))
-    };
+    let open = |fd| is_open(task, fd) && ends::opened(task, fd).is_ok();
     if !open(epoll) || !open(fd) {
         return Err(Errno::EBADF);
     }
@@ -288,6 +288,21 @@ fn ours(task: &Task, at: usize, mut bits: u64) -> u64 {
     found
 }
 
+/// The bits of one of the sets that are ours and ready: files always, also for exceptions if they were opened
+/// with `O_PATH`.
+fn ready_of(task: &Task, index: usize, at: usize, bits: u64) -> u64 {
+    let mut mine = ours(task, at, bits);
+    let mut files = if index < 2 { 0 } else { mine };
+    while files != 0 {
+        let bit = files.trailing_zeros();
+        if !is_path(task, Fd::new((at * 64) as i32 + bit as i32)) {
+            mine &= !(1 << bit);
+        }
+        files &= files - 1;
+    }
+    mine
+}
+
 #[cold]
 fn select_slow(task: &Task, count: i32, sets: [*mut u64; 3], last: [usize; 2], nr: u32) -> isize {
     // Copies for the kernel: the read, write and exception sets without ours.
@@ -306,7 +321,7 @@ fn select_slow(task: &Task, count: i32, sets: [*mut u64; 3], last: [usize; 2], n
         for at in 0..words(count) {
             let Ok(bits) = word(set, at, count) else { return Errno::EFAULT.to_ret() };
             let mine = ours(task, at, bits);
-            ready += if index < 2 { mine.count_ones() as isize } else { 0 };
+            ready += ready_of(task, index, at, bits).count_ones() as isize;
             // SAFETY: the buffers hold SET_BITS bits each.
             unsafe { copy.add(at).write(bits & !mine) };
         }
@@ -322,7 +337,7 @@ fn select_slow(task: &Task, count: i32, sets: [*mut u64; 3], last: [usize; 2], n
     for (index, (&set, &copy)) in sets.iter().zip(&copies).enumerate() {
         for at in (0..words(count)).filter(|_| !set.is_null()) {
             let Ok(asked) = word(set, at, count) else { return Errno::EFAULT.to_ret() };
-            let mine = if index < 2 { ours(task, at, asked) } else { 0 };
+            let mine = ready_of(task, index, at, asked);
             // SAFETY: the buffers hold SET_BITS bits each; the copy routine handles bad pointers.
             let stored = unsafe {
                 ucopy::put(set.wrapping_add(at), &((copy.add(at).read() * u64::from(done >= 0)) | mine))

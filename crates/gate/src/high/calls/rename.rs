@@ -9,7 +9,8 @@ use lp_vfs::task::Task;
 use crate::high::calls::across;
 use crate::high::frame::at::{At, Last};
 use crate::high::frame::handler::{handlers, kernel};
-use crate::high::route::path::{is_plainly_ours, two};
+use crate::high::route::pair::{Pair, two};
+use crate::high::route::path::is_plainly_ours;
 
 handlers! {
     /// rename(2).
@@ -43,8 +44,13 @@ fn move_entry(task: &Task, old: At, new: At, flags: u32) -> isize {
 
 #[inline(never)]
 fn move_routed(task: &Task, old: At, new: At, flags: u32) -> isize {
+    if let Err(errno) = rename::check_flags(flags) {
+        return errno.to_ret();
+    }
     let ours = |a: At, b: At| rename::renameat2(task, a.dirfd, a.path, b.dirfd, b.path, flags);
     let host = |a: At, b: At| kernel!(__NR_renameat2, a.dirfd, a.path, b.dirfd, b.path, flags);
-    let done = two(task, [old, new], Last::Link, &ours, &host);
+    let first = |old: At| across::parent(task, old);
+    let pair = Pair { paths: [old, new], last: Last::Link, ours: &ours, host: &host, first: &first };
+    let done = two(task, pair);
     if done == Errno::EXDEV.to_ret() { across::rename(task, old, new) } else { done }
 }

@@ -8,9 +8,8 @@ use lp_vfs::task::Task;
 use lp_vfs::{copy, ends};
 
 use crate::high::calls::fcntl::is_open;
-use crate::high::calls::poll::is_path;
 use crate::high::fd::descriptor;
-use crate::high::frame::handler::{exceeded_slow, handlers, interruptible, ret_limited};
+use crate::high::frame::handler::{exceeded_slow, given_slice, handlers, interruptible, ret, ret_limited};
 use crate::low::dispatch::NOT_OURS;
 
 handlers! {
@@ -89,14 +88,10 @@ handlers! {
         if !descriptor::is_file(task, fd) {
             return NOT_OURS;
         }
-        // The kernel checks for the pipe last.
         if flags & !SPLICE_FLAGS != 0 {
-            Errno::EINVAL.to_ret()
-        } else if count == 0 && !is_path(task, fd) {
-            0
-        } else {
-            Errno::EBADF.to_ret()
+            return Errno::EINVAL.to_ret();
         }
+        ret(ends::vmsplice(task, fd, given_slice(vector, count)))
     }
 }
 

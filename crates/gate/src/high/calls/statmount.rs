@@ -34,7 +34,13 @@ handlers! {
     /// statmount(2).
     fn statmount(task, request: UserPtr, to: UserSlice, flags: u32) {
         let Some(asked) = Request::read(request).filter(|_| flags == 0) else { return NOT_OURS };
-        let Some(id) = mount_show::by_unique_id(task, asked.id()) else { return NOT_OURS };
+        let Some(id) = mount_show::by_unique_id(task, asked.id()) else {
+            // One of the host's, which a root directory in a mount hides.
+            return match mount_show::may_ask(task, None) {
+                Err(errno) if asked.is_a_mounts() => errno.to_ret(),
+                _ => NOT_OURS,
+            };
+        };
         ret(write(task, id, &asked, to))
     }
 }
@@ -42,6 +48,7 @@ handlers! {
 /// Writes what is asked for of a mount.
 fn write(task: &Task, id: MountId, asked: &Request, to: UserSlice) -> Result<()> {
     let of_root = asked.of_root(STATMOUNT_MNT_NS_ID | STATMOUNT_SUPPORTED_MASK)?;
+    mount_show::may_ask(task, Some(id))?;
     if !is_in_user_space(to) {
         return Err(Errno::EFAULT);
     }

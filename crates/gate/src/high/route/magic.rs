@@ -10,6 +10,7 @@ use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{DirentId, FileId, InodeId, ProcessId, Spot, ucopy};
 use lp_vfs::getcwd::{self, Start};
 use lp_vfs::table::{FdTable, entry};
+use lp_vfs::target;
 use lp_vfs::task::Task;
 
 use crate::high::fd::{descriptor, directory, own_descriptor};
@@ -236,15 +237,27 @@ fn route_named(task: &Task, which: Which, magic: Magic, length: usize) -> Route 
     let rest_length = length - magic.end;
     rest[..rest_length].copy_from_slice(&text[magic.end..length]);
     match (name_of(task, magic, text), magic.link) {
-        (Some(named), _) if named + rest_length < PATH_MAX => {
+        (Some(named), link) if named + rest_length < PATH_MAX => {
             text[named..named + rest_length].copy_from_slice(&rest[..rest_length]);
             text[named + rest_length] = 0;
-            Route::Ours(rooted::inside(Some(task), text))
+            let inside = rooted::inside(Some(task), text);
+            match link {
+                Link::Descriptor(fd) if rest_length == 0 && is_shut(task, magic, inside) => {
+                    Route::Nameless(fd)
+                }
+                _ => Route::Ours(inside),
+            }
         }
         (Some(_), _) => Route::Bad(Errno::ENAMETOOLONG),
         (None, Link::Descriptor(fd)) if magic.process == task.process_id => Route::Nameless(fd),
         (None, _) => Route::Bad(Errno::ENOENT),
     }
+}
+
+/// Whether the caller does not find its own file by the file's name: it may not search a directory.
+fn is_shut(task: &Task, magic: Magic, named: At) -> bool {
+    let look = || target::at(task, named.dirfd, named.path, 0, |_, _, _| Ok(()));
+    magic.process == task.process_id && look().is_err()
 }
 
 /// The path of the target of a link of ours, NUL-terminated in `to`; `None` if it was unlinked or never had

@@ -1,5 +1,6 @@
-//! Routing of paths: whether a path is ours ([`path`]), host links into a mount ([`hostlink`]), magic links
-//! under /proc and /dev ([`magic`]), and where the dynamic linker will look ([`libraries`]). Takes no lock.
+//! Routing of paths: whether a path is ours ([`path`]), calls that take two ([`pair`]), host links into a mount
+//! ([`hostlink`]), magic links under /proc and /dev ([`magic`]), and where the dynamic linker will look
+//! ([`libraries`]). Takes no lock.
 //!
 //! Cycle: `hostlink`, `magic`.
 
@@ -7,5 +8,6 @@ pub(crate) mod hostlink;
 pub(crate) mod libraries;
 pub(crate) mod link_mode;
 pub(crate) mod magic;
+pub(crate) mod pair;
 pub(crate) mod path;
 pub(crate) mod rooted;

@@ -1,4 +1,4 @@
-//! Decides whether a path is ours; entry points for calls that take one or two paths.
+//! Decides whether a path is ours; entry points for calls that take one path. `pair.rs` has those for two.
 //!
 //! Most paths of a program belong to the host, and their first bytes tell. A path gets a closer look if it
 //! could still lead into a mount: it contains `//`, `/./` or `/../`, lies under /proc or /dev (magic links to
@@ -8,7 +8,6 @@
 use lp_abi::{Errno, Fd, MAX_SYMLINKS, PATH_MAX, Result};
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
-use lp_vfs::link::Two;
 use lp_vfs::root;
 use lp_vfs::target;
 use lp_vfs::task::{Outside, Place, Task};
@@ -163,7 +162,8 @@ fn route_relative(
         return Route::Ours(at);
     }
     if task.map_or_else(|| apart::is_hidden(at.dirfd), |task| descriptor::is_hidden(task, at.dirfd)) {
-        return Route::Bad(Errno::EBADF);
+        // For the program it is closed. What the kernel finds before that comes first.
+        return Route::Elsewhere(At { dirfd: Fd::NONE, path: at.path });
     }
     if length == 0 {
         return Route::Host;
@@ -250,7 +250,7 @@ pub(crate) fn leave(task: &Task, at: At, outside: Outside) -> At {
 }
 
 /// A path that a walk has left in one of the task's buffers.
-fn in_scratch(buffer: *const u8) -> At {
+pub(super) fn in_scratch(buffer: *const u8) -> At {
     At::cwd(given(buffer as usize))
 }
 
@@ -313,60 +313,6 @@ pub(crate) fn one_host(
 /// Whether the kernel's result is one that a path through a link into a mount gets.
 pub(crate) fn may_be_link(done: isize) -> bool {
     failed_with(done, Errno::ENOENT) || failed_with(done, Errno::ENOTDIR) || failed_with(done, Errno::ELOOP)
-}
-
-/// Makes a call with two paths. The file system reports if both are the host's; one of each fails with
-/// `EXDEV`, and the caller finds what precedes that.
-pub(crate) fn two(
-    task: &Task,
-    mut pair: [At; 2],
-    last: Last,
-    ours: &dyn Fn(At, At) -> Result<Two>,
-    host: &dyn Fn(At, At) -> isize,
-) -> isize {
-    let lasts = [last, Last::Link];
-    let whiches = [Which::First, Which::Second];
-    let mut asked = pair;
-    let mut is_host = [false; 2];
-    for index in 0..2 {
-        match route(task, whiches[index], pair[index], lasts[index]) {
-            Route::Ours(inside) => asked[index] = inside,
-            Route::Host => is_host[index] = true,
-            Route::Elsewhere(at) => {
-                pair[index] = at;
-                asked[index] = at;
-                is_host[index] = true;
-            }
-            Route::Nameless(_) => return Errno::ENOENT.to_ret(),
-            Route::Bad(errno) => return errno.to_ret(),
-        }
-    }
-    if is_host == [true; 2] {
-        let done = host(pair[0], pair[1]);
-        if !may_be_link(done) {
-            return done;
-        }
-        let found = [0, 1].map(|index| hostlink::into_mount(whiches[index], pair[index], lasts[index]));
-        if found == [None; 2] {
-            return done;
-        }
-        asked = [found[0].unwrap_or(pair[0]), found[1].unwrap_or(pair[1])];
-    } else if let Some(index) = is_host.iter().position(|is_host| *is_host) {
-        asked[index] = hostlink::into_mount(whiches[index], pair[index], lasts[index]).unwrap_or(pair[index]);
-    }
-    match ours(asked[0], asked[1]) {
-        Ok(Two::Done) => 0,
-        Ok(Two::Outside { old, new }) => {
-            let outside = |index: usize, outside, buffer: *const u8| match outside {
-                Outside::AsGiven => pair[index],
-                Outside::Rewritten(_) => in_scratch(buffer),
-            };
-            let old = outside(0, old, task.scratch.path.get().cast());
-            host(old, outside(1, new, task.scratch.other.get().cast()))
-        }
-        Err(errno) if errno != Errno::EINVAL && is_host != [false; 2] => Errno::EXDEV.to_ret(),
-        Err(errno) => errno.to_ret(),
-    }
 }
 
 /// Whether a path from the host may lead into a mount without the kernel failing, or must be walked to know.

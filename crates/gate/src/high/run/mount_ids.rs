@@ -70,6 +70,11 @@ impl Request {
         }
     }
 
+    /// Whether its id is that of one of the host's mounts.
+    pub(crate) fn is_a_mounts(&self) -> bool {
+        stat_host(&self.with(self.id(), 0)).is_ok()
+    }
+
     /// What `mask` selects of the host's mount that the process has as its root, in the namespace that the
     /// request names.
     ///
