@@ -70,7 +70,7 @@ const REASONS: &[(&[&str], &str)] = &[
         "Who must know that nobody uses an object, or counts what is free, looks at the lanes of all threads.",
     ),
     (&["open file"], "Both use one open file description: its position, or its end."),
-    (&["descriptor table"], "Eight descriptors share a line."),
+    (&["descriptor table"], "Both use one descriptor, and one of them changes it."),
     (
         &["process.table_lock", "process.moves", "process.threads_gone"],
         "Threads change their table of descriptors under a lock, and count copies within it.",

@@ -4,6 +4,7 @@
 //! functions of the task. What concerns the table alone is in [`FdTable`].
 
 use lp_abi::{Errno, Fd, Result};
+use lp_region::layout::{FDS, FDS_APART};
 use lp_region::order::{self, LockGuard, Rank};
 use lp_region::process::Process;
 use lp_region::sync::{AtomicU64, Ordering};
@@ -35,22 +36,33 @@ pub fn replace(task: &Task, place: &AtomicU64, new: u64) -> u64 {
 /// `EBADF` for a number that no table holds; `ENOSPC` if the region's file has no space for a larger table.
 #[inline(always)]
 pub fn reach<'r>(task: &Task<'r>, fd: Fd) -> Result<&'r AtomicU64> {
-    // Relaxed: guarded by the table's lock. The limit never exceeds `FDS`.
-    if (fd.raw() as u32) < task.process.fd_limit.load(Ordering::Relaxed) {
-        Ok(&task.table.words()[usize::from(fd.raw() as u16)])
+    let number = fd.raw() as u32;
+    // Relaxed: guarded by the table's lock.
+    if number < task.process.fd_limit.load(Ordering::Relaxed) && number < FDS_APART as u32 {
+        Ok(task.table.low(number))
     } else {
-        grow(task, fd)
+        reach_slow(task, fd)
     }
 }
 
 #[cold]
-fn grow<'r>(task: &Task<'r>, fd: Fd) -> Result<&'r AtomicU64> {
-    let place = task.table.words().get(fd.index()).ok_or(Errno::EBADF)?;
+fn reach_slow<'r>(task: &Task<'r>, fd: Fd) -> Result<&'r AtomicU64> {
+    // Relaxed: guarded by the lock.
+    if fd.raw() as u32 >= task.process.fd_limit.load(Ordering::Relaxed) {
+        grow(task, fd)?;
+    }
+    Ok(task.table.place(fd.raw() as u32))
+}
+
+fn grow(task: &Task, fd: Fd) -> Result<()> {
+    if fd.raw() as u32 >= FDS as u32 {
+        return Err(Errno::EBADF);
+    }
     let limit = &task.process.fd_limit;
     // Relaxed: guarded by the lock.
     task.region.back_table(task.process_id, limit.load(Ordering::Relaxed) as usize, fd.index() + 1)?;
     limit.store(fd.index() as u32 + 1, Ordering::Release);
-    Ok(place)
+    Ok(())
 }
 
 /// A number that changes with each copy of a reference that a scan of all tables may miss at both ends.

@@ -175,7 +175,7 @@ pub fn install(task: &Task, fd: Fd, id: FileId, flags: u64) -> Result<()> {
 pub(crate) fn install_and(task: &Task, fd: Fd, id: FileId, flags: u64, arrived: impl FnOnce()) -> Result<()> {
     let locked = table::lock(task);
     let place = table::reach(task, fd)?;
-    let old = table::replace(task, place, entry::OPEN | flags | u64::from(id.0));
+    let old = table::replace(task, place, entry::naming(id, flags));
     drop(locked);
     arrived();
     settle(task);

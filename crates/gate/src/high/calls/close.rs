@@ -19,7 +19,7 @@ handlers! {
     /// close(2).
     fn close(task, fd: Fd) {
         let word = descriptor::word(task, fd);
-        if word & (entry::OPEN | entry::HOST) != entry::OPEN {
+        if word & entry::DATA == 0 {
             return close_other(task, fd, word);
         }
         ret(table::take_out(task, fd, |place| placeholder::vacate(task, fd, place)))
@@ -58,7 +58,7 @@ fn close_in_transit(task: &'static Task<'static>, fd: Fd) -> isize {
     drop(placeholder::Guard::take(task));
     match descriptor::word(task, fd) {
         entry::TRANSIT => Errno::EBADF.to_ret(),
-        word if word & (entry::OPEN | entry::HOST) == entry::OPEN => {
+        word if word & entry::DATA != 0 => {
             ret(table::take_out(task, fd, |place| placeholder::vacate(task, fd, place)))
         }
         word => close_other(task, fd, word),
@@ -112,7 +112,7 @@ fn kernel_close_range(task: &Task, first: u32, last: u32, flags: u32) -> isize {
     for fd in first..limit {
         let word = descriptor::word(task, Fd::new(fd as i32));
         if word == entry::TRANSIT
-            || word & entry::OPEN != 0 && word & entry::HOST == 0
+            || word & entry::DATA != 0
             || word & entry::PARKED != 0
         {
             if fd > from {

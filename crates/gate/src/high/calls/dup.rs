@@ -122,7 +122,7 @@ fn replace(task: &'static Task<'static>, old: Fd, new: Fd, flags: Option<u32>) -
 /// Puts a file of ours on `new`, in place of what is there.
 pub(super) fn replace_by_ours(task: &'static Task<'static>, old: Fd, new: Fd, cloexec: u64) -> Result<Fd> {
     let file = dup::dup(task, old)?;
-    let replaced = placeholder::replace(task, new, entry::OPEN | cloexec | u64::from(file.0));
+    let replaced = placeholder::replace(task, new, entry::naming(file, cloexec));
     dup::arrived(task);
     table::let_go(task, replaced?);
     shadow_fd::duplicate(task, old, new);
@@ -142,7 +142,7 @@ fn replace_by_other(
         Ok(listed) => listed,
         Err(errno) => return errno.to_ret(),
     };
-    let word = listed.map_or(0, |file| entry::OPEN | entry::HOST | cloexec | u64::from(file.0));
+    let word = listed.map_or(0, |file| entry::naming(file, entry::HOST | cloexec));
     let locked = placeholder::Guard::take(task);
     let replaced = replace_both(task, old, new, flags, word);
     drop(locked);

@@ -115,7 +115,7 @@ pub(crate) fn allocate(task: &'static Task<'static>, min: u32) -> Result<Fd> {
     }
     let number = usable.trailing_zeros();
     task.process.parked.store(parked & !(1 << number), Ordering::Relaxed);
-    task.table.words()[number as usize].store(entry::TRANSIT, Ordering::Relaxed);
+    task.table.low(number).store(entry::TRANSIT, Ordering::Relaxed);
     Ok(Fd::new(number as i32))
 }
 
@@ -184,7 +184,7 @@ fn take_ready(task: &'static Task<'static>, min: u32) -> Result<Fd> {
     }
     let number = Fd::new(FIRST_READY + usable.trailing_zeros() as i32);
     unmark_parked(task, number);
-    task.table.words()[number.index()].store(entry::TRANSIT, Ordering::Release);
+    task.table.place(number.raw() as u32).store(entry::TRANSIT, Ordering::Release);
     Ok(number)
 }
 
@@ -203,7 +203,7 @@ pub(crate) fn replace(task: &'static Task<'static>, fd: Fd, word: u64) -> Result
         return Err(Errno::EBUSY);
     }
     let old = table::replace(task, place, word);
-    if old & (entry::OPEN | entry::HOST) == entry::OPEN {
+    if old & entry::DATA != 0 {
         return Ok(old);
     }
     if old & (entry::OPEN | entry::PARKED | entry::SHADOW) == entry::PARKED {
@@ -243,7 +243,7 @@ pub(crate) fn unmark_parked(task: &Task, fd: Fd) {
 /// Parks or closes the unneeded placeholder on `fd`, which came from [`allocate`].
 pub(crate) fn release(task: &'static Task<'static>, fd: Fd) {
     let _locked = Guard::take(task);
-    vacate(task, fd, &task.table.words()[fd.index()]);
+    vacate(task, fd, task.table.place(fd.raw() as u32));
 }
 
 /// Parks or closes the placeholder on `fd`, whose entry is in transit. The caller must hold the lock.
@@ -321,7 +321,7 @@ fn flush_from(task: &Task, from: u32) {
     }
     while close != 0 {
         let number = close.trailing_zeros();
-        task.table.words()[number as usize].store(0, Ordering::Relaxed);
+        task.table.place(number).store(0, Ordering::Relaxed);
         close_number(Fd::new(number as i32));
         close &= close - 1;
     }
