@@ -64,11 +64,15 @@ pub struct Process {
     pub attached: AtomicU32,
     /// Root directory if it is in a mount ([`crate::ids::Spot`]), else 0: chroot(2).
     pub root: AtomicU64,
+    /// Nonzero while threads change the table under `table_lock` only; see [`crate::beside`]. Set under that
+    /// lock.
+    pub closed: AtomicU32,
     /// Unused.
-    pub unused: [AtomicU32; 4],
+    pub unused: [AtomicU32; 3],
     /// Parked placeholders among the first 64 descriptors.
     pub parked: AtomicU64,
-    /// Serialises changes of the table while threads share it.
+    /// While threads share the table: held by one that needs the others out of the way, and by all while
+    /// `closed`.
     pub table_lock: OwnerLock,
     /// Incremented after each copy of a reference within the process's table. Atomic.
     pub moves: AtomicU32,
@@ -101,12 +105,12 @@ impl Process {
     pub fn clear(&self) {
         let Process {
             life: _, table_lock, pid, run, pid_namespace, moves, threads_gone, fd_limit, threads, umask, ruid, fsuid,
-            fsgid, caps, group_count, mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited,
+            fsgid, caps, group_count, mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited, closed,
             cwd, root, parked, exe, fsize_limit, unused, unused_too, gate_words, groups,
         } = self;
         let words = [
             pid, run, pid_namespace, moves, threads_gone, fd_limit, threads, umask, ruid, fsuid, fsgid, caps, group_count,
-            mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited,
+            mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited, closed,
         ];
         // Relaxed: published with the slot's life.
         words.into_iter().chain(unused).chain(unused_too)

@@ -2,7 +2,8 @@
 //!
 //! An entry is one word. A process with one thread reads it with one load and may use what it names until its
 //! next call, because nobody else removes entries. While several threads share the table, readers pin what an
-//! entry names (`descriptors::fget`) and writers hold the table's lock (`descriptors::table`).
+//! entry names (`descriptors::fget`), and writers exchange words or have the table alone
+//! (`descriptors::table_lock`).
 
 use lp_abi::{Errno, Fd, Result};
 use lp_region::layout::{FDS, FDS_APART, FDS_BACKED, FDS_OF_A_LINE, fd_place};

@@ -4,7 +4,7 @@ use lp_abi::linux::__NR_close_range;
 use lp_abi::{Errno, Fd};
 use lp_region::sync::Ordering;
 use lp_vfs::close;
-use lp_vfs::table::{self, entry};
+use lp_vfs::table::{self, Alone, entry};
 use lp_vfs::task::Task;
 
 use crate::high::fd::{descriptor, device, placeholder};
@@ -22,7 +22,7 @@ handlers! {
         if word & entry::DATA == 0 {
             return close_other(task, fd, word);
         }
-        ret(table::take_out(task, fd, |place| placeholder::vacate(task, fd, place)))
+        ret(placeholder::close(task, fd))
     }
 
     /// close_range(2).
@@ -55,7 +55,7 @@ fn close_other(task: &'static Task<'static>, fd: Fd, word: u64) -> isize {
 /// the number is either still being opened or belongs to its next owner.
 #[cold]
 fn close_in_transit(task: &'static Task<'static>, fd: Fd) -> isize {
-    drop(placeholder::Guard::take(task));
+    drop(Alone::take(task));
     match descriptor::word(task, fd) {
         entry::TRANSIT => Errno::EBADF.to_ret(),
         word if word & entry::DATA != 0 => {

@@ -3,7 +3,7 @@
 use lp_abi::linux::{__NR_dup2, __NR_dup3, O_CLOEXEC};
 use lp_abi::{Errno, Fd, Result};
 use lp_region::sync::Ordering;
-use lp_vfs::table::entry;
+use lp_vfs::table::{Alone, entry};
 use lp_vfs::task::Task;
 use lp_vfs::{dup, table};
 
@@ -143,7 +143,7 @@ fn replace_by_other(
         Err(errno) => return errno.to_ret(),
     };
     let word = listed.map_or(0, |file| entry::naming(file, entry::HOST | cloexec));
-    let locked = placeholder::Guard::take(task);
+    let locked = Alone::take(task);
     let replaced = replace_both(task, old, new, flags, word);
     drop(locked);
     dup::arrived(task);
