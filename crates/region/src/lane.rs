@@ -204,5 +204,9 @@ pub struct Reads {
 const _: () = {
     use core::mem::offset_of;
     assert!(size_of::<Lane>() <= crate::layout::LANE_SIZE - crate::layout::PROCESS_SIZE);
-    assert!(offset_of!(Lane, writing) == 64 && offset_of!(Lane, holding) == 128 && offset_of!(Lane, intent) == 192);
+    assert!(
+        offset_of!(Lane, writing) == 64
+            && offset_of!(Lane, holding) == 128
+            && offset_of!(Lane, intent) == 192
+    );
 };

@@ -411,7 +411,7 @@ impl<'r> Region<'r> {
 
     /// The lines of the descriptor table of a process; see [`at::fd_place`].
     #[inline]
-    pub fn fd_table(self, id: ProcessId) -> &'r [[AtomicU64; at::FDS_OF_A_LINE]; at::FDS / at::FDS_OF_A_LINE] {
+    pub fn fd_table(self, id: ProcessId) -> &'r at::FdLines {
         self.at(at::FD_TABLES_AT + (id.index() & (at::PROCESSES - 1)) * at::FDS * 8)
     }
 

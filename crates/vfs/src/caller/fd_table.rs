@@ -6,7 +6,7 @@
 //! (`descriptors::table_lock`).
 
 use lp_abi::{Errno, Fd, Result};
-use lp_region::layout::{FDS, FDS_APART, FDS_BACKED, FDS_OF_A_LINE, fd_place};
+use lp_region::layout::{FDS, FDS_APART, FDS_BACKED, FdLines, fd_place};
 use lp_region::process::Process;
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{FileId, ProcessId, Region, marks};
@@ -82,7 +82,7 @@ pub(crate) enum Whose {
 #[derive(Clone, Copy)]
 pub struct FdTable<'r> {
     /// See [`fd_place`].
-    lines: &'r [[AtomicU64; FDS_OF_A_LINE]; FDS / FDS_OF_A_LINE],
+    lines: &'r FdLines,
     process: &'r Process,
 }
 

@@ -111,10 +111,7 @@ fn kernel_close_range(task: &Task, first: u32, last: u32, flags: u32) -> isize {
     let mut from = first;
     for fd in first..limit {
         let word = descriptor::word(task, Fd::new(fd as i32));
-        if word == entry::TRANSIT
-            || word & entry::DATA != 0
-            || word & entry::PARKED != 0
-        {
+        if word == entry::TRANSIT || word & entry::DATA != 0 || word & entry::PARKED != 0 {
             if fd > from {
                 kernel!(__NR_close_range, from, fd - 1, flags);
             }
