@@ -46,8 +46,10 @@ impl Check<'_> {
         for id in self.live_or_dead() {
             let process = region.process(id);
             let limit = (process.fd_limit.load(Relaxed) as usize).min(at::FDS);
-            for (fd, word) in region.fd_table(id).iter().enumerate().take(limit) {
-                let word = word.load(Relaxed);
+            let table = region.fd_table(id);
+            for fd in 0..limit {
+                let (line, word) = at::fd_place(fd);
+                let word = table[line][word].load(Relaxed);
                 if word & entry::OPEN == 0 {
                     continue;
                 }

@@ -12,6 +12,8 @@
 
 pub mod sync;
 
+#[path = "../../region/src/beside.rs"]
+pub mod beside;
 #[path = "../../region/src/bias.rs"]
 pub mod bias;
 #[path = "../../region/src/bucket.rs"]

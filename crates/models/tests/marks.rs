@@ -65,6 +65,49 @@ fn a_closer_against_a_scan() {
     thread.join().expect("no panic");
 }
 
+/// A table's entries, of which a scan passes the first before it reaches the second, and how many references
+/// were copied within it.
+#[derive(Default)]
+struct Copies {
+    entries: [AtomicU64; 2],
+    pins: [AtomicU64; 2],
+    moves: AtomicU32,
+    freed: AtomicU32,
+}
+
+/// dup and close of the original in one thread; in the other a sweep of files, which looks at the pins once.
+fn a_copy_against_a_scan() {
+    let table = Arc::new(Copies::default());
+    table.entries[1].store(NAME, Ordering::Relaxed);
+    let other = Arc::clone(&table);
+    let thread = loom::thread::spawn(move || {
+        let moves = other.moves.load(Ordering::Acquire);
+        let is_named = other.entries.iter().fold(false, |seen, entry| seen | (named(entry) == NAME));
+        heavy_barrier();
+        let is_pinned = other.pins.iter().any(|pin| pinned(pin) == NAME);
+        if !is_named && !is_pinned && other.moves.load(Ordering::Acquire) == moves {
+            other.freed.store(1, Ordering::Relaxed);
+        }
+    });
+    pin(&table.pins[0], NAME);
+    if named(&table.entries[1]) == NAME {
+        table.entries[0].store(NAME, Ordering::Release);
+        table.moves.fetch_add(1, Ordering::Release);
+    }
+    unpin(&table.pins[0]);
+    take_out(&table.entries[1], &table.pins[1], NAME, 0);
+    unpin(&table.pins[1]);
+    thread.join().expect("no panic");
+    assert_eq!(table.freed.load(Ordering::Relaxed), 0, "freed with an entry");
+}
+
+#[test]
+fn what_is_copied_is_not_freed() {
+    check(a_copy_against_a_scan);
+    assert!(weakened(Weaken::Release, a_copy_against_a_scan));
+    assert!(weakened(Weaken::Acquire, a_copy_against_a_scan));
+}
+
 #[test]
 fn what_is_pinned_is_not_freed() {
     check(a_user_against_a_closer);

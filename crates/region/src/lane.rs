@@ -81,7 +81,10 @@ pub struct Lane {
     pub unlisting: [AtomicU32; 2],
     /// Number of the inode whose biased lock the lane holds; 0 if none. See [`crate::bias`]. On a line of its
     /// own: whoever wants one of those locks reads it.
-    pub holding: Alone<AtomicU32>,
+    pub holding: AtomicU32,
+    /// Nonzero while the lane changes its process's descriptor table beside other threads; see
+    /// [`crate::beside`].
+    pub changing: AtomicU32,
     /// The change in progress; see [`Intent`].
     pub intent: Intent,
     /// Slot taken from each cache and not yet linked in.
@@ -113,19 +116,6 @@ pub struct Lane {
     pub passed: [AtomicU32; COUNTED_CALLS],
     /// Bytes moved by calls answered in the process, by index in [`MOVING_CALLS`].
     pub bytes: [AtomicU64; MOVING_CALLS.len()],
-}
-
-/// A field on a cache line of its own.
-#[repr(C, align(64))]
-pub struct Alone<T>(T);
-
-impl<T> core::ops::Deref for Alone<T> {
-    type Target = T;
-
-    #[inline(always)]
-    fn deref(&self) -> &T {
-        &self.0
-    }
 }
 
 impl Lane {
@@ -214,5 +204,9 @@ pub struct Reads {
 const _: () = {
     use core::mem::offset_of;
     assert!(size_of::<Lane>() <= crate::layout::LANE_SIZE - crate::layout::PROCESS_SIZE);
-    assert!(offset_of!(Lane, writing) == 64 && offset_of!(Lane, holding) == 128);
+    assert!(
+        offset_of!(Lane, writing) == 64
+            && offset_of!(Lane, holding) == 128
+            && offset_of!(Lane, intent) == 192
+    );
 };

@@ -9,7 +9,7 @@ use lp_abi::PAGE_SIZE;
 /// First eight bytes of a region.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LIGHTPTH");
 /// Layout version; a region of another version is refused.
-pub const VERSION: u32 = 18;
+pub const VERSION: u32 = 19;
 
 /// Runs that can use one region at once.
 pub const RUNS: usize = 64;
@@ -41,10 +41,27 @@ pub const MAPPINGS: usize = slots(18);
 pub const FDS: usize = slots(16);
 /// So many of them have memory as long as their slot is in use; the others only up to `Process::fd_limit`.
 pub const FDS_BACKED: usize = 1024;
+/// So many neighbouring descriptors are on lines of their own; see [`fd_place`].
+pub const FDS_APART: usize = 64;
 /// 2 MiB chunks of data.
 pub const CHUNKS: usize = slots(21);
 /// Pages in a chunk.
 pub const CHUNK_PAGES: usize = 512;
+
+/// Descriptors of a table whose entries share a line.
+pub const FDS_OF_A_LINE: usize = 8;
+
+/// The descriptor table of a process.
+pub type FdLines = [[crate::sync::AtomicU64; FDS_OF_A_LINE]; FDS / FDS_OF_A_LINE];
+
+/// The line of a table, and the word of it, that hold the entry of descriptor `fd`. Within a page of 64 lines,
+/// 64 neighbours are on lines of their own, so threads that use different descriptors seldom share one. The
+/// lowest 64 have the first word of the line with their number.
+#[inline(always)]
+pub const fn fd_place(fd: usize) -> (usize, usize) {
+    let page = fd / (FDS_APART * FDS_OF_A_LINE);
+    (page * FDS_APART + fd % FDS_APART, fd / FDS_APART % FDS_OF_A_LINE)
+}
 
 /// Slots of a slab. Miri, which allocates the whole region, has fewer.
 const fn slots(bits: u32) -> usize {

@@ -20,6 +20,7 @@
 
 #[allow(unsafe_code, reason = "system calls")]
 pub mod backing;
+pub mod beside;
 pub mod bias;
 pub mod bucket;
 #[allow(unsafe_code, reason = "reads a register by assembly")]

@@ -49,6 +49,19 @@ pub fn take_out(word: &AtomicU64, pin: &AtomicU64, name: u64, instead: u64) {
     word.store(instead, Ordering::Release);
 }
 
+/// [`take_out`] for a word that others change too: `found` is the name and the whole word. Returns whether the
+/// word was still that; if not, nothing is pinned.
+#[inline]
+pub fn exchange_out(word: &AtomicU64, pin: &AtomicU64, found: (u64, u64), instead: u64) -> bool {
+    pin.store(found.0, Ordering::Relaxed); // Relaxed: published by the exchange.
+    // PAIRS: the acquire in `named`, as in `take_out`.
+    let done = word.compare_exchange(found.1, instead, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+    if !done {
+        unpin(pin);
+    }
+    done
+}
+
 /// The name in a word. A scan calls it on all words before it calls [`pinned`] on any pin.
 #[inline]
 pub fn named(word: &AtomicU64) -> u64 {

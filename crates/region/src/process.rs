@@ -64,14 +64,15 @@ pub struct Process {
     pub attached: AtomicU32,
     /// Root directory if it is in a mount ([`crate::ids::Spot`]), else 0: chroot(2).
     pub root: AtomicU64,
-    /// Maps of user and of group ids, if the process is in a user namespace other than the run's; else 0. The
-    /// extents are at the end of `groups`; `lp_vfs`'s `caller::id_map` has their meaning.
-    pub id_maps: [AtomicU32; 2],
-    /// What such a process sees in place of user and group ids that its namespace does not have.
-    pub overflow_ids: [AtomicU32; 2],
+    /// Nonzero while threads change the table under `table_lock` only; see [`crate::beside`]. Set under that
+    /// lock.
+    pub closed: AtomicU32,
+    /// Unused.
+    pub unused: [AtomicU32; 3],
     /// Parked placeholders among the first 64 descriptors.
     pub parked: AtomicU64,
-    /// Serialises changes of the table while threads share it.
+    /// While threads share the table: held by one that needs the others out of the way, and by all while
+    /// `closed`.
     pub table_lock: OwnerLock,
     /// Incremented after each copy of a reference within the process's table. Atomic.
     pub moves: AtomicU32,
@@ -82,8 +83,13 @@ pub struct Process {
     pub posix_locks: AtomicU32,
     /// The gate's words; its `high::run::words` has their meaning.
     pub gate_words: [AtomicU32; 8],
+    /// Maps of user and of group ids, if the process is in a user namespace other than the run's; else 0. The
+    /// extents are at the end of `groups`; `lp_vfs`'s `caller::id_map` has their meaning.
+    pub id_maps: [AtomicU32; 2],
+    /// What such a process sees in place of user and group ids that its namespace does not have.
+    pub overflow_ids: [AtomicU32; 2],
     /// Unused.
-    pub unused_too: [AtomicU32; 17],
+    pub unused_too: [AtomicU32; 13],
     /// Supplementary groups from the start on, extents of the maps of ids from the end.
     pub groups: [AtomicU32; 192],
 }
@@ -104,15 +110,15 @@ impl Process {
     pub fn clear(&self) {
         let Process {
             life: _, table_lock, pid, run, pid_namespace, moves, threads_gone, fd_limit, threads, umask, ruid, fsuid,
-            fsgid, caps, group_count, mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited,
-            cwd, root, parked, exe, fsize_limit, id_maps, overflow_ids, unused_too, gate_words, groups,
+             fsgid, caps, group_count, mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited, closed,
+             cwd, root, parked, exe, fsize_limit, unused, id_maps, overflow_ids, unused_too, gate_words, groups,
         } = self;
         let words = [
             pid, run, pid_namespace, moves, threads_gone, fd_limit, threads, umask, ruid, fsuid, fsgid, caps, group_count,
-            mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited,
+            mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited, closed,
         ];
         // Relaxed: published with the slot's life.
-        words.into_iter().chain(id_maps).chain(overflow_ids).chain(unused_too)
+        words.into_iter().chain(unused).chain(id_maps).chain(overflow_ids).chain(unused_too)
             .chain(gate_words).chain(groups).for_each(|word| word.store(0, Ordering::Relaxed));
         [cwd, root, parked, exe, fsize_limit].into_iter().for_each(|word| word.store(0, Ordering::Relaxed));
         table_lock.clear();

@@ -409,9 +409,9 @@ impl<'r> Region<'r> {
         fits.then(|| self.at(offset as usize))
     }
 
-    /// The descriptor table of a process.
+    /// The lines of the descriptor table of a process; see [`at::fd_place`].
     #[inline]
-    pub fn fd_table(self, id: ProcessId) -> &'r [AtomicU64; at::FDS] {
+    pub fn fd_table(self, id: ProcessId) -> &'r at::FdLines {
         self.at(at::FD_TABLES_AT + (id.index() & (at::PROCESSES - 1)) * at::FDS * 8)
     }
 

@@ -56,3 +56,17 @@ fn slabs_do_not_overlap() {
         assert!(end <= number(&pair[1][1]), "{} runs into {}", pair[0][0], pair[1][0]);
     }
 }
+
+#[test]
+fn descriptors_have_words_of_their_own_and_neighbours_have_lines_of_their_own() {
+    let mut places: Vec<(usize, usize)> = (0..at::FDS).map(at::fd_place).collect();
+    for (fd, near) in places.windows(at::FDS_APART).enumerate() {
+        let mut lines: Vec<usize> = near.iter().map(|(line, _)| *line).collect();
+        lines.sort_unstable();
+        lines.dedup();
+        assert_eq!(lines.len(), at::FDS_APART, "two of {} descriptors from {fd} share a line", at::FDS_APART);
+    }
+    places.sort_unstable();
+    let words = places.into_iter().map(|(line, word)| line * at::FDS_OF_A_LINE + word);
+    assert!(words.eq(0..at::FDS), "two descriptors share a word, or one has none");
+}

@@ -92,7 +92,8 @@ pub mod read {
 
 pub mod table {
     pub use crate::descriptors::table::{FdTable, change, closing, entry, reach, replace, restore};
-    pub use crate::life::open_file::{install, let_go, take_out};
+    pub use crate::descriptors::table_lock::{Alone, Beside};
+    pub use crate::life::open_file::{install, let_go, take_out, take_out_beside};
 }
 
 pub mod watch {

@@ -149,6 +149,8 @@ fn exec_takes_over_what_other_threads_held() {
     let root = fixture.root();
     std::mem::forget(inode::lock(&thread, root));
     let _ = thread.fget(Fd::new(4)).map(std::mem::forget);
+    std::mem::forget(table::Beside::take(&thread));
+    assert_ne!(thread.lane.changing.load(Ordering::Relaxed), 0);
     let slot = region.take::<Inode>(thread.lane).expect("a slot in hand");
     assert_ne!(slot.0, 0);
 
@@ -157,6 +159,11 @@ fn exec_takes_over_what_other_threads_held() {
     boot::arrive(&image);
     assert_eq!(image.process.threads.load(Ordering::Relaxed), 0);
     assert_eq!(region.lanes().collect::<Vec<_>>(), [lane], "the others are buried");
+    assert_eq!(
+        thread.lane.changing.load(Ordering::Relaxed),
+        0,
+        "the lane's next owner would change the table"
+    );
     assert_eq!(boot::cloexec_fds(&image).collect::<Vec<_>>(), [Fd::new(3)]);
     close::close(&image, Fd::new(3)).expect("close");
     assert_eq!(lseek::lseek(&image, Fd::new(4), 0, SEEK_CUR), Ok(0));

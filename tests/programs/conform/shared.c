@@ -167,6 +167,78 @@ GROUP(shared, fork_beside_a_thread_that_opens)
     contents("a");
 }
 
+/* Opens and closes one number at a time; the numbers below `limit` suffice for all threads. */
+static int limit;
+
+static void *taker(void *bad)
+{
+    while (!stop) {
+        int fd = open("a", O_RDONLY);
+        *(long *)bad += fd < 0 || fd >= limit || fcntl(fd, F_SETFD, FD_CLOEXEC) || close(fd);
+        __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED);
+    }
+    return NULL;
+}
+
+GROUP(shared, threads_open_the_lowest_numbers)
+{
+    pthread_t threads[3];
+    long failed[3] = { 0 };
+    make("a", "text");
+    int lowest = open("a", O_RDONLY);
+    close(lowest);
+    limit = lowest + 3;
+    stop = calls = 0;
+    for (int i = 0; i < 3; i++)
+        pthread_create(&threads[i], NULL, taker, &failed[i]);
+    while (calls < 200000)
+        sched_yield();
+    stop = 1;
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    say("failed %ld", failed[0] + failed[1] + failed[2]);
+    say("the lowest is free again: %d", open("a", O_RDONLY) == lowest);
+}
+
+/* Moves its file to another number and back: some number names it at each moment. */
+static void *mover(void *bad)
+{
+    while (!stop) {
+        int to = dup(one);
+        *(long *)bad += to < 0 || close(one);
+        one = to;
+        calls++;
+    }
+    return NULL;
+}
+
+GROUP(shared, fork_beside_a_thread_that_moves_a_descriptor)
+{
+    struct stat meant;
+    one = make_open("a", "text", O_RDWR);
+    T(fstat(one, &meant));
+    pthread_t thread;
+    long failed = 0, wrong = 0;
+    stop = calls = 0;
+    pthread_create(&thread, NULL, mover, &failed);
+    for (int i = 0; i < 600 || calls < 1000; i++) {
+        pid_t child = fork();
+        if (!child) {
+            struct stat st;
+            for (int fd = 0; fd < 20; fd++)
+                if (!fstat(fd, &st) && st.st_ino == meant.st_ino && st.st_dev == meant.st_dev)
+                    _exit(0);
+            _exit(1);
+        }
+        int status;
+        waitpid(child, &status, 0);
+        wrong += status != 0;
+    }
+    stop = 1;
+    pthread_join(thread, NULL);
+    say("failed %ld, wrong %ld", failed, wrong);
+}
+
 static int runs_true(void *unused)
 {
     execl("/bin/true", "true", NULL);

@@ -70,10 +70,10 @@ const REASONS: &[(&[&str], &str)] = &[
         "Who must know that nobody uses an object, or counts what is free, looks at the lanes of all threads.",
     ),
     (&["open file"], "Both use one open file description: its position, or its end."),
-    (&["descriptor table"], "Eight descriptors share a line."),
+    (&["descriptor table"], "Both use one descriptor, and one of them changes it."),
     (
-        &["process.table_lock", "process.moves", "process.threads_gone"],
-        "Threads change their table of descriptors under a lock, and count copies within it.",
+        &["process.table_lock", "process.closed", "process.moves", "process.threads_gone"],
+        "Threads count copies within their table of descriptors, and change some of it under a lock.",
     ),
     (&["process"], "The threads of a process have one working directory and one set of POSIX locks."),
     (&["mount", "superblock", "run"], "Both use one mount, and one of them changes it."),

@@ -164,7 +164,7 @@ impl Above for High {
         join::join(thread);
         let Some(task) = task_of(thread) else { return true };
         placeholder::flush(task);
-        let may = !task.table.open().any(|(_, word)| word & entry::HOST == 0);
+        let may = !task.table.open().any(|(_, word)| word & entry::DATA != 0);
         if may {
             device::distrust(task);
         }

@@ -2,10 +2,11 @@
 //!
 //! An entry is one word. A process with one thread reads it with one load and may use what it names until its
 //! next call, because nobody else removes entries. While several threads share the table, readers pin what an
-//! entry names (`descriptors::fget`) and writers hold the table's lock (`descriptors::table`).
+//! entry names (`descriptors::fget`), and writers exchange words or have the table alone
+//! (`descriptors::table_lock`).
 
 use lp_abi::{Errno, Fd, Result};
-use lp_region::layout::{FDS, FDS_BACKED};
+use lp_region::layout::{FDS, FDS_APART, FDS_BACKED, FdLines, fd_place};
 use lp_region::process::Process;
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{FileId, ProcessId, Region, marks};
@@ -13,6 +14,7 @@ use lp_region::{FileId, ProcessId, Region, marks};
 /// Bits of a table entry; 0 is a descriptor that is not ours. Bits 0-31 are the [`FileId`].
 pub mod entry {
     use lp_abi::Fd;
+    use lp_region::FileId;
 
     /// It names an open file.
     pub const OPEN: u64 = 1 << 32;
@@ -23,9 +25,11 @@ pub mod entry {
     pub const CLOEXEC: u64 = 1 << 33;
     /// A kernel placeholder kept for the next open; the program sees it as closed.
     pub const PARKED: u64 = 1 << 34;
-    /// The kernel's descriptor is a real one (a FIFO, a socket) that backs an inode of ours. Attributes are
-    /// ours, data is the kernel's.
-    pub const HOST: u64 = 1 << 35;
+    /// With [`OPEN`]: data is ours too. Without, the kernel's descriptor is a real one (a FIFO, a socket) that
+    /// backs an inode of ours, and only attributes are ours.
+    pub const DATA: u64 = 1 << 35;
+    /// For [`naming`]: without [`DATA`].
+    pub const HOST: u64 = DATA;
     /// Without [`OPEN`]: a host device whose reads return zeros.
     pub const ZEROS: u64 = 1 << 36;
     /// Without [`OPEN`]: a host device whose reads return nothing.
@@ -34,6 +38,12 @@ pub mod entry {
     pub const DISCARDS: u64 = 1 << 38;
     /// With [`PARKED`]: the gate's own descriptor of a shadow; see [`shadow`].
     pub const SHADOW: u64 = 1 << 39;
+    /// An entry that names an open file. `flags` is [`CLOEXEC`], [`HOST`], both or 0.
+    #[inline(always)]
+    pub fn naming(file: FileId, flags: u64) -> u64 {
+        (OPEN | DATA) ^ flags | u64::from(file.0)
+    }
+
     /// Position of the shadow's descriptor number plus one.
     const SHADOW_SHIFT: u32 = 40;
 
@@ -71,32 +81,49 @@ pub(crate) enum Whose {
 /// The table of a process.
 #[derive(Clone, Copy)]
 pub struct FdTable<'r> {
-    words: &'r [AtomicU64; FDS],
+    /// See [`fd_place`].
+    lines: &'r FdLines,
     process: &'r Process,
 }
 
 impl<'r> FdTable<'r> {
     /// The table of any process.
     pub fn of(region: Region<'r>, process: ProcessId) -> FdTable<'r> {
-        FdTable { words: region.fd_table(process), process: region.process(process) }
+        FdTable { lines: region.fd_table(process), process: region.process(process) }
     }
 
-    /// All words, of which the first have memory; see [`FdTable::entries`].
+    /// Where the table begins: the entry of descriptor 0.
     #[inline(always)]
-    pub fn words(&self) -> &'r [AtomicU64; FDS] {
-        self.words
+    pub fn start(&self) -> *const AtomicU64 {
+        self.lines.as_ptr().cast()
+    }
+
+    /// The entry of a number below [`FDS`], whether or not it has memory; greater numbers wrap around.
+    #[inline(always)]
+    pub fn place(&self, number: u32) -> &'r AtomicU64 {
+        let (line, word) = fd_place(number as usize % FDS);
+        &self.lines[line][word]
+    }
+
+    /// [`FdTable::place`] for a number below [`FDS_APART`]; greater ones wrap around.
+    #[inline(always)]
+    pub fn low(&self, number: u32) -> &'r AtomicU64 {
+        &self.lines[number as usize % FDS_APART][0]
     }
 
     /// The entry of `fd`, if its memory exists. Only for the table of the calling process, whose first
     /// entries always have memory.
     #[inline(always)]
     pub fn covered(&self, fd: Fd) -> Option<&'r AtomicU64> {
+        let number = fd.raw() as u32;
+        if number < FDS_APART as u32 {
+            return Some(&self.lines[number as usize][0]);
+        }
         // Relaxed: a thread that knows a number added by another has synchronised with that thread.
-        let is_past = |fd| fd >= self.process.fd_limit.load(Ordering::Relaxed);
-        if fd.raw() as u32 >= FDS_BACKED as u32 && is_past(fd.raw() as u32) {
+        if number >= FDS_BACKED as u32 && number >= self.process.fd_limit.load(Ordering::Relaxed) {
             return None;
         }
-        Some(&self.words[usize::from(fd.raw() as u16)]) // The limit never exceeds `FDS`.
+        Some(self.place(number)) // The limit never exceeds `FDS`.
     }
 
     /// The value of the entry of `fd`; 0 for numbers that the table does not cover.
@@ -112,16 +139,16 @@ impl<'r> FdTable<'r> {
     /// included.
     #[inline]
     pub(crate) fn is_ours(&self, fd: Fd) -> bool {
-        self.load(fd) & (entry::OPEN | entry::HOST) == entry::OPEN
+        self.load(fd) & entry::DATA != 0
     }
 
     /// The owner of `fd`.
     #[inline]
     pub(crate) fn whose(&self, fd: Fd) -> Whose {
-        match self.load(fd) & (entry::OPEN | entry::HOST) {
-            entry::OPEN => Whose::Ours,
+        match self.load(fd) & (entry::OPEN | entry::DATA) {
             0 => Whose::NotOurs,
-            _ => Whose::Host,
+            entry::OPEN => Whose::Host,
+            _ => Whose::Ours,
         }
     }
 
@@ -140,7 +167,8 @@ impl<'r> FdTable<'r> {
     /// The entries that the table covers.
     pub fn entries(&self) -> impl Iterator<Item = (Fd, &'r AtomicU64)> + use<'r> {
         let limit = self.process.fd_limit.load(Ordering::Acquire); // PAIRS: the release in `table::grow`.
-        (0..limit as i32).map(Fd::new).zip(self.words)
+        let table = *self;
+        (0..limit.min(FDS as u32)).map(move |number| (Fd::new(number as i32), table.place(number)))
     }
 
     /// The entry of `fd`, if the table covers the number: [`FdTable::covered`] for the table of any process.

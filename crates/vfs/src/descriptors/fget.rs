@@ -66,7 +66,7 @@ impl<'r> Task<'r> {
     /// `EBADF` if it is not ours or its data is the kernel's.
     #[inline(always)]
     pub fn fget(&self, fd: Fd) -> Result<HeldFile<'r>> {
-        self.find(fd, pin::slot::FIRST, entry::OPEN | entry::HOST)
+        self.find(fd, pin::slot::FIRST, entry::DATA)
     }
 
     /// [`Task::fget`] for the second descriptor of a call.
@@ -75,7 +75,7 @@ impl<'r> Task<'r> {
     /// `EBADF`.
     #[inline]
     pub(crate) fn fget_second(&self, fd: Fd) -> Result<HeldFile<'r>> {
-        self.find(fd, pin::slot::SECOND, entry::OPEN | entry::HOST)
+        self.find(fd, pin::slot::SECOND, entry::DATA)
     }
 
     /// [`Task::fget`] for calls on attributes and paths, which also accept files whose data is the kernel's.
@@ -102,12 +102,12 @@ impl<'r> Task<'r> {
     }
 
     /// The open file of an entry just read, if no other thread shares the table. Nobody removes it before
-    /// this thread's next call, so no pin is needed. `mask` is [`entry::OPEN`], with [`entry::HOST`] for
+    /// this thread's next call, so no pin is needed. `mask` is [`entry::OPEN`], or [`entry::DATA`] for
     /// calls on data.
     #[inline(always)]
     fn own(&self, entry: u64, mask: u64) -> Option<&'r OpenFile> {
         // Relaxed: only this thread can have created the second thread.
-        if entry & mask != entry::OPEN || self.process.threads.load(Ordering::Relaxed) != 0 {
+        if entry & mask == 0 || self.process.threads.load(Ordering::Relaxed) != 0 {
             return None;
         }
         Some(self.region.file(FileId(entry as u32)))
@@ -116,7 +116,7 @@ impl<'r> Task<'r> {
     /// The open file of an entry for a call on data, where no pin is needed.
     #[inline(always)]
     pub(crate) fn own_file(&self, entry: u64) -> Option<&'r OpenFile> {
-        self.own(entry, entry::OPEN | entry::HOST)
+        self.own(entry, entry::DATA)
     }
 
     /// [`Task::own_file`], if its mode has `mode`.
@@ -149,11 +149,11 @@ impl<'r> Task<'r> {
         self.region.inode(inode.id)
     }
 
-    /// The open file of `fd` if the bits `mask` of its entry are [`entry::OPEN`].
+    /// The open file of `fd` if its entry has `mask`, [`entry::OPEN`] or [`entry::DATA`].
     #[inline(always)]
     fn find(&self, fd: Fd, slot: usize, mask: u64) -> Result<HeldFile<'r>> {
         let entry = self.table.load(fd);
-        if entry & mask != entry::OPEN {
+        if entry & mask == 0 {
             return Err(Errno::EBADF);
         }
         // Relaxed: only this thread can have created the second thread.
@@ -186,7 +186,7 @@ impl<'r> Task<'r> {
     fn pinned(&self, fd: Fd, slot: usize, mask: u64) -> u64 {
         loop {
             let entry = self.table.load(fd);
-            if entry & mask != entry::OPEN {
+            if entry & mask == 0 {
                 pin::clear(self, slot);
                 return 0;
             }

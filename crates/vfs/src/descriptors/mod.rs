@@ -1,7 +1,8 @@
 //! Descriptors: a process's table, open files, and searching the tables of all processes.
 //!
 //! Nothing here frees an open file; [`crate::life::open_file`] does. Lock order: an open file's position
-//! ([`position::hold`]) before any inode; the table's lock ([`table::lock`]) after all inodes.
+//! ([`position::hold`]) before any inode; the table's lock ([`table_lock`]) after all
+//! inodes.
 //!
 //! `table` takes files out of entries, `fget` finds them there.
 
@@ -13,3 +14,4 @@ pub(crate) mod named;
 pub mod opened;
 pub(crate) mod position;
 pub(crate) mod table;
+pub(crate) mod table_lock;

@@ -23,6 +23,7 @@ use crate::caller::task::Task;
 use crate::caller::walked;
 use crate::content::backing;
 use crate::descriptors::table::entry;
+use crate::descriptors::table_lock;
 use crate::inodes::make;
 use crate::lane::{mount_claim, pin};
 use crate::life::mount_tree::{self, Draft, Making, Tree};
@@ -406,6 +407,7 @@ pub fn root(task: &Task, mount: usize) -> Result<InodeRef> {
 
 /// Announces, before clone(2), that a second thread will share the table.
 pub fn before_thread(task: &Task) {
+    table_lock::before_thread(task);
     task.process.threads.fetch_add(1, Ordering::Relaxed); // Relaxed: clone orders it for the new thread.
 }
 

@@ -11,7 +11,8 @@ use crate::caller::id_map;
 use crate::caller::namespaces;
 use crate::caller::task::Task;
 use crate::descriptors::file;
-use crate::descriptors::table::{self, FdTable, closing, entry};
+use crate::descriptors::table::{FdTable, closing, entry};
+use crate::descriptors::table_lock::Alone;
 use crate::life::{mapped, reap, reclaim};
 
 /// Forks between two searches for dead processes.
@@ -58,7 +59,7 @@ fn prepare(task: &Task, memory: Memory) -> Result<ProcessId> {
         reclaim::dead(task);
     }
     // Held across the kernel's fork; `copied` unlocks it.
-    table::lock(task).leave();
+    Alone::take(task).leave();
     let copied = copy_table(task, child);
     let inherited =
         if memory == Memory::Copied { copied.and_then(|()| mapped::inherit(task, child)) } else { copied };

@@ -16,7 +16,7 @@ use lp_region::{InodeRef, MappingId, MountId, ProcessId, Spot};
 
 use crate::caller::task::Task;
 use crate::content::{cut, linking};
-use crate::descriptors::table;
+use crate::descriptors::table_lock;
 
 /// A process's record of an inode is gone. If it was the last, truncation may free pages again, and the pages
 /// that were kept are freed. The caller must hold the inode's lock.
@@ -77,7 +77,7 @@ pub(crate) fn lists<'r>(task: &Task<'r>, process: &'r Process, id: MappingId) ->
 /// # Errors
 /// `ENOMEM` without a record.
 pub(crate) fn add(task: &Task, of: Spot, modes: u32, bytes: u64) -> Result<()> {
-    let locked = table::lock(task);
+    let locked = table_lock::lock_records(task);
     add_locked(task, (task.process, task.process_id), of, modes, bytes)?;
     drop(locked);
     let flags = &task.region.inode(of.inode.id).flags;
@@ -127,7 +127,7 @@ fn add_locked(
 
 /// Subtracts bytes from the process's record. Returns whether none are left and the record is gone.
 pub(crate) fn subtract(task: &Task, of: InodeRef, bytes: u64) -> bool {
-    let _locked = table::lock(task);
+    let _locked = table_lock::lock_records(task);
     let mut before = MappingId::NONE;
     let mut gone = false;
     for (id, record) in list(task, task.process) {
@@ -161,7 +161,7 @@ fn unlink(task: &Task, before: MappingId) {
 
 /// The mount through which the process maps an inode; none if it does not map it.
 pub(crate) fn mount_of(task: &Task, of: InodeRef) -> MountId {
-    let _locked = table::lock(task);
+    let _locked = table_lock::lock_records(task);
     let mapped = list(task, task.process)
         .find(|(_, record)| record.inode.load(Relaxed) == of.to_word()) // Relaxed: the process's own.
         .map(|(_, record)| record.mount.load(Relaxed));

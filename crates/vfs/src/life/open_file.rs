@@ -8,6 +8,7 @@ use lp_region::{DirentId, FileId, InodeId, InodeRef, MountId};
 use crate::caller::task::Task;
 use crate::descriptors::file::{self, sharing};
 use crate::descriptors::table::{self, closing, entry};
+use crate::descriptors::table_lock::{Alone, Beside};
 use crate::lane::pin;
 use crate::life::reclaim;
 use crate::locks::file_lock;
@@ -173,10 +174,10 @@ pub fn install(task: &Task, fd: Fd, id: FileId, flags: u64) -> Result<()> {
 /// [`install`] that calls `arrived` between the store of the entry and the end of the pin.
 #[inline(always)]
 pub(crate) fn install_and(task: &Task, fd: Fd, id: FileId, flags: u64, arrived: impl FnOnce()) -> Result<()> {
-    let locked = table::lock(task);
+    let beside = Beside::take(task);
     let place = table::reach(task, fd)?;
-    let old = table::replace(task, place, entry::OPEN | flags | u64::from(id.0));
-    drop(locked);
+    let old = beside.replace(task, place, entry::naming(id, flags));
+    drop(beside);
     arrived();
     settle(task);
     let_go(task, old);
@@ -226,7 +227,36 @@ fn drop_locks(task: &Task, id: FileId) {
 /// `EBADF` if it is not ours.
 #[inline]
 pub(crate) fn remove(task: &Task, fd: Fd) -> Result<()> {
-    take_out(task, fd, |place| place.store(0, Ordering::Release))
+    let Some(place) = task.table.covered(fd) else { return Err(Errno::EBADF) };
+    take_out_beside(task, Beside::take(task), place, 0, |_| ())
+}
+
+/// Replaces an open file in the entry `place` by `instead` and releases it. `then` runs before other threads
+/// may have the table alone. Of two that close the same number one gets `EBADF`.
+///
+/// # Errors
+/// `EBADF` if it is not ours.
+#[inline(always)]
+pub fn take_out_beside<'t, 'r>(
+    task: &Task,
+    beside: Beside<'t, 'r>,
+    place: &AtomicU64,
+    instead: u64,
+    then: impl FnOnce(&Beside<'t, 'r>),
+) -> Result<()> {
+    let old = loop {
+        let old = place.load(Ordering::Relaxed); // Relaxed: the exchange looks again.
+        if old & entry::OPEN == 0 {
+            return Err(Errno::EBADF);
+        }
+        if beside.leave_file(task, place, old, instead) {
+            break old;
+        }
+    };
+    then(&beside);
+    drop(beside);
+    let_go(task, old);
+    Ok(())
 }
 
 /// Removes `fd` from the table and releases what it named. `vacate` handles the kernel's descriptor behind
@@ -236,17 +266,17 @@ pub(crate) fn remove(task: &Task, fd: Fd) -> Result<()> {
 ///
 /// # Errors
 /// `EBADF` if it is not ours.
-#[inline]
+#[cold]
 pub fn take_out(task: &Task, fd: Fd, vacate: impl FnOnce(&AtomicU64)) -> Result<()> {
     let Some(place) = task.table.covered(fd) else { return Err(Errno::EBADF) };
-    let locked = table::lock(task);
+    let alone = Alone::take(task);
     let old = place.load(Ordering::Relaxed);
     if old & entry::OPEN == 0 {
         return Err(Errno::EBADF);
     }
     file::leave(task, place, FileId(old as u32), entry::TRANSIT);
     vacate(place);
-    drop(locked);
+    drop(alone);
     let_go(task, old);
     Ok(())
 }

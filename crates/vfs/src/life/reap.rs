@@ -237,6 +237,7 @@ pub(crate) fn strip(task: &Task, lane: LaneId) {
     }
     record.writing_depth.store(0, Ordering::Relaxed);
     record.writing.store(0, Ordering::Release);
+    record.changing.store(0, Ordering::Release);
     record.posix_wait.clear();
     forget_wait(task, record);
 }

@@ -16,7 +16,7 @@ use crate::life::reap;
 use crate::life::sweep::{self, Scope};
 
 /// Number of new candidates that justifies a sweep and its barrier.
-const BATCH: u32 = 64;
+const BATCH: u32 = 96;
 /// Number of pages of unlinked inodes that justifies one.
 const BIG: u32 = 64;
 

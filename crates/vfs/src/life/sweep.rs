@@ -2,7 +2,8 @@
 //!
 //! A sweep gathers candidates and reads the pins of all lanes; then the tables of all processes, their
 //! mappings, working directories and executed files; then the pins again, each time after a heavy barrier;
-//! and finally the files in flight. It claims and frees the candidates that it did not find
+//! and finally the files in flight. If no inode is a candidate, it leaves out the first look at the pins and its
+//! barrier. It claims and frees the candidates that it did not find
 //! ([`lp_region::custody`]). The candidates and what was found are on the sweeper's own stack, so any number
 //! of sweeps run in parallel.
 //!
@@ -11,7 +12,7 @@
 //!
 //! - Open by name pins the inode and then checks that it has links. A candidate has none, so the pin was set
 //!   before the scan began. It is cleared once the entry is in the table. The scan reads pins before tables,
-//!   so it sees the pin or the entry.
+//!   so it sees the pin or the entry. This concerns inodes alone: nobody finds a closed file by a name.
 //! - A closer pins its file before it removes the entry, and asks for a sweep before it clears the pin. The
 //!   scan reads tables before pins, so it sees the entry, the pin or the request.
 //! - A copy of a reference increments a count after the copy and before its pin or the original can go:
@@ -260,11 +261,13 @@ impl<'t, 'r> Sweep<'t, 'r> {
     fn scan(&mut self) -> Scan {
         for _ in 0..SCANS {
             let moves = table::moves(self.region);
-            // PAIRS: the light barriers of `pin`: a thread that saw a link makes its pin visible.
-            if !heavy_barrier() {
-                break;
+            if !self.inodes.is_empty() {
+                // PAIRS: the light barriers of `pin`: a thread that saw a link makes its pin visible.
+                if !heavy_barrier() {
+                    break;
+                }
+                self.look_at_pins();
             }
-            self.look_at_pins();
             let calm = self.look_at_processes();
             self.look_at_mounts();
             // PAIRS: the light barriers of `pin`: a thread that saw an entry now gone makes its pin visible.

@@ -38,7 +38,7 @@ pub(crate) fn closed_slow(task: &Task<'_>, word: u64) {
     let inode = InodeRef::from_word(file.inode.load(Relaxed)).id;
     let is_path = file.mode.load(Relaxed) & file_mode::PATH != 0;
     if !is_path
-        && word & entry::HOST == 0
+        && word & entry::DATA != 0
         && watched::has_shadow(task.region.inode(inode))
         && file::is_last(task, FileId(word as u32))
     {

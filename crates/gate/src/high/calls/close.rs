@@ -4,7 +4,7 @@ use lp_abi::linux::__NR_close_range;
 use lp_abi::{Errno, Fd};
 use lp_region::sync::Ordering;
 use lp_vfs::close;
-use lp_vfs::table::{self, entry};
+use lp_vfs::table::{self, Alone, entry};
 use lp_vfs::task::Task;
 
 use crate::high::fd::{descriptor, device, placeholder};
@@ -19,10 +19,10 @@ handlers! {
     /// close(2).
     fn close(task, fd: Fd) {
         let word = descriptor::word(task, fd);
-        if word & (entry::OPEN | entry::HOST) != entry::OPEN {
+        if word & entry::DATA == 0 {
             return close_other(task, fd, word);
         }
-        ret(table::take_out(task, fd, |place| placeholder::vacate(task, fd, place)))
+        ret(placeholder::close(task, fd))
     }
 
     /// close_range(2).
@@ -55,10 +55,10 @@ fn close_other(task: &'static Task<'static>, fd: Fd, word: u64) -> isize {
 /// the number is either still being opened or belongs to its next owner.
 #[cold]
 fn close_in_transit(task: &'static Task<'static>, fd: Fd) -> isize {
-    drop(placeholder::Guard::take(task));
+    drop(Alone::take(task));
     match descriptor::word(task, fd) {
         entry::TRANSIT => Errno::EBADF.to_ret(),
-        word if word & (entry::OPEN | entry::HOST) == entry::OPEN => {
+        word if word & entry::DATA != 0 => {
             ret(table::take_out(task, fd, |place| placeholder::vacate(task, fd, place)))
         }
         word => close_other(task, fd, word),
@@ -111,10 +111,7 @@ fn kernel_close_range(task: &Task, first: u32, last: u32, flags: u32) -> isize {
     let mut from = first;
     for fd in first..limit {
         let word = descriptor::word(task, Fd::new(fd as i32));
-        if word == entry::TRANSIT
-            || word & entry::OPEN != 0 && word & entry::HOST == 0
-            || word & entry::PARKED != 0
-        {
+        if word == entry::TRANSIT || word & entry::DATA != 0 || word & entry::PARKED != 0 {
             if fd > from {
                 kernel!(__NR_close_range, from, fd - 1, flags);
             }

@@ -3,7 +3,7 @@
 use lp_abi::linux::{__NR_dup2, __NR_dup3, O_CLOEXEC};
 use lp_abi::{Errno, Fd, Result};
 use lp_region::sync::Ordering;
-use lp_vfs::table::entry;
+use lp_vfs::table::{Alone, entry};
 use lp_vfs::task::Task;
 use lp_vfs::{dup, table};
 
@@ -122,7 +122,7 @@ fn replace(task: &'static Task<'static>, old: Fd, new: Fd, flags: Option<u32>) -
 /// Puts a file of ours on `new`, in place of what is there.
 pub(super) fn replace_by_ours(task: &'static Task<'static>, old: Fd, new: Fd, cloexec: u64) -> Result<Fd> {
     let file = dup::dup(task, old)?;
-    let replaced = placeholder::replace(task, new, entry::OPEN | cloexec | u64::from(file.0));
+    let replaced = placeholder::replace(task, new, entry::naming(file, cloexec));
     dup::arrived(task);
     table::let_go(task, replaced?);
     shadow_fd::duplicate(task, old, new);
@@ -142,8 +142,8 @@ fn replace_by_other(
         Ok(listed) => listed,
         Err(errno) => return errno.to_ret(),
     };
-    let word = listed.map_or(0, |file| entry::OPEN | entry::HOST | cloexec | u64::from(file.0));
-    let locked = placeholder::Guard::take(task);
+    let word = listed.map_or(0, |file| entry::naming(file, entry::HOST | cloexec));
+    let locked = Alone::take(task);
     let replaced = replace_both(task, old, new, flags, word);
     drop(locked);
     dup::arrived(task);

@@ -46,7 +46,7 @@ fn file_of(task: &Task, own: bool, pid: u32, fd: Fd) -> Option<FileId> {
     let process = if own { task.process_id } else { process_of(task, pid)? };
     // Relaxed: one word; the process may change it any time.
     let word = FdTable::of(task.region, process).entry(fd)?.load(Ordering::Relaxed);
-    let ours = word & (entry::OPEN | entry::HOST) == entry::OPEN;
+    let ours = word & entry::DATA != 0;
     ours.then_some(FileId(word as u32))
 }
 

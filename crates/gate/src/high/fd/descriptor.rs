@@ -18,7 +18,7 @@ pub(crate) fn word(task: &Task, fd: Fd) -> u64 {
 /// Whether `fd` is an open file of ours that the file system itself answers.
 #[inline(always)]
 pub(crate) fn is_file(task: &Task, fd: Fd) -> bool {
-    word(task, fd) & (entry::OPEN | entry::HOST) == entry::OPEN
+    word(task, fd) & entry::DATA != 0
 }
 
 /// Whether `fd` is open and in our table: a file of ours, or the host object behind a FIFO of ours.
@@ -47,7 +47,7 @@ macro_rules! file_or_return {
     };
     ($task:expr, $fd:expr, $other:expr) => {
         let word = $crate::high::fd::descriptor::word($task, $fd);
-        if word & (lp_vfs::table::entry::OPEN | lp_vfs::table::entry::HOST) != lp_vfs::table::entry::OPEN {
+        if word & lp_vfs::table::entry::DATA == 0 {
             // One test on the path of a call that is not ours.
             if word == 0 {
                 return $crate::low::dispatch::NOT_OURS;

@@ -12,7 +12,8 @@
 //! closed ([`flush`]).
 //!
 //! All of this state is in the process's slot: fork copies it as it copies the descriptors. While threads
-//! share the table, the table lock guards it.
+//! share the table, they change the bits of parked numbers side by side ([`Beside`]), and everything else, and
+//! the kernel's table, alone ([`Alone`]).
 
 use lp_abi::linux::{
     __NR_close, __NR_dup2, __NR_dup3, __NR_fcntl, __NR_fstat, __NR_open, F_DUPFD, F_DUPFD_CLOEXEC, F_SETFD,
@@ -20,9 +21,8 @@ use lp_abi::linux::{
 };
 use lp_abi::{Errno, Fd, Result};
 use lp_region::layout::FDS;
-use lp_region::order::{self, Rank};
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
-use lp_vfs::table::{self, entry};
+use lp_vfs::table::{self, Alone, Beside, entry};
 use lp_vfs::task::Task;
 
 use crate::high::run::apart::is_regions;
@@ -42,34 +42,6 @@ fn base_word<'t>(task: &'t Task) -> &'t AtomicU32 {
 
 fn watermark<'t>(task: &'t Task) -> &'t AtomicU32 {
     &task.process.gate_words[WATERMARK]
-}
-
-/// Holds the table lock while threads share the table. The guard of the file system's own functions names the
-/// lock instead of the task, which takes open(2) four instructions more.
-pub(crate) struct Guard<'t>(Option<&'t Task<'static>>);
-
-impl<'t> Guard<'t> {
-    /// Takes the lock.
-    #[inline(always)]
-    pub(crate) fn take(task: &'t Task<'static>) -> Self {
-        // Relaxed: only this thread can have created others.
-        if task.process.threads.load(Ordering::Relaxed) == 0 {
-            return Guard(None);
-        }
-        order::wait(order::of(&task.lane.holding), order::what(Rank::Table, &task.process.table_lock));
-        task.process.table_lock.lock(task.lane_id, task);
-        Guard(Some(task))
-    }
-}
-
-impl Drop for Guard<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        if let Some(task) = self.0 {
-            task.process.table_lock.unlock();
-            order::gave(order::of(&task.lane.holding), &task.process.table_lock);
-        }
-    }
 }
 
 /// Whether `fd` is one of the gate's own, which must look closed to the program.
@@ -105,18 +77,31 @@ pub(crate) fn guarded(task: &Task) -> impl Iterator<Item = u32> + use<> {
 /// `EMFILE` and `EINVAL` as from fcntl(2)'s `F_DUPFD`; `EMFILE` also for numbers that cannot be ours.
 #[inline(always)]
 pub(crate) fn allocate(task: &'static Task<'static>, min: u32) -> Result<Fd> {
-    let locked = Guard::take(task);
-    // Relaxed, here and below: guarded by the lock, or by there being one thread.
-    let parked = task.process.parked.load(Ordering::Relaxed);
-    let usable = if min == 0 { parked } else { parked & u64::MAX.checked_shl(min).unwrap_or(0) };
-    if usable == 0 {
-        drop(locked);
-        return allocate_slow(task, min);
+    let beside = Beside::take(task);
+    match take_parked(task, &beside, min) {
+        Some(fd) => Ok(fd),
+        None => {
+            drop(beside);
+            allocate_slow(task, min)
+        }
     }
-    let number = usable.trailing_zeros();
-    task.process.parked.store(parked & !(1 << number), Ordering::Relaxed);
-    task.table.words()[number as usize].store(entry::TRANSIT, Ordering::Relaxed);
-    Ok(Fd::new(number as i32))
+}
+
+/// Takes the lowest parked number at or above `min`.
+#[inline(always)]
+fn take_parked(task: &Task, beside: &Beside, min: u32) -> Option<Fd> {
+    loop {
+        let parked = task.process.parked.load(Ordering::Relaxed); // Relaxed: the exchange looks again.
+        let usable = if min == 0 { parked } else { parked & u64::MAX.checked_shl(min).unwrap_or(0) };
+        if usable == 0 {
+            return None;
+        }
+        let number = usable.trailing_zeros();
+        if beside.exchange(&task.process.parked, parked, parked & !(1 << number)) {
+            task.table.low(number).store(entry::TRANSIT, Ordering::Relaxed); // Relaxed: nobody else's number.
+            return Some(Fd::new(number as i32));
+        }
+    }
 }
 
 #[cold]
@@ -125,8 +110,8 @@ fn allocate_slow(task: &'static Task<'static>, min: u32) -> Result<Fd> {
         return take_ready(task, min);
     }
     let base = base(task)?;
-    // With the lock, a fork by another thread copies both tables or neither.
-    let _locked = Guard::take(task);
+    // A fork by another thread copies both tables or neither.
+    let _alone = Alone::take(task);
     // SAFETY: F_DUPFD only creates a descriptor.
     let number = unsafe { lp_abi::syscall!(__NR_fcntl, base, F_DUPFD, min) }?;
     if number >= FDS {
@@ -147,7 +132,8 @@ fn allocate_slow(task: &'static Task<'static>, min: u32) -> Result<Fd> {
 #[cold]
 pub(crate) fn keep_ready(task: &'static Task<'static>) {
     flush(task);
-    let _locked = Guard::take(task);
+    let alone = Alone::take(task);
+    alone.for_good(task);
     watermark(task).store(0, Ordering::Relaxed);
     let Ok(base) = base(task) else { return };
     for _ in 0..u32::BITS {
@@ -160,8 +146,8 @@ pub(crate) fn keep_ready(task: &'static Task<'static>) {
     }
 }
 
-/// Reserves the placeholder on `fd` for another open, if the number qualifies. The caller must hold the
-/// lock.
+/// Reserves the placeholder on `fd` for another open, if the number qualifies. The caller must have
+/// the table alone.
 fn put_ready(task: &Task, fd: Fd) -> bool {
     let bit = fd.raw().wrapping_sub(FIRST_READY) as u32;
     if bit >= u32::BITS {
@@ -176,7 +162,7 @@ fn put_ready(task: &Task, fd: Fd) -> bool {
 
 /// Takes the lowest reserved number that is at least `min`.
 fn take_ready(task: &'static Task<'static>, min: u32) -> Result<Fd> {
-    let _locked = Guard::take(task);
+    let _alone = Alone::take(task);
     let all = task.process.gate_words[READY].load(Ordering::Relaxed);
     let usable = all & u32::MAX.checked_shl(min.saturating_sub(FIRST_READY as u32)).unwrap_or(0);
     if usable == 0 {
@@ -184,7 +170,7 @@ fn take_ready(task: &'static Task<'static>, min: u32) -> Result<Fd> {
     }
     let number = Fd::new(FIRST_READY + usable.trailing_zeros() as i32);
     unmark_parked(task, number);
-    task.table.words()[number.index()].store(entry::TRANSIT, Ordering::Release);
+    task.table.place(number.raw() as u32).store(entry::TRANSIT, Ordering::Release);
     Ok(number)
 }
 
@@ -197,13 +183,13 @@ fn take_ready(task: &'static Task<'static>, min: u32) -> Result<Fd> {
 #[cold]
 pub(crate) fn replace(task: &'static Task<'static>, fd: Fd, word: u64) -> Result<u64> {
     let base = base(task)?;
-    let _locked = Guard::take(task);
+    let _alone = Alone::take(task);
     let place = table::reach(task, fd)?;
     if place.load(Ordering::Relaxed) == entry::TRANSIT {
         return Err(Errno::EBUSY);
     }
     let old = table::replace(task, place, word);
-    if old & (entry::OPEN | entry::HOST) == entry::OPEN {
+    if old & entry::DATA != 0 {
         return Ok(old);
     }
     if old & (entry::OPEN | entry::PARKED | entry::SHADOW) == entry::PARKED {
@@ -227,7 +213,7 @@ pub(crate) fn replace(task: &'static Task<'static>, fd: Fd, word: u64) -> Result
     Ok(old)
 }
 
-/// Clears the number's parked bit. The caller must hold the lock.
+/// Clears the number's parked bit. The caller must have the table alone.
 pub(crate) fn unmark_parked(task: &Task, fd: Fd) {
     let parked = task.process.parked.load(Ordering::Relaxed);
     if (0..PARKABLE).contains(&fd.raw()) && parked & 1 << fd.raw() != 0 {
@@ -242,14 +228,45 @@ pub(crate) fn unmark_parked(task: &Task, fd: Fd) {
 
 /// Parks or closes the unneeded placeholder on `fd`, which came from [`allocate`].
 pub(crate) fn release(task: &'static Task<'static>, fd: Fd) {
-    let _locked = Guard::take(task);
-    vacate(task, fd, &task.table.words()[fd.index()]);
+    let place = task.table.place(fd.raw() as u32);
+    let beside = Beside::take(task);
+    if is_parkable(task, fd) {
+        place.store(entry::PARKED, Ordering::Release);
+        return beside.set(&task.process.parked, 1 << fd.raw());
+    }
+    drop(beside);
+    let _alone = Alone::take(task);
+    vacate(task, fd, place);
 }
 
-/// Parks or closes the placeholder on `fd`, whose entry is in transit. The caller must hold the lock.
+/// close(2) of a file of ours.
+///
+/// # Errors
+/// `EBADF` if another thread was first.
+#[inline(always)]
+pub(crate) fn close(task: &'static Task<'static>, fd: Fd) -> Result<()> {
+    let beside = Beside::take(task);
+    if !is_parkable(task, fd) {
+        drop(beside);
+        return table::take_out(task, fd, |place| vacate(task, fd, place));
+    }
+    // The bit comes last: until then nobody gets the number.
+    let park = |beside: &Beside| beside.set(&task.process.parked, 1 << fd.raw());
+    table::take_out_beside(task, beside, task.table.low(fd.raw() as u32), entry::PARKED, park)
+}
+
+/// Whether the placeholder on `fd` may be kept there for another open. While it is certain, the caller has
+/// the table beside others or alone.
+#[inline(always)]
+fn is_parkable(task: &Task, fd: Fd) -> bool {
+    // Relaxed: changed by threads that have the table alone.
+    fd.raw() < PARKABLE && (fd.raw() as u32) < watermark(task).load(Ordering::Relaxed)
+}
+
+/// Parks or closes the placeholder on `fd`, whose entry is in transit. The caller must have the table alone.
 #[inline]
 pub(crate) fn vacate(task: &Task, fd: Fd, place: &AtomicU64) {
-    if fd.raw() < PARKABLE && (fd.raw() as u32) < watermark(task).load(Ordering::Relaxed) {
+    if is_parkable(task, fd) {
         place.store(entry::PARKED, Ordering::Release);
         let parked = task.process.parked.load(Ordering::Relaxed);
         task.process.parked.store(parked | 1 << fd.raw(), Ordering::Relaxed);
@@ -267,7 +284,7 @@ fn close_or_keep(task: &Task, fd: Fd, place: &AtomicU64) {
 }
 
 /// Closes the kernel's descriptor behind an entry in transit. The entry stays in transit until that is done,
-/// because the kernel may give the number away at once. The caller must hold the lock.
+/// because the kernel may give the number away at once. The caller must have the table alone.
 #[cold]
 pub(crate) fn close_slow(task: &Task, fd: Fd, place: &AtomicU64) {
     close_number(fd);
@@ -292,7 +309,7 @@ pub(crate) fn host_closes(task: &'static Task<'static>, fd: Fd) {
 
 #[cold]
 fn host_closes_slow(task: &'static Task<'static>, fd: u32) {
-    let _locked = Guard::take(task);
+    let _alone = Alone::take(task);
     flush_from(task, fd);
     lower(task, fd);
 }
@@ -307,11 +324,11 @@ pub(crate) fn flush(task: &'static Task<'static>) {
 
 #[cold]
 fn flush_slow(task: &'static Task<'static>) {
-    let _locked = Guard::take(task);
+    let _alone = Alone::take(task);
     flush_from(task, 0);
 }
 
-/// Closes what is parked at or above `from`. The caller must hold the lock.
+/// Closes what is parked at or above `from`. The caller must have the table alone.
 fn flush_from(task: &Task, from: u32) {
     let parked = task.process.parked.load(Ordering::Relaxed);
     let mut close = parked & u64::MAX.checked_shl(from).unwrap_or(0);
@@ -321,7 +338,7 @@ fn flush_from(task: &Task, from: u32) {
     }
     while close != 0 {
         let number = close.trailing_zeros();
-        task.table.words()[number as usize].store(0, Ordering::Relaxed);
+        task.table.place(number).store(0, Ordering::Relaxed);
         close_number(Fd::new(number as i32));
         close &= close - 1;
     }

@@ -237,7 +237,7 @@ fn receive(task: &'static Task<'static>, fd: Fd, meant: &Meant, flags: u32) -> R
 fn install(task: &'static Task<'static>, fd: Fd, id: FileId, flags: u32) -> Result<()> {
     let cloexec = if flags & CMSG_CLOEXEC != 0 { entry::CLOEXEC } else { 0 };
     pin::file(task, pin::slot::OPEN, id);
-    let replaced = placeholder::replace(task, fd, entry::OPEN | cloexec | u64::from(id.0));
+    let replaced = placeholder::replace(task, fd, entry::naming(id, cloexec));
     dup::received(task);
     table::let_go(task, replaced?);
     Ok(())

@@ -25,7 +25,7 @@ pub(crate) fn of(task: &Task, at: At) -> Option<u32> {
     // Relaxed, both: one word each. If another process closes the file meanwhile, the mode was right a moment
     // ago.
     let word = FdTable::of(task.region, magic.process).entry(fd)?.load(Ordering::Relaxed);
-    if word & (entry::OPEN | entry::HOST) != entry::OPEN {
+    if word & entry::DATA == 0 {
         return None;
     }
     let mode = task.region.file(FileId(word as u32)).mode.load(Ordering::Relaxed);

@@ -13,12 +13,12 @@ use lp_abi::{Errno, Fd, Result};
 use lp_region::layout::FDS;
 use lp_region::sync::Ordering;
 use lp_region::{FileId, InodeId, InodeRef};
-use lp_vfs::table::{self, closing, entry};
+use lp_vfs::table::{self, Alone, closing, entry};
 use lp_vfs::task::Task;
 use lp_vfs::watch::{self, ShadowKind, Touched};
 
 use crate::high::fd::descriptor;
-use crate::high::fd::placeholder::{Guard, close_number};
+use crate::high::fd::placeholder::close_number;
 use crate::high::frame::at::spare_buffer;
 use crate::high::frame::handler;
 use crate::high::watch::shadow_path;
@@ -88,7 +88,7 @@ fn keep(task: &'static Task<'static>, fd: Fd, shadow: Fd) {
     if number >= FDS {
         return close_number(Fd::new(number as i32));
     }
-    let locked = Guard::take(task);
+    let locked = Alone::take(task);
     let Ok(place) = table::reach(task, Fd::new(number as i32)) else {
         return close_number(Fd::new(number as i32));
     };
@@ -103,7 +103,7 @@ fn keep(task: &'static Task<'static>, fd: Fd, shadow: Fd) {
 /// Closes the descriptor of a shadow whose file was closed.
 pub(crate) fn close(task: &Task<'_>, fd: Fd) {
     let Some(place) = task.table.covered(fd) else { return };
-    let _locked = Guard::take(handler::task());
+    let _locked = Alone::take(handler::task());
     // The program may have put something else at the number.
     if place.load(Ordering::Relaxed) & (entry::OPEN | entry::SHADOW) == entry::SHADOW {
         close_number(fd);

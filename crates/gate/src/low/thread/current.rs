@@ -2,6 +2,8 @@
 
 use core::sync::atomic::Ordering;
 
+use lp_region::layout::FDS_APART;
+
 use crate::low::thread::record::Thread;
 use crate::low::thread::tls;
 
@@ -19,7 +21,7 @@ pub(crate) fn enter(thread: *mut Thread) {
         let words = unsafe { &(*thread).words };
         words.own.store(core::ptr::from_ref(words) as usize, Ordering::Relaxed);
         // SAFETY: no thread uses these words yet. They are complete before a signal handler can see them.
-        unsafe { *words.words.get() = [thread as usize, 0, 0, 0] };
+        unsafe { *words.words.get() = [thread as usize, 0, 0, 0, 0] };
         tls::point(words);
     }
     set_current(thread);
@@ -44,5 +46,12 @@ pub(crate) fn refresh() {
     // record.
     let task = unsafe { thread().as_ref().and_then(|thread| thread.task.get().as_ref()) };
     tls::set_task(task.map_or(0, |task| core::ptr::from_ref(task) as usize));
-    tls::set_table(task.map_or(0, |task| core::ptr::from_ref(task.table.words()) as usize));
+    // A signal handler in between finds no limit above 0 without a table.
+    if task.is_none() {
+        tls::set_quick_fds(0);
+    }
+    tls::set_table(task.map_or(0, |task| task.table.start() as usize));
+    if task.is_some() {
+        tls::set_quick_fds(FDS_APART);
+    }
 }

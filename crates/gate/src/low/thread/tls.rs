@@ -1,4 +1,4 @@
-//! The gate's thread-local words: initial-exec, 32 bytes, reached by one load.
+//! The gate's thread-local words: initial-exec, 40 bytes, reached by one load.
 //!
 //! In a static program all thread-local storage belongs to the program. The gate's file for those programs
 //! (`lp_sites::by_gs`) uses gs instead of fs in every instruction that reaches the words. The base of gs
@@ -18,9 +18,9 @@ global_asm!(
     ".globl lp_tls",
     ".hidden lp_tls",
     ".type lp_tls, @object",
-    ".size lp_tls, 32",
+    ".size lp_tls, 40",
     "lp_tls:",
-    ".zero 32",
+    ".zero 40",
     ".popsection",
 );
 
@@ -32,9 +32,11 @@ pub(crate) const IN_GATE: usize = 8;
 pub(crate) const DEFERRED: usize = 12;
 /// Offset of a copy of the record's pointer to the task, so that fast paths skip one load.
 pub(crate) const TASK: usize = 16;
-/// Offset of a copy of the task's pointer to its descriptor table. Null if there is no task; `TASK` is then
-/// meaningless.
+/// Offset of a copy of the task's pointer to its descriptor table.
 pub(crate) const TABLE: usize = 24;
+/// Offset of the number of descriptors with a fast path. 0 if there is no task; `TASK` and `TABLE` are then
+/// meaningless.
+pub(crate) const QUICK_FDS: usize = 32;
 
 macro_rules! tls_read {
     ($name:ident, $offset:expr, $type:ty, $modifier:literal, $size:literal, $what:literal) => {
@@ -76,6 +78,7 @@ tls_read!(pointer, CURRENT, usize, "", "qword", "the address of the thread's rec
 tls_write!(set_pointer, CURRENT, usize, "", "qword", "the address of the thread's record");
 tls_write!(set_task, TASK, usize, "", "qword", "the address of the thread's task");
 tls_write!(set_table, TABLE, usize, "", "qword", "the address of the task's table of descriptors");
+tls_write!(set_quick_fds, QUICK_FDS, usize, "", "qword", "the number of descriptors with a fast path");
 tls_read!(in_gate, IN_GATE, u32, ":e", "dword", "the mark that the thread is in the gate");
 tls_write!(set_in_gate, IN_GATE, u32, ":e", "dword", "the mark that the thread is in the gate");
 tls_read!(deferred, DEFERRED, u32, ":e", "dword", "the mark that a signal waits");
@@ -88,7 +91,7 @@ pub(crate) struct Words {
     pub(crate) own: AtomicUsize,
     spare: usize,
     /// The words that `lp_tls` names elsewhere.
-    pub(crate) words: UnsafeCell<[usize; 4]>,
+    pub(crate) words: UnsafeCell<[usize; 5]>,
 }
 
 // SAFETY: only its own thread accesses a thread's words. Threads without a record write zeros over zeros in
@@ -101,7 +104,7 @@ pub(crate) const IN_WORDS: usize = offset_of!(Words, words);
 /// The words of threads that have no record: zeros.
 #[unsafe(no_mangle)]
 pub(crate) static NOBODY: Words =
-    Words { own: AtomicUsize::new(0), spare: 0, words: UnsafeCell::new([0; 4]) };
+    Words { own: AtomicUsize::new(0), spare: 0, words: UnsafeCell::new([0; 5]) };
 
 /// Nonzero if the processor has WRGSBASE and the kernel allows it, according to AT_HWCAP2.
 pub(crate) static HAS_WRGSBASE: AtomicUsize = AtomicUsize::new(0);
