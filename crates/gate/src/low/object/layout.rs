@@ -7,6 +7,9 @@ use lp_abi::{Fd, PAGE_SIZE};
 
 use crate::low::object::objects::{PF_W, PT_INTERP, PT_LOAD, Segment};
 
+/// End of the addresses that a program may have.
+const ADDRESSES: u64 = 1 << 47;
+
 /// The first page of a program.
 pub(crate) struct Layout<'p> {
     page: &'p mut [u8; PAGE_SIZE],
@@ -66,9 +69,18 @@ impl<'p> Layout<'p> {
     pub(crate) fn plan(&self, fd: Fd) -> Option<Plan> {
         const PAGE: u64 = PAGE_SIZE as u64;
         let mut plan = Plan { magic: Plan::MAGIC, fd: fd.raw() as u32, ..Plan::default() };
-        let mut first = None;
-        for load in self.all().filter(|segment| segment.kind == PT_LOAD && segment.file_bytes != 0) {
+        let (mut first, mut mapped) = (None, 0);
+        for load in self.all().filter(|segment| segment.kind == PT_LOAD) {
             let before = load.address % PAGE;
+            let end = load.address.checked_add(load.bytes).filter(|end| *end < ADDRESSES)?;
+            // The kernel maps one after the other: of pages that two have, those of the second.
+            if load.address - before < mapped {
+                return None;
+            }
+            mapped = end.next_multiple_of(PAGE);
+            if load.file_bytes == 0 {
+                continue;
+            }
             let piece = Piece {
                 address: load.address - before,
                 bytes: (before + load.file_bytes).next_multiple_of(PAGE),
@@ -79,7 +91,7 @@ impl<'p> Layout<'p> {
                 if plan.clear != 0 {
                     return None;
                 }
-                let end = load.address.checked_add(load.file_bytes)?;
+                let end = load.address + load.file_bytes;
                 (plan.clear, plan.clear_bytes) = (end, end.next_multiple_of(PAGE) - end);
             }
             if piece.offset == 0 && first.is_none() {
