@@ -13,9 +13,11 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Above SAMPLED bytes, only one buffer in STEP is read. */
+/* Above SAMPLED bytes, only one buffer in STEP is read, and the last. */
 #define SAMPLED (64L << 20)
 #define STEP (8L << 20)
+/* Most buffers of a file. */
+#define PIECES 4096
 
 struct seen {
     ino_t ino;
@@ -55,14 +57,20 @@ static void contents(const char *path, off_t size)
     }
     unsigned long hash = 14695981039346656037UL;
     static unsigned char buffer[65536];
+    off_t step = size <= SAMPLED ? 0 : size / PIECES > STEP ? size / PIECES : STEP;
     off_t at = 0;
     ssize_t n;
     while ((n = pread(fd, buffer, sizeof buffer, at)) > 0) {
         for (ssize_t i = 0; i < n; i++)
             hash = (hash ^ buffer[i]) * 1099511628211UL;
-        at += n;
-        if (size > SAMPLED && at < size - 2 * STEP)
-            at += STEP;
+        if (!step)
+            at += n;
+        else if (at < size - 2 * step)
+            at += step;
+        else if (at < size - (off_t)sizeof buffer)
+            at = size - (off_t)sizeof buffer;
+        else
+            break;
     }
     if (n < 0)
         fail(" read", path);
