@@ -1,5 +1,5 @@
-//! Building and testing whole projects over their clean checkouts: what git says afterwards, and what an apply
-//! leaves, against the same work without Lightpath.
+//! Building and testing whole projects over their clean checkouts: what git says afterwards, and what an
+//! apply leaves, against the same work without Lightpath.
 
 mod trees;
 

@@ -10,8 +10,8 @@
 //! [`LATER`] small changes.
 //!
 //! Linearisation points: the last load of `closed`; the load that finds the last mark cleared. Progress:
-//! wait-free for who enters, otherwise blocking. Source: Dice, Kogan, "BRAVO: Biased Locking for Reader-Writer
-//! Locks" (2019), with the fence moved to the rare side by membarrier(2).
+//! wait-free for who enters, otherwise blocking. Source: Dice, Kogan, "BRAVO: Biased Locking for
+//! Reader-Writer Locks" (2019), with the fence moved to the rare side by membarrier(2).
 
 use crate::marks;
 use crate::sync::{AtomicU32, Ordering};

@@ -54,9 +54,9 @@ pub const FDS_OF_A_LINE: usize = 8;
 /// The descriptor table of a process.
 pub type FdLines = [[crate::sync::AtomicU64; FDS_OF_A_LINE]; FDS / FDS_OF_A_LINE];
 
-/// The line of a table, and the word of it, that hold the entry of descriptor `fd`. Within a page of 64 lines,
-/// 64 neighbours are on lines of their own, so threads that use different descriptors seldom share one. The
-/// lowest 64 have the first word of the line with their number.
+/// The line of a table, and the word of it, that hold the entry of descriptor `fd`. Within a page of 64
+/// lines, 64 neighbours are on lines of their own, so threads that use different descriptors seldom share
+/// one. The lowest 64 have the first word of the line with their number.
 #[inline(always)]
 pub const fn fd_place(fd: usize) -> (usize, usize) {
     let page = fd / (FDS_APART * FDS_OF_A_LINE);

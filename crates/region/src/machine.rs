@@ -6,8 +6,8 @@
 //! mark of another boot therefore rebuilds the region before anyone uses it (`lp_fsck::rebuild`). An orderly
 //! shutdown leaves the same mark: to distinguish it, every last process would have to write out the file.
 //!
-//! Each process that leaves in order records the time, last of all. A region that no process slot is in use of
-//! and whose file has not changed since was left so by all, and by nobody else.
+//! Each process that leaves in order records the time, last of all. A region that no process slot is in use
+//! of and whose file has not changed since was left so by all, and by nobody else.
 
 use lp_abi::linux::{
     __NR_clock_gettime, __NR_close, __NR_open, __NR_read, CLOCK_REALTIME, O_CLOEXEC, O_RDONLY,

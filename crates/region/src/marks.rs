@@ -49,8 +49,8 @@ pub fn take_out(word: &AtomicU64, pin: &AtomicU64, name: u64, instead: u64) {
     word.store(instead, Ordering::Release);
 }
 
-/// [`take_out`] for a word that others change too: `found` is the name and the whole word. Returns whether the
-/// word was still that; if not, nothing is pinned.
+/// [`take_out`] for a word that others change too: `found` is the name and the whole word. Returns whether
+/// the word was still that; if not, nothing is pinned.
 #[inline]
 pub fn exchange_out(word: &AtomicU64, pin: &AtomicU64, found: (u64, u64), instead: u64) -> bool {
     pin.store(found.0, Ordering::Relaxed); // Relaxed: published by the exchange.

@@ -229,8 +229,8 @@ pub struct Run {
     /// Process id and descriptor of the rings of a tracer that came later, as the halves of a word; 0 if the
     /// rings are in the flights. Atomic.
     pub tracer: AtomicU64,
-    /// The number in the name of the dynamic linker that starts outlines, beside the C library that contains the
-    /// gate; 0 if there is none.
+    /// The number in the name of the dynamic linker that starts outlines, beside the C library that contains
+    /// the gate; 0 if there is none.
     pub linker: AtomicU64,
     /// [`protections`], as they were when the run started.
     pub protections: AtomicU64,

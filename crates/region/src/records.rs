@@ -92,7 +92,8 @@ pub struct Header {
     /// 1 in a copy that `lightpath freeze` has made, until a run uses it. Changed by a launcher under the
     /// file's flock.
     pub frozen: AtomicU64,
-    /// When a process last left in order, in nanoseconds since 1970 ([`crate::machine`]); 0 in memory. Atomic.
+    /// When a process last left in order, in nanoseconds since 1970 ([`crate::machine`]); 0 in memory.
+    /// Atomic.
     pub left: AtomicU64,
 }
 

@@ -109,10 +109,10 @@ pub fn linker(linker: &[u8], answers: &[Answer]) -> Result<Vec<u8>, Unfit> {
     Ok(file)
 }
 
-/// Makes the file hold the zeros that follow the linker's data in memory, up to the end of the page, which the
-/// linker uses for its first allocations. The kernel clears memory behind the last segment only, and that is
-/// another one now. What the file has there are section headers and what they
-/// describe, which nothing in memory refers to.
+/// Makes the file hold the zeros that follow the linker's data in memory, up to the end of the page, which
+/// the linker uses for its first allocations. The kernel clears memory behind the last segment only, and that
+/// is another one now. What the file has there are section headers and what they describe, which nothing in
+/// memory refers to.
 fn extend_data(file: &mut [u8], segments: &mut [Segment]) -> Result<(), Unfit> {
     for segment in segments.iter_mut().filter(|segment| segment.kind == PT_LOAD) {
         if segment.bytes == segment.file_bytes {
@@ -241,8 +241,8 @@ fn thunk_of(site: &Site<'_>, at: u64, lookup: u64) -> Result<Vec<u8>, IcedError>
     Ok(BlockEncoder::encode(64, block, BlockEncoderOptions::NONE)?.code_buffer)
 }
 
-/// The lookup: answers the question in `eax` and `ecx` as `cpuid` does, from the table behind it. Preserves the
-/// flags.
+/// The lookup: answers the question in `eax` and `ecx` as `cpuid` does, from the table behind it. Preserves
+/// the flags.
 fn look_up(answers: &[Answer]) -> Result<CodeAssembler, IcedError> {
     const BYTES: i32 = 24;
     let mut code = CodeAssembler::new(64)?;

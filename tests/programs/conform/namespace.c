@@ -20,6 +20,14 @@ static void put(const char *path, const char *text)
     close(fd);
 }
 
+/* Gives the caller's namespace its users and groups. */
+static void map(const char *users, const char *groups)
+{
+    put("/proc/self/uid_map", users);
+    put("/proc/self/setgroups", "deny");
+    put("/proc/self/gid_map", groups);
+}
+
 /* Enters a user namespace with one user and one group, which are those outside. */
 static void enter(void)
 {
@@ -317,9 +325,7 @@ GROUP(namespace, changes)
     CHILD {
         become(1000);
         T(unshare(CLONE_NEWUSER));
-        put("/proc/self/uid_map", "7 1000 1");
-        put("/proc/self/setgroups", "deny");
-        put("/proc/self/gid_map", "8 1000 1");
+        map("7 1000 1", "8 1000 1");
         ids();
         for (unsigned i = 0; i < COUNT(owned); i++) {
             say("%s", owned[i]);
@@ -443,9 +449,7 @@ GROUP(namespace, nested)
     CHILD {
         become(1000);
         T(unshare(CLONE_NEWUSER));
-        put("/proc/self/uid_map", "0 1000 1");
-        put("/proc/self/setgroups", "deny");
-        put("/proc/self/gid_map", "0 1000 1");
+        map("0 1000 1", "0 1000 1");
         T(unshare(CLONE_NEWUSER));
         owner("own");
         put("/proc/self/uid_map", "33 0 1");

@@ -43,13 +43,11 @@ use crate::low::dispatch::Calls;
 use crate::low::dispatch::LowFds;
 use crate::low::dispatch::Table;
 use crate::low::exec::outline::linker_path;
+use crate::low::start::attach::PR_SET_NAME;
 use crate::low::thread::pending::Info;
 use crate::low::thread::record::Thread;
 use crate::low::tools::report;
 use lp_abi::text::{Writer, number};
-
-/// `PR_SET_NAME` of linux/prctl.h.
-const PR_SET_NAME: u32 = 15;
 
 impl Above for High {
     fn attach<'a>(

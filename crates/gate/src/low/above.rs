@@ -162,8 +162,8 @@ pub(crate) trait Above: Quick {
     /// process that is not attached. The caller unmaps the region.
     fn slot_of(gate: &[u8]) -> Option<(Region<'static>, ProcessId)>;
 
-    /// The path of the dynamic linker that starts outlines in the run of a process, NUL-terminated; `None` if it
-    /// has none.
+    /// The path of the dynamic linker that starts outlines in the run of a process, NUL-terminated; `None` if
+    /// it has none.
     fn linker_of<'r>(region: Region, process: ProcessId, room: &'r mut [u8]) -> Option<&'r [u8]>;
 
     /// A memfd with the program that the process executes, if its file is in a mount and the kernel's link to

@@ -85,6 +85,31 @@ macro_rules! stub_table {
 
 pub(crate) use stub_table;
 
+/// For a stub: finds the handler of the entry's call in the table whose address `$table` loads into r10, and
+/// loads the arguments. The entry has kept the number and the arguments below its rbp, which stays the
+/// entry's: a handler may rely on it ([`crate::low::live::wait`]). The handler is in rax; without one it goes
+/// to the next label 2.
+macro_rules! to_handler {
+    ($table:literal) => {
+        concat!(
+            "mov r11d, [rbp - 56]\n",
+            $table,
+            "\nmovsxd rax, dword ptr [r10 + 4 * r11]\n",
+            "test eax, eax\n",
+            "jz 2f\n",
+            "add rax, r10\n",
+            "mov rdi, [rbp - 8]\n",
+            "mov rsi, [rbp - 16]\n",
+            "mov rdx, [rbp - 24]\n",
+            "mov rcx, [rbp - 32]\n",
+            "mov r8, [rbp - 40]\n",
+            "mov r9, [rbp - 48]",
+        )
+    };
+}
+
+pub(crate) use to_handler;
+
 /// A dispatch table made by [`dispatch_table!`] or [`stub_table!`].
 pub struct Table(#[doc(hidden)] pub *const [i32; 512]);
 

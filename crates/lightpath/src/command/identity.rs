@@ -1,9 +1,9 @@
 //! What tools know the C library with the gate in it by.
 //!
-//! perf(1) keeps a copy of each object that it has sampled, under the object's build-id, and names functions and
-//! unwinds from the copy. With the id of the system's library, one would be taken for the other. A debugger
-//! that knows no such id looks for the debug information under the name in `.gnu_debuglink`, which is the
-//! system's, in `.debug` beside the library.
+//! perf(1) keeps a copy of each object that it has sampled, under the object's build-id, and names functions
+//! and unwinds from the copy. With the id of the system's library, one would be taken for the other. A
+//! debugger that knows no such id looks for the debug information under the name in `.gnu_debuglink`, which
+//! is the system's, in `.debug` beside the library.
 
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::Path;
@@ -32,8 +32,8 @@ pub(crate) fn replace_build_id(library: &mut [u8]) {
 }
 
 /// Makes a debugger find the debug information of the system's library, whose build-id is `system_id`, for
-/// `library` in `directory`. What it explains has the same addresses in both. Only debuggers miss the link, so
-/// errors are ignored.
+/// `library` in `directory`. What it explains has the same addresses in both. Only debuggers miss the link,
+/// so errors are ignored.
 pub(crate) fn link_debug_information(directory: &Path, library: &[u8], system_id: &str) {
     let Ok(object) = object::File::parse(library) else { return };
     let (Ok(Some((name, _))), Some((first, rest))) = (object.gnu_debuglink(), system_id.split_at_checked(2))

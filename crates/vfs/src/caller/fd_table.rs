@@ -25,8 +25,8 @@ pub mod entry {
     pub const CLOEXEC: u64 = 1 << 33;
     /// A kernel placeholder kept for the next open; the program sees it as closed.
     pub const PARKED: u64 = 1 << 34;
-    /// With [`OPEN`]: data is ours too. Without, the kernel's descriptor is a real one (a FIFO, a socket) that
-    /// backs an inode of ours, and only attributes are ours.
+    /// With [`OPEN`]: data is ours too. Without, the kernel's descriptor is a real one (a FIFO, a socket)
+    /// that backs an inode of ours, and only attributes are ours.
     pub const DATA: u64 = 1 << 35;
     /// For [`naming`]: without [`DATA`].
     pub const HOST: u64 = DATA;

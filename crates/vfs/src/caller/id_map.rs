@@ -6,11 +6,11 @@
 //! run's and their number, at the end of [`Process::groups`].
 //!
 //! A namespace has no map when it is made. Its creator or a process in it writes one, once, which the gate
-//! does not see. So the map is read when it is needed, and kept. The kernel shows it relative to the namespace
-//! in which this one was made, whose extents are kept until then, to be composed with it.
+//! does not see. So the map is read when it is needed, and kept. The kernel shows it relative to the
+//! namespace in which this one was made, whose extents are kept until then, to be composed with it.
 //!
-//! Only the process itself writes these words. Several of its threads may read the map at once: they store the
-//! same extents at the same places, beside those that they compose with.
+//! Only the process itself writes these words. Several of its threads may read the map at once: they store
+//! the same extents at the same places, beside those that they compose with.
 
 use lp_region::process::Process;
 use lp_region::sync::{AtomicU32, Ordering};
@@ -198,8 +198,8 @@ pub(crate) fn own(process: &Process, kind: IdKind, shown: u32, before: u32) -> u
     if is_kept { before } else { to_run(process, kind, shown).unwrap_or(before) }
 }
 
-/// Reads the maps of the process's namespace if they are there by now and were not read: before it loses sight
-/// of /proc, or enters another namespace.
+/// Reads the maps of the process's namespace if they are there by now and were not read: before it loses
+/// sight of /proc, or enters another namespace.
 pub fn settle(process: &Process) {
     for kind in KINDS {
         IdMap::of(process, kind).current();
@@ -238,8 +238,8 @@ impl Foreign {
     /// No id has a number there.
     pub(crate) const NONE: Foreign = Foreign([[None; LINES]; 2]);
 
-    /// Reads the maps of process `pid`, in another namespace than the caller's, to which the kernel shows them
-    /// relative.
+    /// Reads the maps of process `pid`, in another namespace than the caller's, to which the kernel shows
+    /// them relative.
     pub(crate) fn read(process: &Process, pid: u32) -> Foreign {
         let mut found = Foreign::NONE;
         for (kind, to) in KINDS.into_iter().zip(&mut found.0) {

@@ -36,8 +36,8 @@ pub(crate) fn kind(fd: Fd) -> Option<u32> {
     unsafe { lp_abi::syscall!(__NR_ioctl, fd, GET_KIND, 0) }.ok().map(|kind| kind as u32)
 }
 
-/// The user namespace that a descriptor stands for, or that of the process that it stands for: its number, and
-/// whether it was made in the caller's. `None` for any other descriptor.
+/// The user namespace that a descriptor stands for, or that of the process that it stands for: its number,
+/// and whether it was made in the caller's. `None` for any other descriptor.
 pub(crate) fn user_of(fd: Fd) -> Option<(u32, bool)> {
     // SAFETY: these requests take no argument and change nothing.
     let asked =

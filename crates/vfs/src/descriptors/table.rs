@@ -1,7 +1,7 @@
 //! Changes to a process's descriptor table.
 //!
-//! They need the caller's lane, for its marks and for the pin of what they remove, so they are functions of the
-//! task. What concerns the table alone is in [`FdTable`].
+//! They need the caller's lane, for its marks and for the pin of what they remove, so they are functions of
+//! the task. What concerns the table alone is in [`FdTable`].
 
 use lp_abi::{Errno, Fd, Result};
 use lp_region::layout::{FDS, FDS_APART};

@@ -485,8 +485,8 @@ fn leave_unlocked(task: &Task) {
     leave_lane(task);
 }
 
-/// Records ids as the kernel shows them, of which the effective ones count for files. `process` has the map of
-/// ids.
+/// Records ids as the kernel shows them, of which the effective ones count for files. `process` has the map
+/// of ids.
 fn store_ids(credentials: &Process, process: &Process, ids: ImageIds) {
     let store = |word: &AtomicU32, kind: IdKind, shown: u32| {
         let id = id_map::own(process, kind, shown, word.load(Ordering::Relaxed));
@@ -499,8 +499,8 @@ fn store_ids(credentials: &Process, process: &Process, ids: ImageIds) {
 }
 
 /// Reads user, group, capabilities and file size limit from the kernel, after any call that changes them.
-/// `process` has the map of ids. In a user namespace, groups that have no id there are shown as one: they stay
-/// as they are until [`load_groups`].
+/// `process` has the map of ids. In a user namespace, groups that have no id there are shown as one: they
+/// stay as they are until [`load_groups`].
 pub fn load_credentials(credentials: &Process, process: &Process) {
     let mut ids = [0u32; 3];
     // SAFETY: the kernel writes three words.

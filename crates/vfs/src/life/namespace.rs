@@ -1,7 +1,7 @@
 //! Entering a user namespace: unshare(2), setns(2), and clone(2) with `CLONE_NEWUSER`.
 //!
-//! The process keeps its ids, which are those of the run's namespace, and sees them as the new namespace's map
-//! says ([`id_map`]). It has all capabilities there.
+//! The process keeps its ids, which are those of the run's namespace, and sees them as the new namespace's
+//! map says ([`id_map`]). It has all capabilities there.
 
 use lp_abi::Fd;
 use lp_abi::linux::CLONE_NEWNS;

@@ -41,7 +41,8 @@ impl Options {
     /// Parses an option string.
     ///
     /// # Errors
-    /// `EINVAL` for options that tmpfs does not know, and for ids that the caller's user namespace does not have.
+    /// `EINVAL` for options that tmpfs does not know, and for ids that the caller's user namespace does not
+    /// have.
     pub(crate) fn parse(task: &Task<'_>, text: &[u8]) -> Result<Options> {
         let of = task.region.header().data_pages.load(Ordering::Relaxed); // Relaxed: immutable.
         let mut options = Options::default();

@@ -2,10 +2,9 @@
 //!
 //! A sweep gathers candidates and reads the pins of all lanes; then the tables of all processes, their
 //! mappings, working directories and executed files; then the pins again, each time after a heavy barrier;
-//! and finally the files in flight. If no inode is a candidate, it leaves out the first look at the pins and its
-//! barrier. It claims and frees the candidates that it did not find
-//! ([`lp_region::custody`]). The candidates and what was found are on the sweeper's own stack, so any number
-//! of sweeps run in parallel.
+//! and finally the files in flight. If no inode is a candidate, it leaves out the first look at the pins and
+//! its barrier. It claims and frees the candidates that it did not find ([`lp_region::custody`]). The
+//! candidates and what was found are on the sweeper's own stack, so any number of sweeps run in parallel.
 //!
 //! *Why a scan that is not atomic suffices.* A reference that moves during the scan could be missed at both
 //! ends.

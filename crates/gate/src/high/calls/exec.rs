@@ -38,6 +38,7 @@ use crate::low::exec::load::{Executed, LoaderHook, Named, Static};
 use crate::low::exec::{check, run as low};
 use crate::low::object::elf::{Elf, Loader, read_file};
 use crate::low::thread::current;
+use crate::low::tools::names::MEMFD_NAME;
 use lp_abi::text::Writer;
 
 /// Bytes at the start of a file that determine its format.
@@ -321,9 +322,6 @@ fn dynamic(
     }
     done
 }
-
-/// Longest name of a memfd, in bytes: `MFD_NAME_MAX_LEN` of mm/memfd.c.
-const MEMFD_NAME: usize = 249;
 
 /// The name of a program's memfd: the program's path if it is short enough, for programs that ask the kernel
 /// what is executed ([`crate::low::start::auditor`]).

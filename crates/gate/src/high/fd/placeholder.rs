@@ -12,8 +12,8 @@
 //! closed ([`flush`]).
 //!
 //! All of this state is in the process's slot: fork copies it as it copies the descriptors. While threads
-//! share the table, they change the bits of parked numbers side by side ([`Beside`]), and everything else, and
-//! the kernel's table, alone ([`Alone`]).
+//! share the table, they change the bits of parked numbers side by side ([`Beside`]), and everything else,
+//! and the kernel's table, alone ([`Alone`]).
 
 use lp_abi::linux::{
     __NR_close, __NR_dup2, __NR_dup3, __NR_fcntl, __NR_fstat, __NR_open, F_DUPFD, F_DUPFD_CLOEXEC, F_SETFD,

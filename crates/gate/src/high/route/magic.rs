@@ -201,8 +201,8 @@ pub(crate) fn route(task: &Task, which: Which, last: Last, length: usize) -> Rou
     }
 }
 
-/// The route of the host program of process `pid`, and of what follows its link, which ends at `end`. `own` says
-/// that it is the calling process.
+/// The route of the host program of process `pid`, and of what follows its link, which ends at `end`. `own`
+/// says that it is the calling process.
 fn route_program(which: Which, (pid, own): (u32, bool), end: usize, length: usize) -> Route {
     let (text, named) = (buffer(which), spare_buffer());
     let Some(program) = link::program(pid, own, named) else { return Route::Host };
@@ -222,8 +222,8 @@ fn owner(task: &Task, magic: Magic) -> (u32, bool) {
     (pid, magic.process == task.process_id)
 }
 
-/// The process of a link /proc/PID/exe, and the link's end in `path`: processes that have not met a mount are in
-/// no list.
+/// The process of a link /proc/PID/exe, and the link's end in `path`: processes that have not met a mount are
+/// in no list.
 fn parse_apart(path: &[u8]) -> Option<(u32, usize)> {
     let (pid, rest) = parse_decimal(path.strip_prefix(b"/proc/")?)?;
     let rest = rest.strip_prefix(b"/exe")?;

@@ -1,5 +1,5 @@
-//! Routing of paths: whether a path is ours ([`path`]), calls that take two ([`pair`]), host links into a mount
-//! ([`hostlink`]), magic links under /proc and /dev ([`magic`]), and where the dynamic linker will look
+//! Routing of paths: whether a path is ours ([`path`]), calls that take two ([`pair`]), host links into a
+//! mount ([`hostlink`]), magic links under /proc and /dev ([`magic`]), and where the dynamic linker will look
 //! ([`libraries`]). Takes no lock.
 //!
 //! Cycle: `hostlink`, `magic`.

@@ -18,15 +18,13 @@ use lp_vfs::task::Task;
 use crate::high::frame::handler::task;
 use crate::high::frame::message;
 use crate::high::memory::holes;
-use crate::low::dispatch::{NOT_OURS, stub_table};
+use crate::low::dispatch::{NOT_OURS, stub_table, to_handler};
 
 global_asm!(
     ".pushsection .text.lp_holed,\"ax\",@progbits",
     ".hidden lp_holed",
     "lp_holed:",
     ".cfi_startproc",
-    // The entry has kept the number and the arguments below its rbp, which stays the entry's: a handler may
-    // rely on it ([`crate::low::live::wait`]).
     "mov edi, [rbp - 56]",
     "lea rsi, [rbp - 48]",
     "sub rsp, 8",
@@ -34,18 +32,7 @@ global_asm!(
     "call {touch}",
     "add rsp, 8",
     ".cfi_adjust_cfa_offset -8",
-    "mov r11d, [rbp - 56]",
-    "lea r10, [rip + lp_table_calls]",
-    "movsxd rax, dword ptr [r10 + 4 * r11]",
-    "test eax, eax",
-    "jz 2f",
-    "add rax, r10",
-    "mov rdi, [rbp - 8]",
-    "mov rsi, [rbp - 16]",
-    "mov rdx, [rbp - 24]",
-    "mov rcx, [rbp - 32]",
-    "mov r8, [rbp - 40]",
-    "mov r9, [rbp - 48]",
+    to_handler!("lea r10, [rip + lp_table_calls]"),
     "jmp rax",
     "2:",
     "mov rax, {not_ours}",

@@ -1,8 +1,8 @@
-//! The calls of a process in a user namespace other than the run's: a dispatch table of its own, so that other
-//! processes pay nothing.
+//! The calls of a process in a user namespace other than the run's: a dispatch table of its own, so that
+//! other processes pay nothing.
 //!
-//! The ids in the results of stat(2) and its kin become those of the namespace ([`lp_vfs::id_map`]). Which map
-//! that is, is read before the process loses sight of it.
+//! The ids in the results of stat(2) and its kin become those of the namespace ([`lp_vfs::id_map`]). Which
+//! map that is, is read before the process loses sight of it.
 
 // Calls are patterns here, under the kernel's names.
 #![allow(non_upper_case_globals)]
@@ -19,7 +19,7 @@ use lp_vfs::task::Task;
 use crate::high::frame::handler::task;
 use crate::high::memory::bus;
 use crate::high::table::{count, holed};
-use crate::low::dispatch::{NOT_OURS, stub_table};
+use crate::low::dispatch::{NOT_OURS, stub_table, to_handler};
 use crate::low::thread::current;
 
 global_asm!(
@@ -29,22 +29,10 @@ global_asm!(
     ".cfi_startproc",
     "sub rsp, 8",
     ".cfi_adjust_cfa_offset 8",
-    // The entry has kept the number and the arguments below its rbp, which stays the entry's.
     "mov edi, [rbp - 56]",
     "lea rsi, [rbp - 48]",
     "call {before}",
-    "mov r11d, [rbp - 56]",
-    "lea r10, [rip + lp_table_calls]",
-    "movsxd rax, dword ptr [r10 + 4 * r11]",
-    "test eax, eax",
-    "jz 2f",
-    "add rax, r10",
-    "mov rdi, [rbp - 8]",
-    "mov rsi, [rbp - 16]",
-    "mov rdx, [rbp - 24]",
-    "mov rcx, [rbp - 32]",
-    "mov r8, [rbp - 40]",
-    "mov r9, [rbp - 48]",
+    to_handler!("lea r10, [rip + lp_table_calls]"),
     "call rax",
     "3:",
     "mov edi, [rbp - 56]",

@@ -1,6 +1,6 @@
 //! Dispatch tables: all calls ([`calls`]), those of a process that is apart ([`apart`]) or has limited itself
-//! ([`limited`]) or is in a user namespace ([`mapped`]), which examine a call's [`arguments`], counted calls ([`count`]) and traced ones
-//! ([`traced`]).
+//! ([`limited`]) or is in a user namespace ([`mapped`]), which examine a call's [`arguments`], counted calls
+//! ([`count`]) and traced ones ([`traced`]).
 
 pub(crate) mod apart;
 pub(crate) mod arguments;

@@ -19,7 +19,7 @@ use lp_vfs::flight;
 use lp_vfs::task::Task;
 
 use crate::high::life::look;
-use crate::low::dispatch::{AGAIN, NOT_OURS, RESTART, Table, stub_table};
+use crate::low::dispatch::{AGAIN, NOT_OURS, RESTART, Table, stub_table, to_handler};
 use crate::low::live::deferred::blocking_syscall;
 use crate::low::thread::current;
 use crate::low::thread::record::Thread;
@@ -31,22 +31,10 @@ global_asm!(
     ".cfi_startproc",
     "sub rsp, 24",
     ".cfi_adjust_cfa_offset 24",
-    // The entry has kept the number and the arguments, and rbp is still the entry's.
     "mov edi, [rbp - 56]",
     "call {begin}",
     "mov [rsp + 8], rax",
-    "mov rdi, [rbp - 8]",
-    "mov rsi, [rbp - 16]",
-    "mov rdx, [rbp - 24]",
-    "mov rcx, [rbp - 32]",
-    "mov r8, [rbp - 40]",
-    "mov r9, [rbp - 48]",
-    "mov r11d, [rbp - 56]",
-    "mov r10, [rip + {beneath}]",
-    "movsxd rax, dword ptr [r10 + 4 * r11]",
-    "test eax, eax",
-    "jz 2f",
-    "add rax, r10",
+    to_handler!("mov r10, [rip + {beneath}]"),
     "call rax",
     "3:",
     "mov edi, [rbp - 56]",

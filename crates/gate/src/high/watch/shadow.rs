@@ -124,7 +124,8 @@ fn make_above(path: &[u8]) -> Result<()> {
     }
 }
 
-/// Whether a path names a directory of this user's, as the kernel shows it, in which nobody else can change or list anything.
+/// Whether a path names a directory of this user's, as the kernel shows it, in which nobody else can change
+/// or list anything.
 fn is_safe(path: &[u8], user: u32) -> bool {
     // SAFETY: zeros are a valid `stat`.
     let mut found: stat = unsafe { core::mem::zeroed() };

@@ -267,8 +267,8 @@ const ENDING_ROOM: usize = OUTLINE.len() + 10 + 1 + DESCRIPTORS.len() + 10 + 1;
 const DESCRIPTORS: &[u8] = b"/dev/fd/";
 
 impl Named {
-    /// The part of LIGHTPATH_GATE's value before the path: `kind`, and the program's descriptor if it is passed
-    /// on.
+    /// The part of LIGHTPATH_GATE's value before the path: `kind`, and the program's descriptor if it is
+    /// passed on.
     fn ending<'r>(&self, kind: &[u8], fd: Option<Fd>, room: &'r mut [u8; ENDING_ROOM]) -> &'r [u8] {
         let mut text = text::Writer::new(&mut room[..]);
         text.push(kind);

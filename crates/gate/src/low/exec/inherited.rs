@@ -57,8 +57,8 @@ fn split_program(gate: &'static [u8]) -> (Option<StaticProgram>, &'static [u8]) 
     (Some(StaticProgram { fd: Fd::new(fd as i32), name }), gate)
 }
 
-/// Splits the path off the end of LIGHTPATH_GATE's value, which is NUL-terminated, if the program was executed
-/// by an outline.
+/// Splits the path off the end of LIGHTPATH_GATE's value, which is NUL-terminated, if the program was
+/// executed by an outline.
 fn split_outlined(gate: &'static [u8]) -> (Option<&'static CStr>, &'static [u8]) {
     let Some(at) = gate.windows(OUTLINE.len()).position(|window| window == OUTLINE) else {
         return (None, gate);

@@ -19,9 +19,6 @@ use crate::low::thread::home;
 use crate::low::thread::record::Thread;
 use crate::low::tools::{names, status};
 
-/// Longest name of a memfd, in bytes: `MFD_NAME_MAX_LEN` of mm/memfd.c.
-const MEMFD_NAME: usize = 249;
-
 /// An outline to be executed once.
 pub(crate) struct Outline {
     memfd: OwnedFd,
@@ -30,8 +27,8 @@ pub(crate) struct Outline {
 }
 
 impl Outline {
-    /// An outline of a program, which gets the gate within the C library; `None` if it is to be executed as it
-    /// is.
+    /// An outline of a program, which gets the gate within the C library; `None` if it is to be executed as
+    /// it is.
     ///
     /// # Safety
     /// The file's path must be NUL-terminated, or bad in a way that the kernel answers with `EFAULT`.
@@ -45,8 +42,8 @@ impl Outline {
         }
         // SAFETY: the caller guarantees the path.
         let program = unsafe { File::open(file.directory, file.path, file.flags) }.ok()??;
-        // SAFETY: the buffers belong to the running call, which uses them only for the environment, later. The
-        // stack may be that of musl's posix_spawn(3), which is short.
+        // SAFETY: the buffers belong to the running call, which uses them only for the environment, later.
+        // The stack may be that of musl's posix_spawn(3), which is short.
         let (page, room) = unsafe { (&mut *thread.scratch[2].get(), &mut *thread.scratch[1].get()) };
         // SAFETY: the kernel writes within the page.
         let got = unsafe { lp_abi::syscall!(__NR_pread64, program.fd(), page.as_mut_ptr(), page.len(), 0) };
@@ -108,7 +105,7 @@ fn may_write_a_page() -> bool {
 
 /// Makes the memfd with that page. `None` if the program has no name, or one that is too long.
 fn make(program: Fd, page: &[u8; PAGE_SIZE], room: &mut [u8; names::ROOM]) -> Result<Option<OwnedFd>> {
-    let mut name = [0u8; MEMFD_NAME + 1];
+    let mut name = [0u8; names::MEMFD_NAME + 1];
     let mut text = Writer::new(&mut name[..]);
     // A copy of a program in a mount has the program's path as its name, by which the program finds itself.
     match names::of_memfd(program, room) {

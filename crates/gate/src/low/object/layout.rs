@@ -108,7 +108,7 @@ impl<'p> Layout<'p> {
         Some(plan)
     }
 
-    /// Makes the kernel map no file where memory follows the data of one: to clear the rest of the last page, it
+    /// Makes the kernel map zeros for data that memory follows: to clear the rest of the data's last page, it
     /// would need that page in the outline.
     pub(crate) fn leave_data(&mut self) {
         for index in 0..self.count {

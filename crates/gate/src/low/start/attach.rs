@@ -31,7 +31,7 @@ use crate::low::thread::settings::Text;
 use crate::low::tools::{names, report};
 
 /// `PR_SET_NAME` of linux/prctl.h.
-pub(super) const PR_SET_NAME: u32 = 15;
+pub(crate) const PR_SET_NAME: u32 = 15;
 
 /// The library's initialiser. Without LIGHTPATH_GATE in the environment it leaves the program alone. Under
 /// glibc the arguments are those of main; musl passes none, and the stack is searched.
@@ -103,8 +103,8 @@ unsafe fn start(envp: *mut *mut u8) -> Option<u64> {
     mask
 }
 
-/// Gives the process the name of its program, which was executed under the name `executed`. The kernel has named
-/// it after the outline.
+/// Gives the process the name of its program, which was executed under the name `executed`. The kernel has
+/// named it after the outline.
 ///
 /// # Safety
 /// `vector` must be the process's auxiliary vector.

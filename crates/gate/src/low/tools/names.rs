@@ -15,6 +15,8 @@ pub(crate) const DESCRIPTORS: &[u8] = b"/proc/self/fd/";
 
 /// Prefix of a memfd's name in the target of /proc/self/exe.
 pub(crate) const MEMFD: &[u8] = b"/memfd:";
+/// Longest name of a memfd, in bytes: `MFD_NAME_MAX_LEN` of mm/memfd.c.
+pub(crate) const MEMFD_NAME: usize = 249;
 /// What the kernel appends to the name of a file that has none any more.
 const DELETED: &[u8] = b" (deleted)";
 

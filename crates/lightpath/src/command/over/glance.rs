@@ -1,7 +1,7 @@
 //! A quick look at the directories of a session as a run begins: which of them may have changed on the host.
 //!
-//! It takes one system call for each name that the session has seen, and two more for each directory. Only the
-//! directories that it finds are compared thoroughly ([`super::renew`]).
+//! It takes one system call for each name that the session has seen, and two more for each directory. Only
+//! the directories that it finds are compared thoroughly ([`super::renew`]).
 
 use std::collections::HashSet;
 use std::ffi::{CStr, OsStr};
