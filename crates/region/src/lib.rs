@@ -27,6 +27,8 @@ pub mod bucket;
 pub mod cpu;
 pub mod custody;
 pub mod depot;
+#[allow(unsafe_code, reason = "reads the program's memory")]
+pub mod extensible;
 pub mod ids;
 pub mod lane;
 pub mod layout;

@@ -8,7 +8,7 @@
 use core::mem::offset_of;
 
 use lp_abi::linux::{STATX_BTIME, STATX_MTIME, stat, statx};
-use lp_abi::{Errno, PAGE_SIZE, Result, UserSlice};
+use lp_abi::{Errno, PAGE_SIZE, Result};
 
 use crate::records::Inode;
 pub use crate::statx::Beside;
@@ -224,21 +224,6 @@ pub unsafe fn get<T: Copy>(from: *const T) -> Result<T> {
         copy(value.as_mut_ptr().cast(), from.cast(), size_of::<T>())?;
         Ok(value.assume_init())
     }
-}
-
-/// Checks the part of a program's structure past what is known of it (copy_struct_from_user in the kernel's
-/// include/linux/uaccess.h).
-///
-/// # Errors
-/// `EFAULT`; `E2BIG` if a byte is not zero.
-pub fn all_zero(rest: UserSlice) -> Result<()> {
-    for at in 0..rest.len() {
-        // SAFETY: a bad pointer is answered.
-        if unsafe { get(rest.skip(at).start().as_ptr()) }? != 0u8 {
-            return Err(Errno::E2BIG);
-        }
-    }
-    Ok(())
 }
 
 /// Writes one value into the program's memory.

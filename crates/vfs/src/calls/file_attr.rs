@@ -9,7 +9,7 @@ use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserPtr, UserSlice};
 use lp_region::process::caps;
 use lp_region::records::{Inode, file_mode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
-use lp_region::{InodeId, MountId, ucopy};
+use lp_region::{InodeId, MountId, extensible, ucopy};
 
 use crate::caller::task::{Place, Task};
 use crate::calls::target;
@@ -64,7 +64,7 @@ pub fn file_setattr(task: &Task, dirfd: Fd, path: UserPtr, from: UserSlice, flag
     sized(from)?;
     // SAFETY: the copy routine handles bad pointers; every bit pattern is valid.
     let wanted: file_attr = unsafe { ucopy::get(from.start().cast().as_ptr()) }?;
-    ucopy::all_zero(from.skip(size_of::<file_attr>()))?;
+    extensible::all_zero(from.skip(size_of::<file_attr>()))?;
     if wanted.fa_xflags & !XFLAGS != 0 {
         return Err(Errno::EINVAL);
     }

@@ -5,7 +5,7 @@ use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserPtr, UserSlice};
 use lp_region::mount::mount_flags;
 use lp_region::mount_change::Set;
 use lp_region::sync::Ordering;
-use lp_region::ucopy;
+use lp_region::{extensible, ucopy};
 
 use crate::caller::task::{Place, Task};
 use crate::calls::mount_at::{in_one_shape, is_mount, may_mount, propagation};
@@ -71,7 +71,7 @@ fn read(task: &Task<'_>, from: UserSlice) -> Result<Option<Attributes>> {
         return Err(Errno::EINVAL);
     }
     may_mount(task)?;
-    ucopy::all_zero(from.skip(size_of::<Attributes>()))?;
+    extensible::all_zero(from.skip(size_of::<Attributes>()))?;
     // SAFETY: the copy routine handles bad pointers; every bit pattern is valid.
     let read = unsafe { ucopy::get(from.start().cast::<Attributes>().as_ptr()) }?;
     Ok((read.set | read.clear | read.propagation != 0).then_some(read))

@@ -6,7 +6,7 @@ use lp_abi::linux::{
 };
 use lp_abi::{Errno, Result, UserSlice};
 use lp_region::records::file_mode;
-use lp_region::ucopy;
+use lp_region::{extensible, ucopy};
 
 use crate::calls::create::{InitialContent, InodeKind};
 use crate::names::limits::SCOPED;
@@ -134,7 +134,7 @@ fn copy_how(how: UserSlice) -> Result<open_how> {
     if size > lp_abi::PAGE_SIZE {
         return Err(Errno::E2BIG);
     }
-    ucopy::all_zero(how.skip(known))?;
+    extensible::all_zero(how.skip(known))?;
     // SAFETY: the copy routine handles bad pointers; the structure consists of integers.
     unsafe { ucopy::get(how.start().cast().as_ptr()) }
 }

@@ -3,7 +3,7 @@
 
 use lp_abi::linux::*;
 use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserPtr, UserSlice};
-use lp_region::ucopy;
+use lp_region::{extensible, ucopy};
 use lp_vfs::task::Task;
 use lp_vfs::xattr::{self, XattrValue};
 
@@ -178,7 +178,7 @@ fn with_args(
     }
     // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid argument.
     let given = unsafe { ucopy::get(args) }.and_then(|given| {
-        ucopy::all_zero(given_slice(args as usize, size).skip(size_of::<Args>())).map(|()| given)
+        extensible::all_zero(given_slice(args as usize, size).skip(size_of::<Args>())).map(|()| given)
     });
     let given = match given {
         Ok(given) => given,
