@@ -63,6 +63,9 @@ enum Action {
         /// Write the page and its heat maps to DIR, not to standard output
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
+        /// Write the pairs that conflict to FILE, with the fields on whose lines they do
+        #[arg(long, value_name = "FILE")]
+        list: Option<PathBuf>,
     },
     /// Act as the audited program of the library door
     #[command(hide = true)]
@@ -82,8 +85,8 @@ pub fn run(command: &Command) -> Result<ExitCode> {
         library::perform(*repetitions, calls)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if let Action::Commute { stride, out } = &command.action {
-        return commute(*stride, out.as_deref());
+    if let Action::Commute { stride, out, list } = &command.action {
+        return commute(*stride, out.as_deref(), list.as_deref());
     }
     let ground = command.ground()?;
     let known = |names: &[String]| known(&ground, names);
@@ -105,9 +108,12 @@ pub fn run(command: &Command) -> Result<ExitCode> {
 /// The page's first paragraph.
 const COMMUTE: &str = include_str!("commute/page.md");
 
-fn commute(stride: usize, out: Option<&Path>) -> Result<ExitCode> {
+fn commute(stride: usize, out: Option<&Path>, list: Option<&Path>) -> Result<ExitCode> {
     let find = |actors| Findings::of(actors, stride);
     let report = Report(vec![find(Actors::Processes)?, find(Actors::Threads)?]);
+    if let Some(list) = list {
+        std::fs::write(list, report.list()).with_context(|| format!("cannot write {}", list.display()))?;
+    }
     let maps = ["processes.svg", "threads.svg"];
     let page = format!("{COMMUTE}{}", report.page(&maps.map(str::to_owned)));
     match out {

@@ -43,7 +43,8 @@ pub struct Count {
     /// Cache lines of the region, by their number from the region's start.
     pub lines_read: BTreeSet<u64>,
     pub lines_written: BTreeSet<u64>,
-    /// What is written of it, by the offset of each 4-byte word.
+    /// What is read and written of it, by the offset of each 4-byte word.
+    pub words_read: BTreeSet<u64>,
     pub words_written: BTreeSet<u64>,
     pub steps: Vec<Step>,
 }
@@ -185,14 +186,16 @@ impl Count {
                 continue;
             };
             let first = access.address - mapping.start + mapping.offset;
-            let lines = first / LINE..=(first + access.size.max(1) - 1) / LINE;
+            let end = first + access.size.max(1);
+            let lines = first / LINE..=(end - 1) / LINE;
+            let words = (first & !3..end).step_by(4);
             if access.reads {
                 self.lines_read.extend(lines.clone());
+                self.words_read.extend(words.clone());
             }
             if access.writes {
                 self.lines_written.extend(lines);
-                let start = access.address - mapping.start + mapping.offset;
-                self.words_written.extend((start & !3..start + access.size.max(1)).step_by(4));
+                self.words_written.extend(words);
             }
         }
     }

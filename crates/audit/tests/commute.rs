@@ -10,6 +10,10 @@ const FREE: &[[&str; 2]] = &[
     ["pread(own a, page 0)", "access(d/b)"],
     ["access(d/b)", "access(d/b)"],
     ["stat(d/n)", "stat(d/n)"],
+    // Links, and other names of the directory.
+    ["access(d/b)", "mkdir(d/n)"],
+    ["close(shared a)", "link(d/a, d/m)"],
+    ["open(e/two, CREAT|EXCL)", "open(e/m, CREAT)"],
 ];
 
 #[test]

@@ -196,8 +196,10 @@ impl Check<'_> {
 
     /// Times. Some of their words are not rewritten: those of a freed inode pass to its next owner.
     fn times(&mut self, index: u32, inode: &Inode) {
-        let stamps = [&inode.atime, &inode.mtime, &inode.ctime];
-        if stamps.iter().any(|stamp| stamp.nsec.load(Relaxed) > 999_999_999 || stamp.zero.load(Relaxed) != 0)
+        let parts = [&inode.atime.nsec, &inode.mtime.nsec, &inode.ctime_nsec];
+        let zeros = [&inode.atime.zero, &inode.mtime.zero, &inode.zero];
+        if parts.iter().any(|nsec| nsec.load(Relaxed) > 999_999_999)
+            || zeros.iter().any(|zero| zero.load(Relaxed) != 0)
         {
             self.inconsistent(|| format!("inode {index} has a time that no clock shows"));
         }

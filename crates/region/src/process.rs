@@ -11,7 +11,8 @@ pub const UNANNOUNCED: u32 = u32::MAX;
 /// A process of a run: what Linux keeps in `task_struct`, `files_struct`, `fs_struct` and `cred`. 1 KiB.
 ///
 /// Only its own process writes it, and the lane that `life` names. It survives exec; fork copies it. The
-/// first line is what most calls read; what threads of a process often write has the third for itself.
+/// first line is what most calls read; what threads of a process often write has the third for itself. The
+/// fourth holds what many calls of threads read and few change.
 #[repr(C, align(64))]
 pub struct Process {
     /// State, generation, and the lane responsible for it. Atomic.
@@ -64,11 +65,8 @@ pub struct Process {
     pub attached: AtomicU32,
     /// Root directory if it is in a mount ([`crate::ids::Spot`]), else 0: chroot(2).
     pub root: AtomicU64,
-    /// Nonzero while threads change the table under `table_lock` only; see [`crate::beside`]. Set under that
-    /// lock.
-    pub closed: AtomicU32,
     /// Unused.
-    pub unused: [AtomicU32; 3],
+    pub unused: [AtomicU32; 4],
     /// Parked placeholders among the first 64 descriptors.
     pub parked: AtomicU64,
     /// While threads share the table: held by one that needs the others out of the way, and by all while
@@ -83,13 +81,18 @@ pub struct Process {
     pub posix_locks: AtomicU32,
     /// The gate's words; its `high::run::words` has their meaning.
     pub gate_words: [AtomicU32; 8],
+    /// Unused.
+    pub unused_word: AtomicU32,
+    /// Nonzero while threads change the table under `table_lock` only; see [`crate::beside`]. Set under that
+    /// lock.
+    pub closed: AtomicU32,
     /// Maps of user and of group ids, if the process is in a user namespace other than the run's; else 0. The
     /// extents are at the end of `groups`; `lp_vfs`'s `caller::id_map` has their meaning.
     pub id_maps: [AtomicU32; 2],
     /// What such a process sees in place of user and group ids that its namespace does not have.
     pub overflow_ids: [AtomicU32; 2],
     /// Unused.
-    pub unused_too: [AtomicU32; 13],
+    pub unused_too: [AtomicU32; 11],
     /// Supplementary groups from the start on, extents of the maps of ids from the end.
     pub groups: [AtomicU32; 192],
 }
@@ -111,11 +114,11 @@ impl Process {
         let Process {
             life: _, table_lock, pid, run, pid_namespace, moves, threads_gone, fd_limit, threads, umask, ruid, fsuid,
              fsgid, caps, group_count, mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited, closed,
-             cwd, root, parked, exe, fsize_limit, unused, id_maps, overflow_ids, unused_too, gate_words, groups,
+             cwd, root, parked, exe, fsize_limit, unused, unused_word, id_maps, overflow_ids, unused_too, gate_words, groups,
         } = self;
         let words = [
             pid, run, pid_namespace, moves, threads_gone, fd_limit, threads, umask, ruid, fsuid, fsgid, caps, group_count,
-            mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited, closed,
+            mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited, closed, unused_word,
         ];
         // Relaxed: published with the slot's life.
         words.into_iter().chain(unused).chain(id_maps).chain(overflow_ids).chain(unused_too)
@@ -265,5 +268,6 @@ pub mod protections {
 const _: () = {
     assert!(size_of::<Process>() == crate::layout::PROCESS_SIZE);
     assert!(core::mem::offset_of!(Process, cwd) == 64 && core::mem::offset_of!(Process, parked) == 128);
+    assert!(core::mem::offset_of!(Process, closed) == 192);
     assert!(size_of::<Run>() <= crate::layout::RUN_SIZE);
 };

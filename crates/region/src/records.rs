@@ -13,7 +13,7 @@ use crate::seq::Seq;
 use crate::shape::Shape;
 use crate::signed::Signed;
 use crate::stack::Head;
-use crate::sync::{AtomicU8, AtomicU32, AtomicU64};
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Programs that the header caches.
 pub const PROGRAMS: usize = 64;
@@ -110,8 +110,7 @@ pub struct SlabHead {
 }
 
 /// An inode, like `struct inode`. 256 bytes. Line 1 is what walks, opens and permission checks read. Writes
-/// of content leave it alone, and so do changes of a directory's entries, but for the links of the parent of
-/// a new directory.
+/// of content leave it alone, and so do changes of a directory's entries and of links other than the last.
 #[repr(C, align(64))]
 pub struct Inode {
     /// Guards the attributes and times; odd while they change.
@@ -125,16 +124,20 @@ pub struct Inode {
     pub atime: Stamp,
     /// Modification time. Seq.
     pub mtime: Stamp,
-    /// Change time. Seq.
-    pub ctime: Stamp,
+    /// Change time in seconds. Seq.
+    pub ctime: AtomicU64,
+    /// Change time, nanoseconds. Seq.
+    pub ctime_nsec: AtomicU32,
+    /// Links; 0 once unlinked ([`inode_flags::DEAD`]), and while free. Seq.
+    pub nlink: AtomicU32,
     /// Type and permission bits, as `st_mode`. Seq.
     pub mode: AtomicU32,
-    /// Owner. Seq. Follows `mode`, as in `struct stat`.
+    /// Owner. Seq. Follows `mode`, as in `struct stat`; so do `gid` and `zero`.
     pub uid: AtomicU32,
     /// Group. Seq.
     pub gid: AtomicU32,
-    /// Links; 0 once unlinked, and while free. Seq.
-    pub nlink: AtomicU32,
+    /// Always 0: padding, as in `struct stat`.
+    pub zero: AtomicU32,
     /// `st_ino`: the slot's index above [`Header::numbers`], or the number in the layer below. Immutable.
     pub number: AtomicU64,
     /// Generation of the slot, incremented when the inode is freed. Atomic.
@@ -196,6 +199,14 @@ pub struct Inode {
     pub moving: Moving,
 }
 
+impl Inode {
+    /// Whether it has no links, as seen ([`inode_flags::DEAD`]).
+    #[inline(always)]
+    pub fn is_dead(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & inode_flags::DEAD != 0 // Relaxed: one word.
+    }
+}
+
 /// Bit of [`Inode::acl`]: something may be mounted on the inode.
 pub const COVERED: u32 = 1 << 31;
 
@@ -227,7 +238,8 @@ pub mod inode_flags {
     pub const MAPPED: u32 = 1;
     /// `O_TMPFILE` without `O_EXCL`: link may give it a name.
     pub const LINKABLE: u32 = 8;
-    /// Directory removed: nothing may be created in it.
+    /// It has no links, so that opens and closes need not read their number. Nothing may be created in such a
+    /// directory.
     pub const DEAD: u32 = 16;
     /// `FS_IMMUTABLE_FL`.
     pub const IMMUTABLE: u32 = 32;

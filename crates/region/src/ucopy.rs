@@ -19,7 +19,6 @@ core::arch::global_asm!(
     number = const offset_of!(Inode, number),
     nlink = const offset_of!(Inode, nlink),
     mode = const offset_of!(Inode, mode),
-    gid = const offset_of!(Inode, gid),
     rdev = const offset_of!(Inode, rdev),
     size = const offset_of!(Inode, size),
     pages = const offset_of!(Inode, pages),
@@ -43,12 +42,10 @@ pub fn set_wide(avx2: bool) {
 
 const _: () = {
     // The layout that lp_ustat writes.
+    assert!(offset_of!(Inode, zero) == offset_of!(Inode, mode) + 12 && offset_of!(stat, __unused) == 120);
+    assert!(offset_of!(Inode, nlink) == offset_of!(Inode, atime) + 44);
     assert!(size_of::<stat>() == 144 && offset_of!(stat, st_mode) == 24 && offset_of!(stat, st_rdev) == 40);
-    assert!(
-        offset_of!(stat, st_size) == 48
-            && offset_of!(stat, st_atime) == 72
-            && offset_of!(stat, __unused) == 120
-    );
+    assert!(offset_of!(stat, st_size) == 48 && offset_of!(stat, st_atime) == 72);
     // The layout that lp_ustatx writes.
     assert!(
         size_of::<statx>() == 256 && offset_of!(statx, stx_ino) == 32 && offset_of!(statx, stx_atime) == 64
@@ -63,6 +60,7 @@ unsafe extern "sysv64" {
     fn lp_uzero(to: *mut u8, bytes: usize) -> isize;
     fn lp_ustr(to: *mut u8, from: *const u8, room: usize) -> isize;
     fn lp_ustat(to: *mut stat, from: *const Inode, device: u64) -> isize;
+    fn lp_ustat_file(to: *mut stat, from: *const Inode, device: u64) -> isize;
     fn lp_ustatx(to: *mut statx, from: *const Inode, beside: *const Beside) -> isize;
     /// The byte at `from`, or -1 for a fault; changes no register but `rax`.
     fn lp_ubyte(from: *const u8) -> isize;
@@ -249,25 +247,41 @@ pub unsafe fn put<T: Copy>(to: *mut T, value: &T) -> Result<()> {
 /// As [`copy`].
 #[inline(always)]
 pub unsafe fn put_stat(to: *mut stat, from: &Inode, device: u64) -> Result<()> {
+    // SAFETY: by this function's contract.
+    unsafe { put_stat_as::<true>(to, from, device) }
+}
+
+/// [`put_stat`]; `ANY` is false if the inode is not a directory.
+///
+/// # Errors
+/// As [`put_stat`].
+///
+/// # Safety
+/// As [`copy`].
+#[inline(always)]
+pub unsafe fn put_stat_as<const ANY: bool>(to: *mut stat, from: &Inode, device: u64) -> Result<()> {
     let fault: usize;
-    // SAFETY: the record is ours, and a fault of `to` is handled; these are the registers that the routine
-    // uses.
-    unsafe {
-        core::arch::asm!(
-            "call {routine}",
-            routine = sym lp_ustat,
-            in("rdi") to,
-            in("rsi") from,
-            inout("rdx") device => _,
-            out("rcx") _,
-            out("rax") fault,
-            out("r8") _,
-            out("xmm0") _,
-            out("xmm1") _,
-            out("xmm2") _,
-            out("xmm3") _,
-        );
+    macro_rules! call {
+        ($routine:path) => {
+            core::arch::asm!(
+                "call {routine}",
+                routine = sym $routine,
+                in("rdi") to,
+                in("rsi") from,
+                inout("rdx") device => _,
+                out("rcx") _,
+                out("rax") fault,
+                out("r8") _,
+                out("xmm0") _,
+                out("xmm1") _,
+                out("xmm2") _,
+                out("xmm3") _,
+            )
+        };
     }
+    // SAFETY: the record is ours, and a fault of `to` is handled; these are the registers that the routines
+    // use.
+    unsafe { if ANY { call!(lp_ustat) } else { call!(lp_ustat_file) } }
     if fault == 0 { Ok(()) } else { Err(Errno::EFAULT) }
 }
 

@@ -11,6 +11,7 @@
     .globl lp_uzero
     .globl lp_ustr
     .globl lp_ustat
+    .globl lp_ustat_file
     .globl lp_ustatx
     .globl lp_ubyte
     .globl lp_uword
@@ -22,6 +23,7 @@
     .hidden lp_uzero
     .hidden lp_ustr
     .hidden lp_ustat
+    .hidden lp_ustat_file
     .hidden lp_ustatx
     .hidden lp_ubyte
     .hidden lp_uword
@@ -38,10 +40,12 @@ lp_ucopy_start:
 
 // lp_ucopy_wide: lp_ucopy, with ymm registers from 128 bytes on if available.
 lp_ucopy_wide:
+    cmp rdx, 16
+    jbe 15f
     cmp rdx, 128
-    jb lp_ucopy
+    jb 4f
     cmp byte ptr [rip + {wide}], 0
-    je lp_ucopy
+    je 4f
     sub rdx, 128
 18:
     vmovdqu ymm0, ymmword ptr [rsi]
@@ -72,25 +76,26 @@ lp_ucopy_wide:
 lp_ucopy:
     cmp rdx, 16
     ja 4f
-    cmp edx, 8
-    jae 3f
+15:
     cmp edx, 4
     jae 2f
-    test edx, edx
-    jz 1f
+    cmp edx, 1
+    jb 1f
     movzx eax, byte ptr [rsi]
+    je 5f
+    // The second byte is the last one, or the one before.
     movzx ecx, byte ptr [rsi + rdx - 1]
-    cmp edx, 3
-    jb 5f
     movzx r8d, byte ptr [rsi + 1]
     mov byte ptr [rdi + 1], r8b
+    mov byte ptr [rdi + rdx - 1], cl
 5:
     mov byte ptr [rdi], al
-    mov byte ptr [rdi + rdx - 1], cl
 1:
     xor eax, eax
     ret
 2:
+    cmp edx, 8
+    jae 3f
     mov eax, dword ptr [rsi]
     mov ecx, dword ptr [rsi + rdx - 4]
     mov dword ptr [rdi], eax
@@ -270,29 +275,32 @@ lp_ustr:
 // lp_ustat(rdi struct stat, rsi inode, rdx st_dev) -> rax 0: the result of fstat(2) straight
 // from the record.
 lp_ustat:
-    mov qword ptr [rdi], rdx
-    mov rcx, qword ptr [rsi + {number}]
-    mov qword ptr [rdi + 8], rcx
-    mov eax, dword ptr [rsi + {nlink}]
-    mov qword ptr [rdi + 16], rax
-    mov r8, qword ptr [rsi + {mode}]  // And the owner.
-    mov qword ptr [rdi + 24], r8
-    mov eax, dword ptr [rsi + {gid}]
-    mov qword ptr [rdi + 32], rax
-    mov eax, dword ptr [rsi + {rdev}]
-    mov qword ptr [rdi + 40], rax
-    mov qword ptr [rdi + 56], {page}
-    mov rax, qword ptr [rsi + {size}]
-    mov ecx, dword ptr [rsi + {pages}]
-    shl rcx, 3
+    mov r8d, dword ptr [rsi + {mode}]
     and r8d, 0xf000
     cmp r8d, 0x4000
-    jne 15f
+    jne lp_ustat_file
     // A directory has no blocks.
     lp_dirsize
     xor ecx, ecx
+    jmp 15f
+
+// lp_ustat_file: lp_ustat of anything but a directory.
+lp_ustat_file:
+    mov rax, qword ptr [rsi + {size}]
+    mov ecx, dword ptr [rsi + {pages}]
+    shl rcx, 3
 15:
+    movdqu xmm0, xmmword ptr [rsi + {mode}]  // And owner, group, padding.
+    mov qword ptr [rdi], rdx
+    mov r8, qword ptr [rsi + {number}]
+    mov qword ptr [rdi + 8], r8
+    mov r8d, dword ptr [rsi + {nlink}]
+    mov qword ptr [rdi + 16], r8
+    movdqu xmmword ptr [rdi + 24], xmm0
+    mov r8d, dword ptr [rsi + {rdev}]
+    mov qword ptr [rdi + 40], r8
     mov qword ptr [rdi + 48], rax
+    mov qword ptr [rdi + 56], {page}
     mov qword ptr [rdi + 64], rcx
     movdqu xmm0, xmmword ptr [rsi + {atime}]
     movdqu xmm1, xmmword ptr [rsi + {atime} + 16]
@@ -301,9 +309,10 @@ lp_ustat:
     movdqu xmmword ptr [rdi + 72], xmm0
     movdqu xmmword ptr [rdi + 88], xmm1
     movdqu xmmword ptr [rdi + 104], xmm2
+    // The number of links came with ctime.
+    movdqu xmmword ptr [rdi + 116], xmm3
     xor eax, eax
-    movdqu xmmword ptr [rdi + 120], xmm3
-    mov qword ptr [rdi + 136], rax
+    movdqu xmmword ptr [rdi + 128], xmm3
     ret
 
 // lp_ustatx(rdi struct statx, rsi inode, rdx what the inode does not say) -> rax 0: the result of
@@ -314,15 +323,12 @@ lp_ustatx:
     mov qword ptr [rdi], rcx
     mov qword ptr [rdi + 8], rax
     mov eax, dword ptr [rsi + {nlink}]
-    mov r8, qword ptr [rsi + {mode}]  // And the owner.
+    mov r8, qword ptr [rsi + {mode} + 4]  // Owner and group.
     mov dword ptr [rdi + 16], eax
-    movzx eax, r8w
+    movzx eax, word ptr [rsi + {mode}]
+    mov qword ptr [rdi + 20], r8
     mov dword ptr [rdi + 28], eax
     and eax, 0xf000
-    shr r8, 32
-    mov dword ptr [rdi + 20], r8d
-    mov r8d, dword ptr [rsi + {gid}]
-    mov dword ptr [rdi + 24], r8d
     mov r8, qword ptr [rsi + {number}]
     mov qword ptr [rdi + 32], r8
     cmp eax, 0x4000
@@ -363,6 +369,7 @@ lp_ustatx:
     mov qword ptr [rdi + 80], rax
     mov qword ptr [rdi + 88], r8
     movdqu xmmword ptr [rdi + 96], xmm2
+    mov dword ptr [rdi + 108], 0  // The number of links came with ctime.
     movdqu xmmword ptr [rdi + 112], xmm1
     movdqu xmmword ptr [rdi + 152], xmm3
     movdqu xmmword ptr [rdi + 168], xmm3

@@ -147,9 +147,23 @@ pub unsafe fn put_stat(to: *mut stat, from: &Inode, device: u64) -> Result<()> {
     stat.st_blocks = if is_dir { 0 } else { i64::from(word(&from.pages)) * 8 };
     (stat.st_atime, stat.st_atime_nsec) = stamp(&from.atime);
     (stat.st_mtime, stat.st_mtime_nsec) = stamp(&from.mtime);
-    (stat.st_ctime, stat.st_ctime_nsec) = stamp(&from.ctime);
+    // Relaxed: as above.
+    let changed = from.ctime.load(Ordering::Relaxed);
+    (stat.st_ctime, stat.st_ctime_nsec) = (changed as i64, word(&from.ctime_nsec).into());
     // SAFETY: `to` is good, by this function's contract.
     unsafe { put(to, &stat) }
+}
+
+/// [`put_stat`].
+///
+/// # Errors
+/// None.
+///
+/// # Safety
+/// As [`put`].
+pub unsafe fn put_stat_as<const ANY: bool>(to: *mut stat, from: &Inode, device: u64) -> Result<()> {
+    // SAFETY: by this function's contract.
+    unsafe { put_stat(to, from, device) }
 }
 
 /// [`put_stat`], as a `struct statx`.

@@ -184,9 +184,11 @@ fn fstat_gives_every_field_of_the_record() {
         record.mode.store(kind | 0o1751, relaxed);
         let words = [&record.uid, &record.gid, &record.rdev, &record.nlink, &record.entries];
         words.iter().enumerate().for_each(|(at, word)| word.store(0xfff0_0000 + at as u32, relaxed));
-        for (at, stamp) in [&record.atime, &record.mtime, &record.ctime].into_iter().enumerate() {
-            stamp.sec.store(u64::MAX - at as u64, relaxed);
-            stamp.nsec.store(999_999_990 + at as u32, relaxed);
+        let seconds = [&record.atime.sec, &record.mtime.sec, &record.ctime];
+        let nanoseconds = [&record.atime.nsec, &record.mtime.nsec, &record.ctime_nsec];
+        for at in 0..3 {
+            seconds[at].store(u64::MAX - at as u64, relaxed);
+            nanoseconds[at].store(999_999_990 + at as u32, relaxed);
         }
         // SAFETY: all bits set is a valid stat.
         let mut seen: lp_abi::linux::stat = unsafe { std::mem::transmute([0xffu8; 144]) };

@@ -34,6 +34,8 @@ pub struct Pair {
     pub arguments: [String; 2],
     /// The fields that one writes on a line that the other touches; empty if there is no conflict.
     pub fields: BTreeSet<String>,
+    /// The fields that either reads on such a line.
+    pub read: BTreeSet<String>,
 }
 
 /// What was found with one kind of actors.
@@ -63,10 +65,12 @@ impl Findings {
                 tried += 1;
                 let both = [&calls[first], &calls[second]];
                 if made(&world, both, 0)? == made(&world, both, 1)? {
+                    let (fields, read) = fields(&counts[0][first], &counts[1][second]);
                     pairs.push(Pair {
                         kinds: both.map(|call| call.kind),
                         arguments: both.map(|call| call.arguments.clone()),
-                        fields: fields(&counts[0][first], &counts[1][second]),
+                        fields,
+                        read,
                     });
                 }
             }
@@ -155,9 +159,12 @@ fn follow(child: Pid, calls: usize) -> Result<[Vec<Count>; 2]> {
     Ok([counts, second])
 }
 
-/// The fields that one writes on lines on which the two conflict.
-fn fields(one: &Count, other: &Count) -> BTreeSet<String> {
+/// The fields that one writes, and those that one reads, on lines on which the two conflict.
+fn fields(one: &Count, other: &Count) -> (BTreeSet<String>, BTreeSet<String>) {
     let lines = conflicting_lines(one, other);
-    let written = one.words_written.union(&other.words_written);
-    written.filter(|word| lines.contains(&(**word / 64))).map(|word| places::name(*word)).collect()
+    let names = |words: [&BTreeSet<u64>; 2]| {
+        let of_lines = words[0].union(words[1]).filter(|word| lines.contains(&(**word / 64)));
+        of_lines.map(|word| places::name(*word)).collect()
+    };
+    (names([&one.words_written, &other.words_written]), names([&one.words_read, &other.words_read]))
 }

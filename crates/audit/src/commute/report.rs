@@ -15,7 +15,6 @@ const REASONS: &[(&[&str], &str)] = &[
             "inode.mode",
             "inode.uid",
             "inode.gid",
-            "inode.nlink",
             "inode.number",
             "inode.generation",
             "inode.flags",
@@ -27,12 +26,21 @@ const REASONS: &[(&[&str], &str)] = &[
             "inode.parent",
             "inode.self_dirent",
         ],
-        "Mode, owner, links and flags of an inode are one line: who walks through it or opens it meets who \
-         changes one of them, as mkdir does with the links of the parent.",
+        "Mode, owner, flags and the handles of attributes of an inode are one line: who walks through it or \
+         opens it meets who changes one of them, or removes the last name.",
     ),
     (
-        &["inode.seq", "inode.size", "inode.pages", "inode.atime", "inode.mtime", "inode.ctime"],
-        "Size and times of an inode are one line with one sequence count: both set times, or one reads the size.",
+        &[
+            "inode.seq",
+            "inode.size",
+            "inode.pages",
+            "inode.atime",
+            "inode.mtime",
+            "inode.ctime",
+            "inode.ctime_nsec",
+            "inode.nlink",
+        ],
+        "Size, times and links of an inode are one line with one sequence count: both set times, or one reads the size.",
     ),
     (
         &[
@@ -89,6 +97,23 @@ impl Report {
     pub fn unexplained(&self) -> BTreeSet<&str> {
         let fields = self.0.iter().flat_map(Findings::conflicts).flat_map(|pair| &pair.fields);
         fields.map(String::as_str).filter(|field| reason(field).is_none()).collect()
+    }
+
+    /// A line for each pair that conflicts: the actors, the calls, the fields written and those read.
+    #[must_use]
+    pub fn list(&self) -> String {
+        let mut text = String::new();
+        let joined = |names: &BTreeSet<String>| Vec::from_iter(names.iter().map(String::as_str)).join(" ");
+        for findings in &self.0 {
+            for pair in findings.conflicts() {
+                let [one, other] = [0, 1].map(|at| format!("{}({})", pair.kinds[at], pair.arguments[at]));
+                let (written, read) = (joined(&pair.fields), joined(&pair.read));
+                let who = who(findings.actors);
+                // Writing to a string does not fail.
+                let _ = writeln!(text, "{who}\t{one}\t{other}\t{written}\t{read}");
+            }
+        }
+        text
     }
 
     /// The page, in Markdown. `maps` names the heat map of each of the findings.

@@ -169,9 +169,11 @@ impl Rebuild {
             for word in [&inode.link, &inode.locks, &inode.atime_due, &inode.entries] {
                 word.store(0, Relaxed);
             }
-            for stamp in [&inode.atime, &inode.mtime, &inode.ctime] {
-                stamp.nsec.store(stamp.nsec.load(Relaxed).min(999_999_999), Relaxed);
-                stamp.zero.store(0, Relaxed);
+            for nsec in [&inode.atime.nsec, &inode.mtime.nsec, &inode.ctime_nsec] {
+                nsec.store(nsec.load(Relaxed).min(999_999_999), Relaxed);
+            }
+            for zero in [&inode.atime.zero, &inode.mtime.zero, &inode.zero] {
+                zero.store(0, Relaxed);
             }
             inode.custody.clear();
             let kept = if self.blobs.contains(&index) { inode_flags::BLOB } else { KEPT_FLAGS };

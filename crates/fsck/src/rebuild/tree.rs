@@ -187,8 +187,8 @@ impl Rebuild {
     /// changed last counts.
     fn last_of_each_name(&self, entries: &[(u64, DirentId)]) -> BTreeMap<Vec<u8>, DirentId> {
         let age = |id: DirentId| {
-            let changed = &self.region.inode(dirent::target(self.region.dirent(id)).id).ctime;
-            (changed.sec.load(Relaxed) as i64, changed.nsec.load(Relaxed), id)
+            let inode = self.region.inode(dirent::target(self.region.dirent(id)).id);
+            (inode.ctime.load(Relaxed) as i64, inode.ctime_nsec.load(Relaxed), id)
         };
         let mut names = BTreeMap::new();
         for (_, entry) in entries {

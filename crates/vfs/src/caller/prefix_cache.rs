@@ -6,7 +6,7 @@
 //! holds while `Header::tree` does not change: [`crate::names::tree`] makes the count odd before a directory
 //! moves or becomes less searchable, and sets a new even one afterwards. Removal is no such change: before
 //! another directory can get its name, a removed directory is marked dead, or freed with an incremented
-//! generation, and both are checked here.
+//! generation, and both are checked.
 //!
 //! A walk reads the count before its first step; its result is entered only if the count is even and
 //! unchanged. Linearisation point of a hit: the load of the count. ABA: 2^31 changes of the tree between two
@@ -18,7 +18,6 @@
 use core::cell::{Cell, UnsafeCell};
 
 use lp_region::mount::{State, mount_state};
-use lp_region::records::inode_flags;
 use lp_region::sync::Ordering;
 use lp_region::{InodeRef, MountId, Spot};
 
@@ -137,6 +136,16 @@ impl Prefix {
 /// it, as after any step of a walk.
 #[inline(always)]
 pub(crate) fn find(task: &Task<'_>, prefix: Prefix) -> Option<Spot> {
+    let found = find_quick(task, prefix)?;
+    // PAIRS: the release store in `make::free`.
+    let generation = task.region.inode(found.inode.id).generation.load(Ordering::Acquire);
+    (generation == found.inode.generation).then_some(found)
+}
+
+/// [`find`] for a caller that falls back to a walk if its own check finds another generation. The directory
+/// may be one that was freed.
+#[inline(always)]
+pub(crate) fn find_quick(task: &Task<'_>, prefix: Prefix) -> Option<Spot> {
     let entry = prefix.place(task);
     // An entry's count is even, so an equal count is too.
     let known = entry.length.get() as usize == prefix.length
@@ -146,10 +155,9 @@ pub(crate) fn find(task: &Task<'_>, prefix: Prefix) -> Option<Spot> {
         return None;
     }
     let dir = InodeRef::from_word(entry.dir.get());
-    let inode = task.region.inode(dir.id);
-    // PAIRS: the release store in `make::free`. Relaxed: the mark is set before the name is removed.
-    let lives = inode.generation.load(Ordering::Acquire) == dir.generation
-        && inode.flags.load(Ordering::Relaxed) & inode_flags::DEAD == 0;
+    // The mark is set before another directory can get the name. If the slot was used again, it is another
+    // directory's, and the generation tells.
+    let lives = !task.region.inode(dir.id).is_dead();
     lives.then(|| Spot { inode: dir, mount: MountId(u32::from(entry.mount.get())) })
 }
 

@@ -12,7 +12,7 @@ use crate::life::reclaim;
 use crate::names::change::{self, Links, Plain, Seats};
 use crate::names::hash::{self, Load};
 use crate::names::name::{self, Name};
-use crate::names::walk::{self, Found, LastType, Missed, Parent, PathBuffer};
+use crate::names::walk::{self, Found, LastType, Parent, PathBuffer};
 use crate::names::{dir, dirent, link_target};
 use crate::rights::{initial, permission};
 
@@ -97,10 +97,10 @@ pub(crate) fn named(
     what: &InodeKind,
 ) -> Result<Made> {
     let key = name::Key::new(dir.id, name);
-    or_reclaim(task, || after_miss(task, (dir, mount), (&key, Missed::UNKNOWN), what))
+    or_reclaim(task, || after_miss(task, (dir, mount), &key, what))
 }
 
-/// [`named`] for a name that a lookup has missed, without freeing anything on `ENOSPC`.
+/// [`named`] for a name that is known to be missing, or was, without freeing anything on `ENOSPC`.
 ///
 /// # Errors
 /// Those of [`named`].
@@ -108,11 +108,11 @@ pub(crate) fn named(
 pub(crate) fn after_miss(
     task: &Task<'_>,
     (dir, mount): (InodeRef, MountId),
-    (key, missed): (&name::Key<'_, '_>, Missed),
+    key: &name::Key<'_, '_>,
     what: &InodeKind,
 ) -> Result<Made> {
     let _writing = writer::begin(task, mount)?;
-    named_once(task, dir, mount, (key, missed), what)
+    named_once(task, dir, mount, key, what)
 }
 
 /// [`named`] in a directory that no mount shows.
@@ -121,7 +121,7 @@ pub(crate) fn after_miss(
 /// Those of [`named`].
 pub(crate) fn hidden(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &InodeKind) -> Result<Made> {
     let key = name::Key::new(dir.id, name);
-    or_reclaim(task, || named_once(task, dir, MountId::NONE, (&key, Missed::UNKNOWN), what))
+    or_reclaim(task, || named_once(task, dir, MountId::NONE, &key, what))
 }
 
 /// On `ENOSPC`, frees what nothing names and tries again.
@@ -144,12 +144,12 @@ fn named_once(
     task: &Task<'_>,
     dir: InodeRef,
     mount: MountId,
-    (place, missed): (&name::Key<'_, '_>, Missed),
+    place: &name::Key<'_, '_>,
     what: &InodeKind,
 ) -> Result<Made> {
     let record = task.region.inode(dir.id);
     let locked = dir::enter(task, dir)?;
-    if !missed.holds(record)
+    if !hash::lacks(task.region, place.hash)
         && let Some(hit) = hash::lookup_at(task.region, place)
     {
         let found = Found { inode: hit.target(), dirent: hit.dirent(), parent: dir.id, mount };

@@ -109,7 +109,7 @@ pub fn of_entry<'t>(
     let top = start.top(task);
     let Spot { inode, mount } = spot;
     let record = task.region.inode(inode.id);
-    if dir::is(record) && !dir::is_dead(record) || task.region.mount(mount).root() == inode {
+    if dir::is(record) && !record.is_dead() || task.region.mount(mount).root() == inode {
         return of_directory(task, spot, start);
     }
     for _ in 0..TRIES {
@@ -230,7 +230,7 @@ fn climb(task: &Task<'_>, text: &mut PathBuilder, from: Spot) -> Result<Climbed>
             return Ok(Climbed::Nowhere);
         }
         text.prepend_name(task, DirentId(entry))?;
-        if dirent::target(task.region.dirent(DirentId(entry))).id != at && !dir::is_dead(inode) {
+        if dirent::target(task.region.dirent(DirentId(entry))).id != at && !inode.is_dead() {
             return Ok(Climbed::Moved);
         }
         at = InodeId(parent);

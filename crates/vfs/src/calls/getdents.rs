@@ -88,7 +88,7 @@ pub fn getdents64(task: &Task<'_>, fd: Fd, buffer: UserSlice) -> Result<usize> {
     }
     below::complete(task, held.inode)?;
     let position = position::hold(task, &held);
-    if dir::is_dead(held.inode) {
+    if held.inode.is_dead() {
         return Err(Errno::ENOENT);
     }
     let mut out = Out {

@@ -26,7 +26,7 @@ pub use crate::names::limits::Top;
 use crate::names::limits::{Free, Limited, Limits};
 use crate::names::mounts;
 use crate::names::name::{Key, Name};
-use crate::names::walk::{self, AtKnown, Ended, Follow, Found, LastType, Missed};
+use crate::names::walk::{self, AtKnown, Ended, Follow, Found, LastType};
 use crate::rights::{credentials, initial, permission, protected};
 
 /// Walks before an open gives up on names that vanish meanwhile.
@@ -279,11 +279,10 @@ impl<'t> AtKnown<'t> for OpenOrMake<'t, '_> {
     fn at(self, Spot { inode: dir, mount }: Spot, name: Name<'t>) -> Option<Result<Opened>> {
         let OpenOrMake { task, dirfd, how } = self;
         let key = Key::new(dir.id, &name);
-        let missed = Missed::before(task.region.inode(dir.id));
         let opened = match walk::look_up(task, dir, &key)? {
             Some(hit) if !walk::is_end(hit, how.follow()) => return None,
             Some(hit) => existing(task, dirfd, dir, &walk::found(hit, dir, mount), how),
-            None => match create::after_miss(task, (dir, mount), (&key, missed), &how.kind()) {
+            None => match create::after_miss(task, (dir, mount), &key, &how.kind()) {
                 Ok(Made::New(found)) => made(task, dirfd, &found, how),
                 // Somebody was faster, or a reclaim may help.
                 Ok(Made::Existing(_)) | Err(Errno::ENOSPC) => return None,
@@ -342,7 +341,7 @@ fn make_nameless(task: &Task, dir: &Found, how: &How) -> Result<Opened> {
     let new = initial::create(task, parent, S_IFREG | how.mode, 0)?;
     let id = new.inode().id;
     let record = task.region.inode(id);
-    record.nlink.store(0, Ordering::Relaxed); // Relaxed: nobody else knows the inode.
+    inode::set_links(record, 0);
     if !how.has(O_EXCL) {
         record.flags.fetch_or(inode_flags::LINKABLE, Ordering::Relaxed);
     }

@@ -56,7 +56,7 @@ fn put_quick(task: &Task, inode: &Inode, to: UserPtr<stat>) -> bool {
     let device = task.device(inode.root.load(Relaxed)); // Relaxed: immutable.
     // SAFETY: the copy routine handles bad pointers.
     !inode::is_dir(inode)
-        && unsafe { ucopy::put_stat(to.as_ptr(), inode, device) }.is_ok()
+        && unsafe { ucopy::put_stat_as::<false>(to.as_ptr(), inode, device) }.is_ok()
         && !inode.seq.retry(before)
 }
 

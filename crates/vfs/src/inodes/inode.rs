@@ -147,7 +147,7 @@ fn copy_attributes(inode: &Inode) -> Attributes {
         blocks,
         atime: time(&inode.atime),
         mtime: time(&inode.mtime),
-        ctime: time(&inode.ctime),
+        ctime: changed(inode),
         btime: born(inode),
     }
 }
@@ -163,6 +163,31 @@ fn time(stamp: &Stamp) -> Time {
 pub(crate) fn set_time(stamp: &Stamp, time: Time) {
     stamp.sec.store(time.sec as u64, Relaxed);
     stamp.nsec.store(time.nsec, Relaxed);
+}
+
+/// Reads the change time of an inode. Relaxed: as [`time`].
+#[inline(always)]
+fn changed(inode: &Inode) -> Time {
+    Time { sec: inode.ctime.load(Relaxed) as i64, nsec: inode.ctime_nsec.load(Relaxed) }
+}
+
+/// Sets the change time of an inode, inside a `seq` section.
+#[inline(always)]
+pub(crate) fn set_changed(inode: &Inode, time: Time) {
+    inode.ctime.store(time.sec as u64, Relaxed);
+    inode.ctime_nsec.store(time.nsec, Relaxed);
+}
+
+/// Sets the number of an inode's links, and whether it has none. Inside a `seq` section, or before anybody
+/// can reach the inode.
+#[inline(always)]
+pub(crate) fn set_links(inode: &Inode, nlink: u32) {
+    // Relaxed throughout: inside the section. Who opens or closes takes the flag as seen.
+    inode.nlink.store(nlink, Relaxed);
+    let flags = inode.flags.load(Relaxed);
+    if (nlink == 0) != (flags & inode_flags::DEAD != 0) {
+        inode.flags.store(flags ^ inode_flags::DEAD, Relaxed);
+    }
 }
 
 /// Sets a word of line 1, inside a `seq` section. A word that already has the value is not stored, so that
@@ -346,7 +371,7 @@ pub(crate) fn touch_in_section(inode: &Inode, what: Touch, now: Time) {
     if what == Touch::Modify {
         set_time(&inode.mtime, now);
     }
-    set_time(&inode.ctime, now);
+    set_changed(inode, now);
     inode.atime_due.store(0, Relaxed);
 }
 
@@ -355,7 +380,7 @@ pub(crate) fn touch_in_section(inode: &Inode, what: Touch, now: Time) {
 #[inline]
 pub(crate) fn is_modified_at(inode: &Inode, now: Time) -> bool {
     // Relaxed: the caller holds the lock.
-    time(&inode.mtime) == now && time(&inode.ctime) == now && inode.atime_due.load(Relaxed) == 0
+    time(&inode.mtime) == now && changed(inode) == now && inode.atime_due.load(Relaxed) == 0
 }
 
 /// Access and modification time. The caller must hold the inode's lock.

@@ -93,9 +93,9 @@ fn make(task: &Task, root: u32, mode: u32, rdev: u32, owner: (u32, u32)) -> Resu
         return Err(Errno::ENOSPC);
     }
     let now = task.now();
-    for stamp in [&inode.atime, &inode.mtime, &inode.ctime] {
-        inode::set_time(stamp, now);
-    }
+    inode::set_time(&inode.atime, now);
+    inode::set_time(&inode.mtime, now);
+    inode::set_changed(inode, now);
     inode.btime.store(now.sec as u64, Relaxed);
     inode.btime_nsec.store(now.nsec, Relaxed);
     inode.lock.set_key(id.0);

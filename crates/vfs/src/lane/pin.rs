@@ -42,8 +42,7 @@ pub fn inode(task: &Task, slot: usize, inode: InodeRef) -> Result<()> {
     known_inode(task, slot, inode.id);
     let record = task.region.inode(inode.id);
     // Relaxed: an inode is unlinked before the heavy barrier of the sweep that frees it.
-    let gone = record.nlink.load(Ordering::Relaxed) == 0
-        || record.generation.load(Ordering::Relaxed) != inode.generation;
+    let gone = record.is_dead() || record.generation.load(Ordering::Relaxed) != inode.generation;
     if gone {
         clear(task, slot);
         return Err(Errno::ESTALE);

@@ -19,7 +19,7 @@ use crate::life::mount_list::List;
 use crate::life::mount_peers::Peers;
 use crate::life::superblock;
 use crate::names::mounts::{self, all};
-use crate::names::{dir, dirent, tree};
+use crate::names::{dirent, tree};
 
 /// The mounts, as they were in a turn in which no change was under way.
 pub struct Tree<'t, 'r> {
@@ -322,9 +322,7 @@ impl<'t, 'r> Tree<'t, 'r> {
         let task = self.task;
         let inode = task.region.inode(point.id);
         let locked = inode::lock(task, point.id);
-        let is_gone = inode.generation.load(Ordering::Acquire) != point.generation
-            || inode.nlink.load(Ordering::Relaxed) == 0
-            || dir::is_dead(inode);
+        let is_gone = inode.generation.load(Ordering::Acquire) != point.generation || inode.is_dead();
         if is_gone {
             return Err(Errno::ENOENT);
         }

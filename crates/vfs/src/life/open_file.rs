@@ -112,7 +112,7 @@ pub(crate) fn left(task: &Task, id: FileId) {
     free(task, id);
     pin::clear(task, pin::slot::CLOSE);
     // Relaxed: a lane that unlinks it from here on looks for open files itself.
-    if task.region.inode(inode.id).nlink.load(Ordering::Relaxed) == 0 {
+    if task.region.inode(inode.id).is_dead() {
         reclaim::let_go_slow(task, inode);
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn after_unlink(task: &Task) {
 pub(crate) fn closed_slow(task: &Task, id: FileId) {
     let file = task.region.file(id);
     let inode = task.region.inode(InodeRef::from_word(file.inode.load(Ordering::Relaxed)).id);
-    let pressing = file.locked.load(Ordering::Relaxed) != 0 || inode.nlink.load(Ordering::Relaxed) == 0;
+    let pressing = file.locked.load(Ordering::Relaxed) != 0 || inode.is_dead();
     kept::queue(task, id);
     if pressing {
         sweep::run(task, Scope::File(id));

@@ -335,7 +335,9 @@ pub(crate) fn destroy(task: &Task<'_>, root: u32) {
     if lives {
         empty(task, top);
         let _locked = inode::lock(task, top.id);
-        inode.nlink.store(0, Ordering::Relaxed); // Relaxed: under the lock.
+        inode.seq.begin();
+        inode::set_links(inode, 0);
+        inode.seq.end();
         kept::orphan(task, top.id);
     }
     record.root.store(0, Ordering::Release);

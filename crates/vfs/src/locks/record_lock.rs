@@ -107,11 +107,19 @@ fn set(task: &Task, held: &HeldFile, owner: Owner, asked: &Flock, wait: LockWait
         return file_lock::release(task, held.inode_id(), owner, range);
     };
     match owner.family {
-        family::POSIX => task.process.closes_look(table::closing::LOCKS),
+        family::POSIX => closes_look(task),
         _ => held.file.locked.store(1, Ordering::Release),
     }
     let pid = task.process.pid.load(Ordering::Relaxed);
     file_lock::acquire(task, held.inode_id(), &Lock { owner, range, kind, pid }, wait)
+}
+
+/// Makes each close of the process look for its locks, if none does yet.
+fn closes_look(task: &Task) {
+    // Relaxed: once set it stays, and only threads of the process set and read it.
+    if task.process.posix_locks.load(Ordering::Relaxed) & table::closing::LOCKS == 0 {
+        task.process.closes_look(table::closing::LOCKS);
+    }
 }
 
 /// The requested type of lock; `None` to unlock.

@@ -12,7 +12,7 @@
 //! stored. Nobody waits during a change, and no lock but those of the inodes is held.
 
 use lp_region::lane::{INTENT_WORDS, Lane};
-use lp_region::records::{Dirent, Inode, LongName, inode_flags};
+use lp_region::records::{Dirent, Inode, LongName};
 use lp_region::slab::Slot;
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, LaneId};
@@ -441,21 +441,18 @@ fn set_parent(task: &Task<'_>, moved: &Moved, entry: DirentId) {
 fn set_links(task: &Task<'_>, links: &Links, now: Time) {
     let inode = task.region.inode(links.id);
     inode.seq.begin();
-    inode::put(&inode.nlink, links.nlink);
+    inode::set_links(inode, links.nlink);
     inode::touch_in_section(inode, Touch::Change, now);
     inode.seq.end_alone();
     if links.nlink == 0 && dir::is(inode) {
-        // Relaxed: under the directory's lock; readers take it as seen.
-        inode.flags.store(inode.flags.load(Ordering::Relaxed) | inode_flags::DEAD, Ordering::Relaxed);
         // It has no entries, so from here on `tail` holds the generation of the parent that `..` means.
         let parent = task.region.inode(InodeId(inode.parent.load(Ordering::Relaxed)));
         inode.tail.store(u64::from(parent.generation.load(Ordering::Relaxed)), Ordering::Release);
     }
 }
 
-/// What changes with every entry is guarded by `data_seq`, away from the line that walks through the
-/// directory read. Only its link count is on that line, and changes when a subdirectory is created or
-/// removed.
+/// What changes with every entry is guarded by `data_seq`. None of this is on the line that walks through the
+/// directory read.
 #[inline(always)]
 fn set_directory(task: &Task<'_>, after: &Directory, now: Time) {
     let inode = task.region.inode(after.id);

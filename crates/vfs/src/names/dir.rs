@@ -8,7 +8,7 @@
 
 use lp_abi::linux::{S_IFDIR, S_IFMT};
 use lp_abi::{Errno, Result};
-use lp_region::records::{Inode, inode_flags};
+use lp_region::records::Inode;
 use lp_region::sync::{AtomicU32, Ordering};
 use lp_region::{DirentId, InodeId, InodeRef, PageId, Region};
 
@@ -190,11 +190,6 @@ pub(crate) fn with_entry(region: Region<'_>, id: InodeId, entry: DirentId) -> Di
 #[inline]
 pub fn is(inode: &Inode) -> bool {
     inode.mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR
-}
-
-/// Whether it was removed: nothing may be created in it.
-pub(crate) fn is_dead(inode: &Inode) -> bool {
-    inode.flags.load(Ordering::Relaxed) & inode_flags::DEAD != 0
 }
 
 /// Reserves space for one entry in the array, and returns where, and in the hash table. The caller must hold

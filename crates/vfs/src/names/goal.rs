@@ -1,7 +1,6 @@
 //! What a path walk is for and what it finds.
 
 use lp_abi::{Errno, Result};
-use lp_region::records::Inode;
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, MountId, Spot};
 
@@ -127,32 +126,6 @@ pub(crate) struct Ended<'t> {
     pub place: Named<'t>,
     /// What the walk found there.
     pub found: Option<Found>,
-}
-
-/// The state of a directory's names in which a lookup has missed one: the directory's `data_seq`. Every
-/// change of names advances it under the directory's lock, once the new names are born. So a name that was
-/// missed is still missing if the lock's holder finds the count as it was before the lookup. A change that a
-/// death has cut short is completed before the lock is taken over, and advances the count again. ABA: 2^31
-/// changes of the directory between lookup and lock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Missed(u32);
-
-impl Missed {
-    /// An odd count, which no directory has while it is locked.
-    pub(crate) const UNKNOWN: Missed = Missed(1);
-
-    /// The state of a directory's names, to be read before the lookup.
-    #[inline(always)]
-    pub(crate) fn before(dir: &Inode) -> Missed {
-        Missed(dir.data_seq.read())
-    }
-
-    /// Whether the name is still missing. The caller must hold the directory's lock, and have checked that it
-    /// is the same directory.
-    #[inline(always)]
-    pub(crate) fn holds(self, dir: &Inode) -> bool {
-        !dir.data_seq.retry(self.0)
-    }
 }
 
 /// Where a path ends: the place, and what the walk found there.

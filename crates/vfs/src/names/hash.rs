@@ -34,8 +34,9 @@ use crate::lane::taken;
 use crate::names::dirent;
 use crate::names::name::{Key, Name};
 
-/// Buckets of an empty table, as a power of two: one page.
-pub const BASE_LEVEL: u32 = 6;
+/// Buckets of an empty table, as a power of two: four pages. Few names seldom share a bucket, so that changes
+/// of one seldom take the line from those that look up another.
+pub const BASE_LEVEL: u32 = 8;
 
 /// Bits of a hash that the largest table uses.
 pub const MAX_LEVEL: u32 = BUCKETS.trailing_zeros();
@@ -190,6 +191,14 @@ pub fn lookup(region: Region<'_>, dir: InodeId, name: &Name<'_>) -> Option<Hit> 
 #[inline(always)]
 pub(crate) fn lookup_at(region: Region<'_>, place: &Key<'_, '_>) -> Option<Hit> {
     find(region, place.dir, place.name, place.hash)
+}
+
+/// Whether it takes one look to see that no name with this hash exists. While the caller holds a directory's
+/// lock, none is added to that directory. False if it takes more: look the name up.
+#[inline(always)]
+pub(crate) fn lacks(region: Region<'_>, hash: u32) -> bool {
+    let has = |bucket: &Bucket| bucket.entries.iter().any(|entry| high(entry) == hash);
+    bucket::look(&Buckets(region.records()), hash, |bucket| (has(bucket).then_some(()), true)) == (None, true)
 }
 
 /// Prefetches the bucket of a hash for a lookup that follows soon.

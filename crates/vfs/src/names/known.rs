@@ -75,7 +75,7 @@ pub(crate) fn in_known(task: &Task<'_>, dirfd: Fd, given: PathText, follow: Foll
     let Spot { inode: dir, mount } = match given.prefix {
         0 if absolute => return None,
         0 => Spot::from_word(prefix.base),
-        _ => prefix_cache::find(task, prefix)?,
+        _ => prefix_cache::find_quick(task, prefix)?,
     };
     let inode = task.region.inode(dir.id);
     if !may_everyone_search(inode) {

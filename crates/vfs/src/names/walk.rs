@@ -26,7 +26,7 @@ use crate::caller::prefix_cache::{self, Prefix};
 use crate::caller::task::{Outside, Place, Task};
 use crate::inodes::inode as inodes;
 pub use crate::names::goal::{End, Follow, Found, LastType, Parent};
-pub(crate) use crate::names::goal::{Ended, Missed, Named};
+pub(crate) use crate::names::goal::{Ended, Named};
 use crate::names::goal::{Existing, Goal, Making, Placing};
 pub(crate) use crate::names::known::{AtKnown, found, in_known, is_end, known, look_up, named_in};
 use crate::names::known::{Bare, Whole, base, may_everyone_search};

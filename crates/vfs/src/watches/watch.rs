@@ -88,7 +88,7 @@ pub fn mark_way(task: &Task<'_>, id: InodeId) -> Result<()> {
         let locked = inode::lock(task, at);
         mark_locked(inode, inode_flags::SHADOW);
         drop(locked);
-        if dir::is_dead(inode) {
+        if inode.is_dead() {
             return Err(Errno::ENOENT);
         }
         if inode.self_dirent.load(Relaxed) == 0 {
@@ -124,7 +124,7 @@ pub fn path(task: &Task<'_>, id: InodeId, to: &mut [u8]) -> Result<usize> {
             return if dir::is(inode) { prepend(root) } else { Err(Errno::ENOENT) };
         }
         let record = task.region.dirent(DirentId(entry));
-        if dirent::target(record).id != at || dir::is_dead(inode) {
+        if dirent::target(record).id != at || inode.is_dead() {
             return Err(Errno::ENOENT);
         }
         let mut name = [0; NAME_MAX];
