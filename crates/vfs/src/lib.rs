@@ -86,7 +86,7 @@ pub mod mounts {
 }
 
 pub mod read {
-    pub use crate::calls::read::{pread, pread_quick, preadv2, read, read_quick, readv};
+    pub use crate::calls::read::{note, pread, pread_quick, preadv2, read, read_quick, readv};
     pub use crate::content::snapshot::into;
 }
 

@@ -120,7 +120,7 @@ pub fn sendfile(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count:
         not_append(&to)?;
         // The kernel's splice_direct_to_actor: with nothing to send, types are not checked; what cannot be
         // sent counts as read.
-        let accessed = || inode::accessed(task, from.inode, 0, || from.mount());
+        let accessed = || inode::read_by(task, from.file, from.inode, 0);
         if count == 0 {
             accessed();
             return Ok(0);
@@ -147,7 +147,7 @@ pub fn sendfile(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count:
                 if count != 0 && regular(&from).is_ok() {
                     to_host(task, &from, at, fd_out, count)?
                 } else {
-                    inode::accessed(task, from.inode, 0, || from.mount());
+                    inode::read_by(task, from.file, from.inode, 0);
                     return if count == 0 { Ok(0) } else { Err(Errno::EINVAL) };
                 }
             }
@@ -390,7 +390,7 @@ fn in_steps(
             Err(_) => break,
         }
     }
-    inode::accessed(task, from.inode, done, || from.mount());
+    inode::read_by(task, from.file, from.inode, done);
     Ok(done)
 }
 
