@@ -50,7 +50,7 @@ mod rights;
 mod watches;
 
 pub use caller::task::{Outside, Place, Task, Time};
-pub use caller::{clock, id_map, task};
+pub use caller::{clock, id_map, identity, task};
 pub use calls::{
     access, cachestat, chdir, chmod, chown, close, copy, dup, ends, fallocate, fcntl, file_attr, fsmount,
     fspick, fsync, getcwd, getdents, handle, ioctl, link, lseek, mkdir, mknod, mount, mount_setattr,
