@@ -2,9 +2,9 @@
 //!
 //! `LP_TESTS_ODD=new`, as scripts/test sets it, draws sequences that no run before it drew, besides some that
 //! are always the same. The names of the tests give the seeds: `LP_TESTS_ODD=FROM..TO` selects them again, or
-//! others, and `LP_TESTS_STEPS=N` another length of the sequences. A sequence that differs is shrunk: steps are
-//! left out as long as the rest differs, and what remains is shown as the statements of a C program, with the
-//! command that does this again.
+//! others, and `LP_TESTS_STEPS=N` another length of the sequences. A sequence that differs is shrunk: steps
+//! are left out as long as the rest differs, and what remains is shown as the statements of a C program, with
+//! the command that does this again.
 
 use std::iter::once;
 use std::ops::Range;

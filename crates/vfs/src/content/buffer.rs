@@ -127,6 +127,7 @@ impl Vector {
     ///
     /// # Errors
     /// `EINVAL` for more than `UIO_MAXIOV` entries or a negative length; `EFAULT`.
+    #[inline(never)]
     pub(crate) fn new(entries: UserSlice<iovec>) -> Result<Vector> {
         if entries.len() > UIO_MAXIOV as usize {
             return Err(Errno::EINVAL);
