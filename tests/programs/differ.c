@@ -125,6 +125,20 @@ static int link_of_host(const char *host)
     return 0;
 }
 
+/* The link of a closed number: as one of two paths, of which the other starts at one, and on a read-only file
+ * system. */
+static int closed_numbers(void)
+{
+    char name[60];
+    int fd = open("f", O_CREAT | O_RDWR, 0644);
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    close(fd);
+    say("rename", renameat(AT_FDCWD, name, -1, "g"));
+    say("mount", mount(NULL, "/proc", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL));
+    say("unlink", unlink(name));
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 4 || chdir(argv[2]))
@@ -137,6 +151,8 @@ int main(int argc, char **argv)
         return attributes();
     if (!strcmp(argv[1], "read_only"))
         return read_only();
+    if (!strcmp(argv[1], "closed_numbers"))
+        return closed_numbers();
     if (!strcmp(argv[1], "link_of_host"))
         return link_of_host(argv[3]);
     return 2;
