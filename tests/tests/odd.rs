@@ -1,9 +1,10 @@
 //! Calls with odd arguments on both doors, compared call by call: `tests/programs/odd`.
 //!
-//! `LP_TESTS_ODD=new` draws sequences that no run before it drew, besides a few that are always the same. The
-//! names of the tests give the seeds: `LP_TESTS_ODD=FROM..TO` selects them again, or others, and
-//! `LP_TESTS_STEPS=N` another length of the sequences. A sequence that differs is shrunk: steps are left out as
-//! long as the rest differs, and what remains is shown as the statements of a C program.
+//! `LP_TESTS_ODD=new`, as scripts/test sets it, draws sequences that no run before it drew, besides some that
+//! are always the same. The names of the tests give the seeds: `LP_TESTS_ODD=FROM..TO` selects them again, or
+//! others, and `LP_TESTS_STEPS=N` another length of the sequences. A sequence that differs is shrunk: steps
+//! are left out as long as the rest differs, and what remains is shown as the statements of a C program, with
+//! the command that does this again.
 
 use std::iter::once;
 use std::ops::Range;
@@ -15,8 +16,9 @@ use libtest_mimic::{Failed, Trial};
 use lp_tests::session::Session;
 use lp_tests::{compile, suite};
 
-/// Sequences of a run without a selection that are always the same, and new ones.
+/// Sequences of a run without a selection.
 const OLD: u64 = 2000;
+/// Sequences of a run of `new` that are not among those, which gives up as many of them.
 const NEW: u64 = 500;
 /// Sequences of one test.
 const BATCH: usize = 50;
@@ -45,7 +47,7 @@ fn seeds() -> Result<Vec<Range<u64>>> {
     let Ok(text) = std::env::var("LP_TESTS_ODD") else { return Ok(once(0..OLD).collect()) };
     if text == "new" {
         let new = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() * NEW;
-        return Ok(vec![0..OLD, new..new + NEW]);
+        return Ok(vec![0..OLD - NEW, new..new + NEW]);
     }
     let (from, to) = text.split_once("..").context("LP_TESTS_ODD is FROM..TO or new")?;
     Ok(once(from.parse()?..to.parse()?).collect())
@@ -71,7 +73,10 @@ fn compare(seeds: Range<u64>, steps: usize) -> Result<()> {
     for seed in seeds {
         if let Err(first) = steps_of(seed, &all) {
             let (kept, error) = shrink(seed, all, first);
-            return Err(error.context(format!("seed {seed}, steps {kept:?} are enough")));
+            return Err(error.context(format!(
+                "seed {seed}, steps {kept:?} are enough; again:\n  LP_TESTS_ODD={seed}..{} LP_TESTS_STEPS={steps} cargo test --release -p lp-tests --test odd\n",
+                seed + 1
+            )));
         }
     }
     Err(error.context("none of the sequences differs alone"))

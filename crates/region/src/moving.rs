@@ -25,7 +25,7 @@ use crate::ids::{InodeId, LaneId};
 use crate::sync::{AtomicU32, Ordering, full_fence};
 
 /// Depth of a directory beyond which a region is considered damaged.
-const DEPTH: u32 = 1 << 20;
+pub const DEPTH: u32 = 1 << 20;
 
 /// The lane that moves a directory; 0 if none.
 #[repr(transparent)]

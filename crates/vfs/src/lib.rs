@@ -50,7 +50,7 @@ mod rights;
 mod watches;
 
 pub use caller::task::{Outside, Place, Task, Time};
-pub use caller::{clock, id_map, task};
+pub use caller::{clock, id_map, identity, task};
 pub use calls::{
     access, cachestat, chdir, chmod, chown, close, copy, dup, ends, fallocate, fcntl, file_attr, fsmount,
     fspick, fsync, getcwd, getdents, handle, ioctl, link, lseek, mkdir, mknod, mount, mount_setattr,
@@ -86,7 +86,7 @@ pub mod mounts {
 }
 
 pub mod read {
-    pub use crate::calls::read::{pread, pread_quick, preadv2, read, read_quick, readv};
+    pub use crate::calls::read::{note, pread, pread_quick, preadv2, read, read_quick, readv};
     pub use crate::content::snapshot::into;
 }
 

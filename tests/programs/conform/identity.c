@@ -17,6 +17,19 @@ static const struct {
     { "other", 1234, 4321, 0 },
 };
 
+/* Something that everybody may use, if they get there. */
+static void make_within(const char *dir)
+{
+    char name[32], link[32];
+    snprintf(name, sizeof name, "%s/in", dir);
+    make(name, "");
+    chmod(name, 0777);
+    snprintf(link, sizeof link, "%s.l", dir);
+    symlink(name, link);
+    snprintf(name, sizeof name, "%s/d", dir);
+    make_dir(name);
+}
+
 static void make_all(void)
 {
     umask(0);
@@ -26,6 +39,7 @@ static void make_all(void)
         make(files[i].name, "");
         snprintf(dir, sizeof dir, "%s.d", files[i].name);
         make_dir(dir);
+        make_within(dir);
         chown(files[i].name, files[i].owner, files[i].group);
         chown(dir, files[i].owner, files[i].group);
         chmod(files[i].name, files[i].mode);
@@ -49,6 +63,34 @@ static void look(const char *text)
         by_effective[i] = '0' + effective;
     }
     say("%s: %s %s", text, by_real, by_effective);
+}
+
+/* What lies behind the directories, by several ways: errors of access as the real user, of what is there and
+ * of what is not, and as the effective one. */
+static void look_within(const char *text)
+{
+    static const char *const ways[] = { "%s.d/in", "%s.d/d/../in", "%s.d.l", "./%s.d//in", "%s.d/none", "%s.d/none/in" };
+    char found[4 * COUNT(files) * COUNT(ways) + 1] = "", *to = found;
+    for (unsigned i = 0; i < COUNT(files); i++)
+        for (unsigned way = 0; way < COUNT(ways); way++) {
+            char name[64];
+            snprintf(name, sizeof name, ways[way], files[i].name);
+            int f_ok = access(name, F_OK) ? errno : 0, x_ok = faccessat(AT_FDCWD, name, W_OK | X_OK, 0) ? errno : 0;
+            int effective = syscall(SYS_faccessat2, AT_FDCWD, name, R_OK, AT_EACCESS) ? errno : 0;
+            int link = syscall(SYS_faccessat2, AT_FDCWD, name, F_OK, AT_SYMLINK_NOFOLLOW) ? errno : 0;
+            to += sprintf(to, "%c%c%c%c", '0' + f_ok, '0' + x_ok, '0' + effective, '0' + link);
+        }
+    say("%s: %s", text, found);
+    struct stat st;
+    unsigned reached = 0;
+    for (unsigned i = 0; i < COUNT(files); i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s.d/in", files[i].name);
+        reached = reached << 1 | !stat(name, &st);
+        if (open(name, O_PATH) >= 0)
+            reached |= 1 << 16;
+    }
+    say("  others than access: %x", reached);
 }
 
 static int set_caps(uint32_t effective, uint32_t permitted)
@@ -94,6 +136,55 @@ GROUP(identity, ids)
             }
             wait(NULL);
         }
+}
+
+/* The whole walk is the real user's. */
+GROUP(identity, ways)
+{
+    if (geteuid() != 0)
+        return;
+    make_all();
+    for (unsigned i = 0; i < 27; i++) {
+        uid_t real = ids[i % 3], effective = ids[i / 3 % 3], fs = ids[i / 9];
+        char text[64];
+        if (fork() == 0) {
+            gid_t group = 4321;
+            setgroups(i % 2, &group);
+            syscall(SYS_setresuid, real, effective, 0);
+            syscall(SYS_setfsuid, fs);
+            snprintf(text, sizeof text, "users %d %d %d", real, effective, fs);
+            look_within(text);
+            _exit(0);
+        }
+        wait(NULL);
+        if (fork() == 0) {
+            setgroups(0, NULL);
+            syscall(SYS_setresgid, real, effective, 0);
+            syscall(SYS_setfsgid, fs);
+            syscall(SYS_setresuid, 65534, 65534, 65534);
+            snprintf(text, sizeof text, "groups %d %d %d", real, effective, fs);
+            look_within(text);
+            _exit(0);
+        }
+        wait(NULL);
+    }
+    for (unsigned i = 0; i < 8; i++) {
+        uint32_t permitted = i & 1 ? 1 << CAP_DAC_OVERRIDE : 1 << CAP_DAC_READ_SEARCH;
+        uid_t user = i & 4 ? 65534 : 0;
+        if (fork() == 0) {
+            char text[64];
+            setgroups(0, NULL);
+            prctl(PR_SET_KEEPCAPS, 1);
+            syscall(SYS_setresuid, user, user, user);
+            set_caps(i & 2 ? permitted : 0, permitted);
+            snprintf(text, sizeof text, "user %d, %x of %x", user, i & 2 ? permitted : 0, permitted);
+            look_within(text);
+            chdir("others.d");
+            TN("from within", access("in", R_OK));
+            _exit(0);
+        }
+        wait(NULL);
+    }
 }
 
 GROUP(identity, capabilities)

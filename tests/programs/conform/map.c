@@ -493,3 +493,34 @@ GROUP(map, vfork_child_killed_as_it_maps)
     say("%d bad", bad);
     T(munmap(kept, sizeof text));
 }
+
+/* Space behind the end outlives mappings, but not a truncation. */
+GROUP(map, space_behind_the_end)
+{
+    static const struct {
+        int flags;
+        size_t at, bytes;
+    } maps[] = { { MAP_PRIVATE, 0, 12288 }, { MAP_PRIVATE | MAP_LOCKED, 0, 12288 }, { MAP_SHARED, 8192, 1 }, { MAP_SHARED, 4096, 65536 } };
+    struct stat st;
+    for (unsigned size = 0; size < 8193; size += size ? 4096 : 1)
+        for (unsigned i = 0; i < COUNT(maps); i++) {
+            int fd = open("f", O_CREAT | O_TRUNC | O_RDWR, 0644);
+            ftruncate(fd, size);
+            TN("fallocate", fallocate(fd, FALLOC_FL_KEEP_SIZE, 1, 20000));
+            char *map = mmap(NULL, maps[i].bytes, PROT_READ, maps[i].flags, fd, maps[i].at);
+            fstat(fd, &st);
+            say("%u, %u: %ld", size, i, (long)st.st_blocks);
+            TN("munmap", munmap(map, maps[i].bytes));
+            fstat(fd, &st);
+            say("afterwards %ld", (long)st.st_blocks);
+            map = mmap(NULL, maps[i].bytes, PROT_READ, maps[i].flags, fd, maps[i].at);
+            TN("ftruncate", ftruncate(fd, size));
+            munmap(map, maps[i].bytes);
+            fstat(fd, &st);
+            say("cut %ld", (long)st.st_blocks);
+            TN("fallocate", fallocate(fd, FALLOC_FL_KEEP_SIZE, 16384, 4096));
+            fstat(fd, &st);
+            say("again %ld", (long)st.st_blocks);
+            close(fd);
+        }
+}

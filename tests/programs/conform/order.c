@@ -2,8 +2,11 @@
 #include "conform.h"
 #include <linux/fs.h>
 #include <linux/openat2.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/un.h>
@@ -345,4 +348,134 @@ GROUP(order, of_closed_directories)
     T(close_range(dir, dir, 0));
     of_closed(dir);
     of_closed(-1);
+}
+
+/* move_mount(2), whose first path is read after the second was walked. */
+GROUP(order, moved_mounts)
+{
+    if (geteuid() != 0)
+        return;
+    make_dir("d");
+    make("f", "");
+    static const struct {
+        const char *text, *at;
+        int fd;
+    } sides[] = { { "d", "d", AT_FDCWD }, { "f", "f", AT_FDCWD }, { "none", "none", AT_FDCWD }, { "empty", "", AT_FDCWD }, { "bad", BAD, AT_FDCWD },
+        { "NULL", NULL, AT_FDCWD }, { "closed", "x", 99 }, { "bad closed", BAD, 99 }, { "empty closed", "", 99 }, { "host", "/proc", AT_FDCWD },
+        { "host, missing", "/none/x", AT_FDCWD } };
+    static const unsigned flags[] = { 0, 4, 0x40, 0x44, 0x80000000 };
+    for (unsigned a = 0; a < COUNT(sides); a++)
+        for (unsigned b = 0; b < COUNT(sides); b++)
+            for (unsigned i = 0; i < COUNT(flags); i++) {
+                /* Nothing of the host's is to be moved. */
+                if (!strncmp(sides[a].text, "host", 4))
+                    continue;
+                char text[100];
+                snprintf(text, sizeof text, "%s to %s, %x", sides[a].text, sides[b].text, flags[i]);
+                TN(text, syscall(SYS_move_mount, sides[a].fd, sides[a].at, sides[b].fd, sides[b].at, flags[i]));
+            }
+}
+
+/* Numbers of files that were closed, with something else that is wrong. */
+GROUP(order, of_closed_numbers)
+{
+    char byte[16];
+    struct iovec one = { byte, 1 }, negative = { byte, -1 };
+    loff_t at = -5;
+    struct stat st;
+    int kept = make_open("f", "text", O_RDWR), fd = dup(kept);
+    close(fd);
+    T(pread(fd, byte, 1, -1));
+    T(pwrite(fd, byte, 1, -1));
+    T(pread(fd, BAD, 1, 0));
+    T(preadv(fd, &one, 1, -1));
+    T(pwritev(fd, &one, 1, -1));
+    T(readv(fd, &negative, 1));
+    T(readv(fd, BAD, 1));
+    T(readv(fd, &one, 2000));
+    T(preadv2(fd, &one, 1, -2, 0));
+    T(preadv2(fd, &one, 1, 0, 0x1000));
+    T(flock(fd, 99));
+    T(flock(fd, LOCK_SH));
+    T(lseek(fd, 0, 99));
+    T(ftruncate(fd, -1));
+    T(fallocate(fd, 99, 0, 1));
+    T(fallocate(fd, 0, -1, 1));
+    T(fsetxattr(fd, "", "x", 1, 0));
+    T(fsetxattr(fd, "user.a", "x", 1, 99));
+    T(fsetxattr(fd, "user.a", BAD, 1, 0));
+    T(fgetxattr(fd, "", byte, 1));
+    T(fgetxattr(fd, BAD, byte, 1));
+    T(fremovexattr(fd, ""));
+    T(flistxattr(fd, byte, -1));
+    T(fchmod(fd, -1));
+    T(fchown(fd, 1, 1));
+    T(fstat(fd, BAD));
+    T(syscall(SYS_getdents64, fd, BAD, 10));
+    T(fcntl(fd, 99, 0));
+    T(fcntl(fd, F_SETFL, O_APPEND));
+    T(fcntl(fd, F_DUPFD, -1));
+    T(fsync(fd));
+    T(syscall(SYS_sync_file_range, fd, -1, 5, 99));
+    T(posix_fadvise(fd, 0, 0, 99));
+    T(readahead(fd, -1, 1));
+    T(syncfs(fd));
+    T(copy_file_range(fd, &at, kept, NULL, 1, 99));
+    T(sendfile(kept, fd, &at, 1));
+    T(sendfile(fd, kept, BAD, 1));
+    T(splice(fd, &at, kept, NULL, 1, 99));
+    T(syscall(SYS_epoll_wait, fd, byte, 0, 0));
+    T(syscall(SYS_epoll_wait, fd, byte, 1, 0));
+    T(ioctl(fd, 99, 0));
+    T((long)mmap(NULL, 0, PROT_READ, MAP_PRIVATE, fd, 0));
+    T((long)mmap(NULL, 1, PROT_READ, MAP_PRIVATE, fd, 1));
+    T(openat(fd, "x", 99));
+    T(openat(fd, BAD, 0));
+    T(fstatat(fd, "x", &st, 99));
+    T(fchdir(fd));
+}
+
+/* epoll_ctl(2) on files that cannot watch or be watched. */
+GROUP(order, watched_descriptors)
+{
+    int ours = make_open("f", "text", O_RDWR), of_host = open("/proc/version", O_RDONLY), epoll = epoll_create1(0), pair[2];
+    socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
+    const struct {
+        const char *text;
+        int fd;
+    } sides[] = { { "file", ours }, { "host's", of_host }, { "epoll", epoll }, { "socket", pair[0] }, { "closed", 99 }, { "path", open("f", O_PATH) },
+        { "host's file", open("/proc/self/exe", O_RDONLY) }, { "host's directory", open("/", O_RDONLY) } };
+    struct epoll_event event = { .events = EPOLLIN }, *events[] = { &event, NULL, BAD };
+    for (unsigned a = 0; a < COUNT(sides); a++)
+        for (unsigned b = 0; b < COUNT(sides); b++)
+            for (unsigned i = 0; i < 9; i++) {
+                char text[100];
+                if (a == 2 && b == 3)
+                    continue;
+                snprintf(text, sizeof text, "%s watches %s, %u, %u", sides[a].text, sides[b].text, i / 3 + 1, i % 3);
+                TN(text, syscall(SYS_epoll_ctl, sides[a].fd, i / 3 + 1, sides[b].fd, events[i % 3]));
+            }
+}
+
+/* Vectors with several faults. */
+GROUP(order, of_vectors)
+{
+    char byte[16];
+    int fd = make_open("f", "some text", O_RDWR);
+    const struct iovec kinds[] = { { byte, 2 }, { BAD, 2 }, { byte, -1 }, { BAD, -1 }, { byte, LONG_MAX }, { byte, 1L << 60 }, { byte, 1L << 47 }, { (void *)(1L << 47), 2 }, { (void *)-8, 2 }, { (void *)-8, 0 },
+        { NULL, 0 }, { byte, 0 } };
+    for (unsigned a = 0; a < COUNT(kinds); a++)
+        for (unsigned b = 0; b <= COUNT(kinds); b++) {
+            struct iovec both[] = { kinds[a], kinds[b % COUNT(kinds)] };
+            int count = b < COUNT(kinds) ? 2 : 1;
+            char text[60];
+            lseek(fd, 0, SEEK_SET);
+            snprintf(text, sizeof text, "readv %u %u %d", a, b, count);
+            /* What a length beyond the buffer would write to is not ours to give. */
+            if (a < 4 && b < 4 || count == 2)
+                TN(text, readv(fd, both, count));
+            snprintf(text, sizeof text, "pwritev %u %u %d", a, b, count);
+            if (a < 4 && b < 4)
+                TN(text, pwritev(fd, both, count, 0));
+        }
 }

@@ -498,3 +498,31 @@ GROUP(shared, groups_of_a_thread)
     pthread_barrier_wait(&both);
     pthread_join(thread, NULL);
 }
+
+static int looks_at_a_pipe(void *end)
+{
+    struct stat st;
+    char byte;
+    long got = syscall(SYS_fstat, (long)end, &st) | syscall(SYS_read, (long)end, &byte, 1);
+    syscall(SYS_exit, got != 1 || byte != 'x');
+    return 99;
+}
+
+/* A process with the memory and the thread-local storage of its maker, which goes on meanwhile. */
+GROUP(shared, a_process_with_the_same_storage)
+{
+    static char stack[64 << 10];
+    struct stat st;
+    int fd = make_open("f", "0123456789", O_RDWR), ends[2];
+    T(pipe(ends));
+    for (int i = 0; i < 3; i++) {
+        pid_t child = clone(looks_at_a_pipe, stack + sizeof stack, CLONE_VM | SIGCHLD, (void *)(long)ends[0]);
+        long seen = syscall(SYS_fstat, ends[1], &st) | syscall(SYS_newfstatat, ends[1], "", &st, AT_EMPTY_PATH);
+        long sent = syscall(SYS_write, ends[1], "x", 1);
+        say_wait(child);
+        say("%ld %ld", seen, sent);
+        T(lseek(fd, 3, SEEK_SET));
+        contents("f");
+    }
+    close(ends[0]), close(ends[1]);
+}

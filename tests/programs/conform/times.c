@@ -276,3 +276,63 @@ GROUP(times, of_nothing)
     MOVES(read(f, (void *)8, 5));
     MOVES(write(f, (void *)8, 0));
 }
+
+/* Reads through O_NOATIME, and what has it beside what has not. */
+GROUP(times, quiet)
+{
+    make("f", "text"), make("g", ""), make_dir("d");
+    int f = open("f", O_RDONLY | O_NOATIME), d = open("d", O_RDONLY | O_NOATIME), loud = open("d", O_RDONLY), g = open("g", O_WRONLY), ends[2];
+    struct timespec past[2] = { { 10, 0 }, { 20, 0 } };
+    char room[1000];
+    loff_t at = 0;
+    utimensat(AT_FDCWD, "f", past, 0), utimensat(AT_FDCWD, "d", past, 0);
+    pipe(ends);
+    MOVES(read(f, room, 2));
+    MOVES(pread(f, room, 2, 0));
+    MOVES(read(f, room, 0));
+    MOVES(sendfile(g, f, &at, 2));
+    MOVES(sendfile(ends[1], f, &at, 2));
+    at = 0;
+    MOVES(splice(f, &at, ends[1], NULL, 2, 0));
+    at = 0;
+    MOVES(copy_file_range(f, &at, g, NULL, 2, 0));
+    MOVES(mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, f, 0) == MAP_FAILED);
+    MOVES(syscall(SYS_getdents64, d, room, sizeof room));
+    MOVES(syscall(SYS_getdents64, d, room, sizeof room));
+    MOVES(syscall(SYS_getdents64, d, (void *)8, sizeof room));
+    MOVES(fcntl(loud, F_SETFL, O_NOATIME));
+    MOVES(syscall(SYS_getdents64, loud, room, sizeof room));
+    MOVES(fcntl(loud, F_SETFL, 0));
+    MOVES(syscall(SYS_getdents64, loud, room, sizeof room));
+}
+
+static void execute(const char *path, char **arguments)
+{
+    CHILD {
+        T(execve(path, arguments, NULL));
+    }
+}
+
+/* What execve(2) reads. */
+GROUP(times, executed)
+{
+    char *none[] = { "f", NULL };
+    struct timespec past[2] = { { 10, 0 }, { 20, 0 } };
+    make("f", "text"), make("g", "#!/bin/true\n"), make_dir("d");
+    chmod("f", 0700), chmod("g", 0755);
+    utimensat(AT_FDCWD, "f", past, 0), utimensat(AT_FDCWD, "g", past, 0);
+    MOVES((execute("d", none), 0));
+    MOVES((execute("f", (char **)8), 0));
+    MOVES((execute("f", none), 0));
+    MOVES((execute("f", none), 0));
+    MOVES((execute("g", none), 0));
+    utimensat(AT_FDCWD, "f", past, 0);
+    chmod("f", 0);
+    MOVES((execute("f", none), 0));
+    chmod("f", 06711);
+    MOVES((execute("f", none), 0));
+    utimensat(AT_FDCWD, "f", past, 0);
+    make("h", "#!./f\n");
+    chmod("h", 0755);
+    MOVES((execute("h", none), 0));
+}

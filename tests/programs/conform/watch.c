@@ -207,6 +207,25 @@ GROUP(watch, content)
     DO(close(fd));
 }
 
+/* O_NOATIME keeps the access time, not the event. */
+GROUP(watch, quiet)
+{
+    begin();
+    make_dir("d");
+    make("d/f", "some text");
+    int to = open("other", O_CREAT | O_WRONLY, 0644);
+    watch("d", IN_ALL_EVENTS);
+    watch("d/f", IN_ACCESS);
+    int fd = open("d/f", O_RDONLY | O_NOATIME), dir = open("d", O_RDONLY | O_NOATIME);
+    events("open");
+    DO(read(fd, room, 2));
+    DO(pread(fd, room, 2, 0));
+    DO(pread(fd, room, 2, 100));
+    DO(sendfile(to, fd, NULL, 2));
+    DO(syscall(SYS_getdents64, dir, room, 1000));
+    DO(close(fd));
+}
+
 GROUP(watch, copies)
 {
     begin();

@@ -1,5 +1,6 @@
 /* Calls on descriptors. */
 #include "odd.h"
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -10,7 +11,7 @@
 static void hosts(unsigned a, unsigned b)
 {
     int pair[2] = { -1, -1 };
-    switch (roll(5)) {
+    switch (roll(6)) {
     case 0:
         DO(pipe2(pair, O_NONBLOCK), "pipe2(pair, O_NONBLOCK)");
         break;
@@ -22,6 +23,9 @@ static void hosts(unsigned a, unsigned b)
         break;
     case 3:
         pair[0] = DO(open("/dev/null", O_RDWR), "pair[0] = open(\"/dev/null\", O_RDWR)");
+        break;
+    case 4:
+        pair[0] = DO(epoll_create1(0), "pair[0] = epoll_create1(0)");
         break;
     default:
         pair[0] = DO(open("/", O_PATH | O_DIRECTORY), "pair[0] = open(\"/\", O_PATH | O_DIRECTORY)");
@@ -46,13 +50,15 @@ static void stay(void)
 void descriptors(void)
 {
     unsigned a = slot(), b = slot();
-    switch (roll(15)) {
+    switch (roll(16)) {
     case 0:
         put(a, DO(dup(f[b]), "f[%u] = dup(f[%u])", a, b));
         break;
     case 1:
         DO(close(f[a]), "close(f[%u])", a);
-        f[a] = -1;
+        /* Sometimes calls go on with the number. */
+        if (f[a] < 3 || roll(3))
+            f[a] = -1;
         break;
     case 2: {
         static const long commands[] = { F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETOWN, F_GETSIG, F_SETSIG, F_GETLEASE, F_GETPIPE_SZ, F_SETPIPE_SZ, F_ADD_SEALS,
@@ -148,6 +154,13 @@ void descriptors(void)
         DO(fchdir(f[a]), "fchdir(f[%u])", a);
         stay();
         break;
+    case 14: {
+        static struct epoll_event event = { .events = EPOLLIN };
+        int operation = PICK(EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, 7);
+        void *at = roll(6) ? &event : roll(2) ? NULL : (void *)8;
+        DO(syscall(SYS_epoll_ctl, f[a], operation, f[b], at), "epoll_ctl(f[%u], %d, f[%u], %s)", a, operation, b, at == &event ? "&event" : "bad");
+        break;
+    }
     case 13: {
         char here[300];
         long size = PICK(0, 1, 2, 300);

@@ -31,7 +31,7 @@ void maps(void)
     long length = PICK(0, 1, 4096, 8192, 12288, -1), from = PICK(0, 0, 4096, 8192, 1, -4096);
     struct stat st;
     /* A hole that is mapped takes space: docs/differences.md. */
-    if (!fstat(f[a], &st) && S_ISREG(st.st_mode) && st.st_blocks * 512 < st.st_size && flags != MAP_PRIVATE)
+    if (!fstat(f[a], &st) && S_ISREG(st.st_mode) && st.st_blocks * 512 < st.st_size && (flags != MAP_PRIVATE || protection == PROT_NONE))
         return;
     errno = 0;
     char *map = mmap(NULL, length, protection, flags, f[a], from);

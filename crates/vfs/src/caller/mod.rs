@@ -1,5 +1,5 @@
 //! The caller of a call: the task, its descriptor table, its clock, its scratch buffers and caches, and the
-//! events that it reports to watchers.
+//! events that it reports to watchers, and its credentials as a record.
 //!
 //! Every folder may use this one, and it uses none. It takes no lock. [`task::Task`] tells the region's locks
 //! who is dead, and [`crate::life::burial`] replays what the dead had begun.
@@ -14,6 +14,7 @@ pub mod clock;
 pub(crate) mod event;
 pub(crate) mod fd_table;
 pub mod id_map;
+pub mod identity;
 pub(crate) mod mount_prefix;
 pub(crate) mod namespaces;
 pub(crate) mod prefix_cache;

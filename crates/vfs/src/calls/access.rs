@@ -5,15 +5,17 @@ use lp_abi::linux::{
 };
 use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::mount::mount_flags;
+use lp_region::process::Process;
 use lp_region::records::Inode;
 use lp_region::sync::Ordering;
 use lp_region::{MountId, Spot};
 
+use crate::caller::identity;
 use crate::caller::task::{Outside, Place, Task};
 use crate::calls::target;
 use crate::lane::writer;
 use crate::names::mounts;
-use crate::names::walk::{self, Follow};
+use crate::names::walk::{self, Follow, PathBuffer};
 use crate::rights::credentials::Identity;
 use crate::rights::permission::{self, EXEC, WRITE};
 
@@ -30,15 +32,48 @@ pub fn faccessat(task: &Task<'_>, dirfd: Fd, path: UserPtr, mode: u32, flags: u3
         return descriptor(task, dirfd, mode, flags);
     }
     let follow = if flags & AT_SYMLINK_NOFOLLOW != 0 { Follow::No } else { Follow::Link };
+    let text = match walk::copy_path(task, PathBuffer::Path, path) {
+        Ok(text) => text,
+        Err(errno) => return not_found(task, dirfd, path, (mode, flags), errno),
+    };
+    // What everyone may search is the same to the real user.
+    match walk::in_known(task, dirfd, text, follow) {
+        Some(Ok(found)) => {
+            let record = task.region.inode(found.inode.id);
+            let answer = check(task, record, found.mount, mode, flags);
+            // Acquire: a generation is incremented before its slot is reused.
+            if record.generation.load(Ordering::Acquire) == found.inode.generation {
+                return answer.map(Place::Inside);
+            }
+        }
+        Some(Err(errno)) => return not_found(task, dirfd, path, (mode, flags), errno),
+        None => {}
+    }
+    by_walk(task, dirfd, path, mode, flags)
+}
+
+/// [`faccessat`] of any path.
+#[inline(never)]
+fn by_walk(task: &Task<'_>, dirfd: Fd, path: UserPtr, mode: u32, flags: u32) -> Result<Place<()>> {
+    let follow = if flags & AT_SYMLINK_NOFOLLOW != 0 { Follow::No } else { Follow::Link };
+    let walk = || walk::inode_of(task, dirfd, walk::copy_path(task, PathBuffer::Path, path)?, follow);
+    let real = Identity::real(task);
+    let is_same = flags & AT_EACCESS != 0 || real == Identity::of(task.credentials.get());
+    // The kernel's access_override_creds.
+    let as_real = |own: &Process| {
+        // Relaxed: the call's own.
+        own.fsuid.store(real.uid, Ordering::Relaxed);
+        own.fsgid.store(real.gid, Ordering::Relaxed);
+        own.caps.store(real.caps, Ordering::Relaxed);
+    };
     for _ in 0..walk::TRIES {
-        let found = match walk::inode(task, dirfd, path, follow) {
+        let found = match if is_same { walk() } else { identity::call_with(task, as_real, walk) } {
             Ok(Place::Inside(found)) => found,
             Ok(Place::Outside(outside)) => return Ok(Place::Outside(outside)),
             Err(errno) => return not_found(task, dirfd, path, (mode, flags), errno),
         };
         let record = task.region.inode(found.inode.id);
         let answer = check(task, record, found.mount, mode, flags);
-        // Acquire: a generation is incremented before its slot is reused.
         if record.generation.load(Ordering::Acquire) == found.inode.generation {
             return answer.map(Place::Inside);
         }

@@ -3,10 +3,11 @@
 use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::Spot;
 use lp_region::process::caps;
-use lp_region::sync::{AtomicU64, Ordering};
+use lp_region::sync::Ordering;
 
 use crate::caller::task::{Place, Task};
 use crate::caller::walked;
+use crate::calls::keep;
 use crate::lane::{pin, writer};
 use crate::names::walk::{self, Follow};
 use crate::names::{dir, root};
@@ -80,19 +81,15 @@ fn at_directory(
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
         };
         // The pin keeps it from being freed until the process's record names it.
-        let pin = pin::hold_found(task, pin::slot::WALK, dir);
+        let Ok(_pin) = keep::hold(task, pin::slot::WALK, dirfd, dir) else { continue };
         // So does the mark of a writer to its mount.
         let staying = writer::stay(task, dir.mount);
         if walked::is_gone(task, dir.mount) {
             continue;
         }
-        // A removed directory lives on if it is the working or the root directory already.
-        let is_own = |place: &AtomicU64| place.load(Ordering::Relaxed) == dir.to_word();
-        if pin.is_ok() || task.process.places().into_iter().any(is_own) {
-            let done = then(dir).map(Place::Inside);
-            drop(staying);
-            return done;
-        }
+        let done = then(dir).map(Place::Inside);
+        drop(staying);
+        return done;
     }
     Err(Errno::ESTALE)
 }

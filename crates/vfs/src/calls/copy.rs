@@ -120,7 +120,7 @@ pub fn sendfile(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count:
         not_append(&to)?;
         // The kernel's splice_direct_to_actor: with nothing to send, types are not checked; what cannot be
         // sent counts as read.
-        let accessed = || inode::accessed(task, from.inode, 0, || from.mount());
+        let accessed = || inode::read_by(task, from.file, from.inode, 0);
         if count == 0 {
             accessed();
             return Ok(0);
@@ -147,7 +147,7 @@ pub fn sendfile(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count:
                 if count != 0 && regular(&from).is_ok() {
                     to_host(task, &from, at, fd_out, count)?
                 } else {
-                    inode::accessed(task, from.inode, 0, || from.mount());
+                    inode::read_by(task, from.file, from.inode, 0);
                     return if count == 0 { Ok(0) } else { Err(Errno::EINVAL) };
                 }
             }
@@ -390,7 +390,7 @@ fn in_steps(
             Err(_) => break,
         }
     }
-    inode::accessed(task, from.inode, done, || from.mount());
+    inode::read_by(task, from.file, from.inode, done);
     Ok(done)
 }
 
@@ -400,7 +400,7 @@ fn receive(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count: usiz
     // The kernel's do_sendfile: an offset for a file that has none fails before any check of the target.
     let start = match off_in.is_null() {
         true => host_position(fd_in).unwrap_or(0),
-        false => host_position(fd_in).and_then(|_| host_offset(off_in))?,
+        false => takes_offsets(fd_in).and_then(|()| host_offset(off_in))?,
     };
     verified(start, count)?;
     let count = count.min(MAX_RW_COUNT);
@@ -446,6 +446,19 @@ fn receive(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count: usiz
     }
     position.set(at + done as u64);
     Ok(done)
+}
+
+/// Whether a file of the host's has offsets: the kernel's FMODE_PREAD, which an epoll instance that lseek(2)
+/// accepts has not.
+///
+/// # Errors
+/// `ESPIPE`.
+fn takes_offsets(fd: Fd) -> Result<()> {
+    // SAFETY: the kernel writes nothing.
+    match unsafe { lp_abi::syscall!(__NR_pread64, fd, 0, 0, 0) } {
+        Err(Errno::ESPIPE) => Err(Errno::ESPIPE),
+        _ => Ok(()),
+    }
 }
 
 fn host_position(fd: Fd) -> Result<i64> {

@@ -100,7 +100,7 @@ pub fn getdents64(task: &Task<'_>, fd: Fd, buffer: UserSlice) -> Result<usize> {
     let ended = fill(task, &held, &mut cookie, &mut out);
     position.set(cookie);
     // The kernel notifies watchers whatever was found.
-    inode::accessed(task, held.inode, 1, || held.mount());
+    inode::read_by(task, held.file, held.inode, 1);
     match ended {
         Err(errno) if out.done == 0 => Err(errno),
         _ => Ok(out.done),

@@ -14,6 +14,7 @@ use crate::caller::below::{self, Need};
 use crate::caller::task::{Place, Task};
 use crate::caller::walked;
 use crate::calls::create::{self, Made};
+use crate::calls::keep;
 pub use crate::calls::open_how::{Extended, read_how};
 use crate::calls::open_how::{FORGOTTEN, How, KNOWN, PLAIN, TMPFILE, WITH_PATH, mode_of};
 use crate::calls::truncate;
@@ -216,7 +217,7 @@ fn open_existing(
         Place::Inside(found) => found,
         Place::Outside(outside) => return Ok(Place::Outside(outside)),
     };
-    let pin = pin_found(task, dirfd, &found)?;
+    let pin = keep::hold(task, pin::slot::OPEN, dirfd, found.spot())?;
     pinned(task, pin, &found, how).map(Place::Inside)
 }
 
@@ -256,7 +257,7 @@ fn existing(task: &Task, dirfd: Fd, dir: InodeRef, found: &Found, how: &How) -> 
     if how.has(O_EXCL) {
         return Err(Errno::EEXIST);
     }
-    let pin = pin_found(task, dirfd, found)?;
+    let pin = keep::hold(task, pin::slot::OPEN, dirfd, found.spot())?;
     let record = task.region.inode(found.inode.id);
     if record.mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR {
         return Err(Errno::EISDIR);
@@ -299,7 +300,7 @@ impl<'t> AtKnown<'t> for OpenOrMake<'t, '_> {
 /// Opens a file that this call has created, whose mode and size do not matter.
 #[inline(always)]
 fn made(task: &Task, dirfd: Fd, found: &Found, how: &How) -> Result<Opened> {
-    let pin = pin_found(task, dirfd, found)?;
+    let pin = keep::hold(task, pin::slot::OPEN, dirfd, found.spot())?;
     let new = match how.flags & O_ACCMODE {
         O_RDONLY => finish(task, found, how, S_IFREG),
         _ => finish_writable(task, found, how, S_IFREG),
@@ -325,7 +326,7 @@ fn open_nameless(
         Place::Inside(found) => found,
         Place::Outside(outside) => return Ok(Place::Outside(outside)),
     };
-    let pin = pin_found(task, dirfd, &found)?;
+    let pin = keep::hold(task, pin::slot::OPEN, dirfd, found.spot())?;
     let opened = make_nameless(task, &found, how)?;
     pin.leave();
     Ok(Place::Inside(opened))
@@ -351,29 +352,6 @@ fn make_nameless(task: &Task, dir: &Found, how: &How) -> Result<Opened> {
     let found =
         Found { inode: new.linked_in(), dirent: DirentId::NONE, parent: dir.inode.id, mount: dir.mount };
     finish(task, &found, how, S_IFREG).map(|new| Opened::File(new.hand_over()))
-}
-
-/// Pins what a walk found.
-///
-/// # Errors
-/// `ESTALE` if it was unlinked since, unless it is the directory from which the walk started, which may be
-/// removed, or the root of a mount, which needs no name of its own.
-#[inline(always)]
-fn pin_found<'r>(task: &Task<'r>, dirfd: Fd, found: &Found) -> Result<Pin<'r>> {
-    pin::hold_found(task, pin::slot::OPEN, found.spot())
-        .or_else(|errno| pin_base_slow(task, dirfd, found, errno))
-}
-
-#[cold]
-fn pin_base_slow<'r>(task: &Task<'r>, dirfd: Fd, found: &Found, errno: Errno) -> Result<Pin<'r>> {
-    let base = match dirfd {
-        Fd::CWD => Spot::from_word(task.process.cwd.load(Ordering::Relaxed)).inode,
-        fd => task.fget_any(fd).map(|held| held.inode_ref()).unwrap_or(InodeRef::NONE),
-    };
-    if found.inode != base {
-        return Err(errno);
-    }
-    Ok(pin::hold_known(task, pin::slot::OPEN, base.id))
 }
 
 /// The kernel's do_open, for an existing inode that is pinned. The open file takes the pin over; otherwise it

@@ -3,11 +3,11 @@
 //! A read is a snapshot ([`crate::content::snapshot`]), so it never sees half a write. It takes no lock, and
 //! of shared data writes only the position.
 
-use lp_abi::linux::{O_NOATIME, RWF_APPEND, RWF_HIPRI, iovec};
+use lp_abi::linux::{RWF_APPEND, RWF_HIPRI, iovec};
 use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserSlice};
 use lp_region::records::{Inode, OpenFile, file_mode};
 use lp_region::sync::Ordering::Relaxed;
-use lp_region::ucopy;
+use lp_region::{MountId, ucopy};
 
 use crate::caller::below::{self, Need};
 use crate::caller::task::Task;
@@ -259,7 +259,7 @@ fn quick<const WIDE: bool>(task: &Task, file: &OpenFile, to: UserSlice, offset: 
     if copied.is_err() || inode.data_seq.retry(before) {
         return None;
     }
-    note(task, file, inode, len);
+    inode::read_by(task, file, inode, len);
     Some(len)
 }
 
@@ -283,7 +283,7 @@ fn quick_few(task: &Task, file: &OpenFile, to: &Few, offset: u64) -> Option<usiz
     if copied.is_err() || inode.data_seq.retry(before) {
         return None;
     }
-    note(task, file, inode, len);
+    inode::read_by(task, file, inode, len);
     Some(len)
 }
 
@@ -299,7 +299,7 @@ fn read_at<B: Buffer>(task: &Task, held: &HeldFile, to: B, len: usize, offset: u
         got => got,
     };
     // The kernel's shmem_file_read_iter: also if the program's memory could not be written.
-    note(task, held.file, held.inode, got.unwrap_or(0));
+    inode::read_by(task, held.file, held.inode, got.unwrap_or(0));
     got
 }
 
@@ -310,11 +310,7 @@ fn taken_slow<B: Buffer>(task: &Task, held: &HeldFile, to: B, len: usize, offset
     snapshot::snapshot(task.region, held.inode, to, len, offset)
 }
 
-/// Records an access to `bytes` bytes.
-#[inline(always)]
-fn note(task: &Task, file: &OpenFile, inode: &Inode, bytes: usize) {
-    // Relaxed: one word.
-    if file.flags.load(Relaxed) & O_NOATIME == 0 {
-        inode::accessed(task, inode, bytes, || file.mount());
-    }
+/// Records that the door has read a file for a call on it.
+pub fn note(task: &Task, inode: &Inode, mount: MountId) {
+    inode::accessed(task, inode, 0, || mount);
 }

@@ -7,6 +7,7 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::{DirentId, InodeId, MountId, Spot};
 
 use crate::caller::task::{Outside, Place, Task};
+use crate::calls::keep;
 use crate::descriptors::table;
 use crate::lane::pin;
 use crate::names::walk::{self, Follow, Found};
@@ -65,7 +66,7 @@ pub fn at<T>(
             Place::Inside(found) => found,
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
         };
-        if let Ok(_pin) = pin::hold_found(task, pin::slot::WALK, found.spot()) {
+        if let Ok(_pin) = keep::hold(task, pin::slot::WALK, dirfd, found.spot()) {
             let id = found.inode.id;
             return work(id, task.region.inode(id), found.mount).map(Place::Inside);
         }

@@ -25,19 +25,21 @@ use crate::rights::{permission, privileges};
 pub fn resize(task: &Task, id: InodeId, inode: &Inode, size: u64) {
     privileges::drop_privileges(task, id, inode);
     let old = inode.size.load(Relaxed); // Relaxed: under the lock.
-    if size == old {
+    // Space that was allocated behind the end goes even if the end stays.
+    let has_space = inode.flags.load(Relaxed) & inode_flags::SPACE != 0;
+    if size == old && !has_space {
         return inode::touch(task, inode, Touch::Modify);
     }
     // Open the section first: if this lane dies inside it, `mend` cuts off what lies beyond the new end.
     inode.data_seq.begin();
-    let gone = if size < old { cut::behind(task, id, inode, size) } else { 0 };
+    let gone = if size <= old { cut::behind(task, id, inode, size) } else { 0 };
     let now = task.now();
     inode.seq.begin();
     inode.size.store(size, Relaxed); // Relaxed: inside the section.
     linking::less_in_section(inode, gone);
     inode::touch_in_section(inode, Touch::Modify, now);
     inode.seq.end();
-    if size < old {
+    if size <= old {
         cut::cut(task, id, inode, size);
     }
     inode.data_seq.end();

@@ -3,11 +3,11 @@
 use lp_abi::PAGE_SIZE;
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
-use lp_region::{InodeId, InodeRef};
+use lp_region::{InodeId, InodeRef, PageId};
 
 use crate::caller::task::Task;
 use crate::content::run::PageRun;
-use crate::content::{linking, map, page};
+use crate::content::{linking, map, owner, page};
 
 /// Number of pages that [`cut`] will free. The caller must hold the lock.
 pub(crate) fn behind(task: &Task, id: InodeId, inode: &Inode, size: u64) -> u64 {
@@ -35,6 +35,16 @@ pub(crate) fn is_mapped(task: &Task, of: InodeRef) -> bool {
 /// Removes what lies beyond `size`. The caller must hold the lock, be in a `data_seq` section and have
 /// subtracted [`behind`] from the inode's page count.
 pub(crate) fn cut(task: &Task, id: InodeId, inode: &Inode, size: u64) {
+    let first = zero_tail(task, inode, size);
+    if inode.flags.load(Relaxed) & MAPPED_SPACE == MAPPED_SPACE {
+        // It goes with the last mapping.
+        each_page_run(task, inode, first, |run| owner::set_content(task.region, run));
+    }
+    drop_pages(task, id, inode, first, map::END);
+}
+
+/// Zeroes what lies beyond `size` in its page. Returns the index of the next page.
+fn zero_tail(task: &Task, inode: &Inode, size: u64) -> u64 {
     let tail = (size % PAGE_SIZE as u64) as usize;
     let first = size.div_ceil(PAGE_SIZE as u64);
     if tail != 0 {
@@ -43,7 +53,68 @@ pub(crate) fn cut(task: &Task, id: InodeId, inode: &Inode, size: u64) {
             page::zero(task.region, last, tail, PAGE_SIZE);
         }
     }
-    drop_pages(task, id, inode, first, map::END);
+    first
+}
+
+const MAPPED_SPACE: u32 = inode_flags::MAPPED | inode_flags::SPACE;
+
+/// Number of pages that [`cut_left`] will free. The caller must hold the lock, and nobody map the inode.
+pub(crate) fn left(task: &Task, inode: &Inode, size: u64) -> u64 {
+    let mut pages = 0;
+    each_left(task, inode, size, |_, len| pages += len);
+    pages
+}
+
+/// Removes what truncation has left beyond `size` while the inode was mapped, and leaves space that
+/// fallocate(2) took there. The caller must hold the lock, be in a `data_seq` section and have subtracted
+/// [`left`] from the inode's page count.
+pub(crate) fn cut_left(task: &Task, id: InodeId, inode: &Inode, size: u64) {
+    zero_tail(task, inode, size);
+    each_left(task, inode, size, |index, len| linking::clear(task, id, inode, index, index + len));
+}
+
+/// Calls `visit` with the index and the number of consecutive pages beyond `size` that are more than space.
+fn each_left(task: &Task, inode: &Inode, size: u64, mut visit: impl FnMut(u64, u64)) {
+    let region = task.region;
+    let has_space = inode.flags.load(Relaxed) & inode_flags::SPACE != 0;
+    let mut index = size.div_ceil(PAGE_SIZE as u64);
+    while let Some(piece) = next_piece(task, inode, &mut index) {
+        let is_space = |step: u64| has_space && owner::is_space(region, PageId(piece.page.0 + step as u32));
+        let mut step = 0;
+        while step < piece.len {
+            let first = step;
+            let kind = is_space(first);
+            step = (first..piece.len).find(|step| is_space(*step) != kind).unwrap_or(piece.len);
+            if !kind {
+                visit(index + first, step - first);
+            }
+        }
+        index += piece.len;
+    }
+}
+
+/// The first pages at or after `index`, which is moved there. A visitor may have cleared what came before.
+fn next_piece(task: &Task, inode: &Inode, index: &mut u64) -> Option<map::Extent> {
+    loop {
+        let map = map::Map::of(inode);
+        if *index >= map.span() || map.root.is_none() {
+            return None;
+        }
+        let piece = map::piece(task.region, map, *index, map.span() - *index);
+        if piece.page.is_some() {
+            return Some(piece);
+        }
+        *index += piece.len;
+    }
+}
+
+/// Calls `visit` with the pages from `first` on.
+fn each_page_run(task: &Task, inode: &Inode, first: u64, visit: impl Fn(PageRun)) {
+    let mut index = first;
+    while let Some(piece) = next_piece(task, inode, &mut index) {
+        visit(PageRun { first: piece.page, len: piece.len as u32 });
+        index += piece.len;
+    }
 }
 
 /// Makes the pages of `first..end` read as zeros: frees them or, while they may be mapped, zeroes them. The
@@ -53,15 +124,10 @@ pub(crate) fn drop_pages(task: &Task, id: InodeId, inode: &Inode, first: u64, en
     if inode.flags.load(Relaxed) & inode_flags::MAPPED == 0 {
         return linking::clear(task, id, inode, first, end);
     }
-    let map = map::Map::of(inode);
-    let end = end.min(map.span());
     let mut index = first;
-    while index < end {
-        let piece = map::piece(task.region, map, index, end - index);
-        if piece.page.is_some() {
-            let run = PageRun { first: piece.page, len: piece.len as u32 };
-            run.pages().for_each(|page| page::zero(task.region, page, 0, PAGE_SIZE));
-        }
+    while let Some(piece) = next_piece(task, inode, &mut index).filter(|_| index < end) {
+        let run = PageRun { first: piece.page, len: piece.len.min(end - index) as u32 };
+        run.pages().for_each(|page| page::zero(task.region, page, 0, PAGE_SIZE));
         index += piece.len;
     }
 }

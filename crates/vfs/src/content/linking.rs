@@ -160,9 +160,13 @@ pub(crate) fn fill(
     while index < end {
         let piece = piece(task.region, Map::of(inode), index, end - index);
         if piece.page.is_some() {
-            // As on tmpfs, where fallocate(2) clears a page that it has taken before.
+            // As on tmpfs, where fallocate(2) clears a page that it has taken before. Behind the end, the
+            // mark tells space from what a truncation has left to mappings.
+            // Relaxed: under the lock.
+            let size = inode.size.load(Relaxed).div_ceil(lp_abi::PAGE_SIZE as u64);
+            let within = piece.len.min(size.saturating_sub(index));
             if purpose == Purpose::Space {
-                owner::set_content(task.region, PageRun { first: piece.page, len: piece.len as u32 });
+                owner::set_content(task.region, PageRun { first: piece.page, len: within as u32 });
             }
             index += piece.len;
             continue;

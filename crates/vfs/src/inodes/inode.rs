@@ -3,12 +3,12 @@
 //! Attributes change under the inode's lock and `seq`. Readers copy and validate, and write nothing. Like
 //! `struct inode` and `inode_operations` of tmpfs, except that nothing counts references to an inode.
 
-use lp_abi::linux::{S_IFDIR, S_IFMT, S_IFREG};
+use lp_abi::linux::{O_NOATIME, S_IFDIR, S_IFMT, S_IFREG};
 use lp_region::bias::Hold;
 use lp_region::lock::{Lanes, Undertaker};
 use lp_region::mount::mount_flags;
 use lp_region::order::{self, Rank};
-use lp_region::records::{Inode, Stamp, inode_flags};
+use lp_region::records::{Inode, OpenFile, Stamp, inode_flags};
 use lp_region::seq::Seq;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::sync::{AtomicU32, LOCK_SPINS, spin};
@@ -407,19 +407,46 @@ pub(crate) fn set_times(inode: &Inode, atime: Time, mtime: Time, ctime: Time) {
 /// that may be watched is always due.
 #[inline(always)]
 pub(crate) fn accessed(task: &Task, inode: &Inode, bytes: usize, mount: impl FnOnce() -> MountId) {
+    if is_due(task, inode) {
+        accessed_slow(task, inode, bytes, mount());
+    }
+}
+
+/// Whether a read must look at the access time.
+#[inline(always)]
+fn is_due(task: &Task, inode: &Inode) -> bool {
     let marks = &task.lane.reads;
     // Relaxed throughout: the lane's own words, and a hint of the inode's.
     let reads = marks.count.load(Relaxed).wrapping_add(1);
     marks.count.store(reads, Relaxed);
     let due = u64::from(inode.atime_due.load(Relaxed));
-    if due <= marks.second.load(Relaxed) || reads.is_multiple_of(CLOCK_EVERY) {
-        accessed_slow(task, inode, bytes, mount());
+    due <= marks.second.load(Relaxed) || reads.is_multiple_of(CLOCK_EVERY)
+}
+
+/// [`accessed`] through an open file, whose `O_NOATIME` keeps the time and not the event.
+#[inline(always)]
+pub(crate) fn read_by(task: &Task, file: &OpenFile, inode: &Inode, bytes: usize) {
+    if is_due(task, inode) {
+        read_by_slow(task, file, inode, bytes);
+    }
+}
+
+#[cold]
+fn read_by_slow(task: &Task, file: &OpenFile, inode: &Inode, bytes: usize) {
+    // Relaxed: one word.
+    match file.flags.load(Relaxed) & O_NOATIME {
+        0 => accessed_slow(task, inode, bytes, file.mount()),
+        _ => reported(task, inode, bytes),
     }
 }
 
 #[cold]
 fn accessed_slow(task: &Task, inode: &Inode, bytes: usize, mount: MountId) {
     stamp_access(task, inode, mount);
+    reported(task, inode, bytes);
+}
+
+fn reported(task: &Task, inode: &Inode, bytes: usize) {
     if bytes != 0 {
         watched::read_slow(task, inode);
     }

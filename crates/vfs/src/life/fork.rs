@@ -8,6 +8,7 @@ use lp_region::sync::{AtomicU32, Ordering, register_barrier};
 use lp_region::{FileId, LaneId, ProcessId, Region, RunId};
 
 use crate::caller::id_map;
+use crate::caller::identity::copy_credentials;
 use crate::caller::namespaces;
 use crate::caller::task::Task;
 use crate::descriptors::file;
@@ -92,27 +93,6 @@ fn copy_process(task: &Task, child: &Process) {
     child.root.store(parent.root.load(Ordering::Relaxed), Ordering::Release);
     child.cwd.store(parent.cwd.load(Ordering::Relaxed), Ordering::Release);
     child.exe.store(parent.exe.load(Ordering::Relaxed), Ordering::Release);
-}
-
-/// Copies ids, groups and capabilities.
-pub fn copy_credentials(from: &Process, to: &Process) {
-    let ids: [fn(&Process) -> &AtomicU32; 7] = [
-        |p| &p.ruid,
-        |p| &p.rgid,
-        |p| &p.fsuid,
-        |p| &p.fsgid,
-        |p| &p.caps,
-        |p| &p.permitted,
-        |p| &p.group_count,
-    ];
-    // Relaxed throughout: nobody else uses the copy yet.
-    for id in ids {
-        id(to).store(id(from).load(Ordering::Relaxed), Ordering::Relaxed);
-    }
-    let groups = from.group_count.load(Ordering::Relaxed) as usize;
-    for (to, from) in to.groups.iter().zip(&from.groups).take(groups) {
-        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-    }
 }
 
 /// Copies the table. If threads share it, the caller must hold its lock, so that nobody removes entries

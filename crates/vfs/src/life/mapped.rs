@@ -30,9 +30,9 @@ pub(crate) fn record_gone(task: &Task, of: InodeRef) {
     let size = inode.size.load(Relaxed); // Relaxed: under the lock.
     inode.data_seq.begin();
     inode.seq.begin();
-    linking::less_in_section(inode, cut::behind(task, of.id, inode, size));
+    linking::less_in_section(inode, cut::left(task, inode, size));
     inode.seq.end();
-    cut::cut(task, of.id, inode, size);
+    cut::cut_left(task, of.id, inode, size);
     inode.data_seq.end();
 }
 

@@ -3,7 +3,6 @@
 //!
 //! The records are in `mapped.rs`. The addresses of mappings are the door's business.
 
-use lp_abi::linux::O_NOATIME;
 use lp_abi::{Errno, Fd, PAGE_SIZE, Result};
 use lp_region::records::{Inode, file_mode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
@@ -60,9 +59,7 @@ pub fn begin(task: &Task, fd: Fd, offset: u64, len: usize, sharing: MapAccess) -
     mapped::add(task, held.spot(), mode & (file_mode::READ | file_mode::WRITE), len as u64)?;
     drop(locked);
     // The kernel's shmem_mmap: no bytes are read, so nothing is reported.
-    if held.file.flags.load(Relaxed) & O_NOATIME == 0 {
-        inode::accessed(task, held.inode, 0, || held.mount());
-    }
+    inode::read_by(task, held.file, held.inode, 0);
     Ok(of)
 }
 

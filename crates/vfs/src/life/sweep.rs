@@ -22,6 +22,9 @@
 //! - A sender keeps its file pinned or named until it is in flight ([`crate::descriptors::flight`]). The scan
 //!   reads flights last.
 //!
+//! A removed directory in use keeps those from which it was removed, because its `..` leads there. A thread
+//! that goes there pins what it found and then looks whether the first is in use.
+//!
 //! What a complete scan has not found stays unnamed for good, because nobody can name it again.
 //!
 //! An inode that got a name and lost it again may be in several lists. Only one claim succeeds, and freeing
@@ -41,7 +44,7 @@ use crate::lane::kept::{Listed, all_lanes, chain, listed};
 use crate::lane::pin;
 use crate::life::candidates::{CandidateSet, Origin, Reference};
 use crate::life::{free, reap, tidy};
-use crate::names::mounts;
+use crate::names::{dir, mounts};
 
 /// Scans before a sweep gives up because references keep moving.
 const SCANS: u32 = 8;
@@ -155,6 +158,8 @@ struct Sweep<'t, 'r> {
     region: Region<'r>,
     files: CandidateSet,
     inodes: CandidateSet,
+    /// Whether a candidate is a directory.
+    directories: bool,
     /// A dead process that holds candidates.
     dead: ProcessId,
 }
@@ -166,6 +171,7 @@ impl<'t, 'r> Sweep<'t, 'r> {
             region: task.region,
             files: CandidateSet::new(),
             inodes: CandidateSet::new(),
+            directories: false,
             dead: ProcessId::NONE,
         }
     }
@@ -240,6 +246,7 @@ impl<'t, 'r> Sweep<'t, 'r> {
         if custody::is_kept_by(word, self.task.lane_id.0) {
             record.custody.begin_look();
         }
+        self.directories |= dir::is(record);
         !self.inodes.add(inode.id.0, inode.generation, origin)
     }
 
@@ -358,7 +365,22 @@ impl<'t, 'r> Sweep<'t, 'r> {
     }
 
     fn found_inode(&mut self, id: InodeId) -> bool {
+        if self.directories && id.is_some() {
+            self.found_above(id);
+        }
         id.is_some() && self.inodes.find(id.0, Reference::Named)
+    }
+
+    /// Marks those from which a removed directory was removed: its `..` leads there.
+    #[cold]
+    fn found_above(&mut self, id: InodeId) {
+        let generation = self.region.inode(id).generation.load(Ordering::Acquire);
+        for above in dir::and_above_removed(self.task, InodeRef { id, generation }).skip(1) {
+            let stands = self.region.inode(above.id).generation.load(Ordering::Acquire) == above.generation;
+            if stands {
+                self.inodes.find(above.id.0, Reference::Named);
+            }
+        }
     }
 
     /// Frees what was not found. Returns the number of candidates that stay.

@@ -8,6 +8,7 @@
 
 use lp_abi::linux::{S_IFDIR, S_IFMT};
 use lp_abi::{Errno, Result};
+use lp_region::moving::DEPTH;
 use lp_region::records::Inode;
 use lp_region::sync::{AtomicU32, Ordering};
 use lp_region::{DirentId, InodeId, InodeRef, PageId, Region};
@@ -190,6 +191,25 @@ pub(crate) fn with_entry(region: Region<'_>, id: InodeId, entry: DirentId) -> Di
 #[inline]
 pub fn is(inode: &Inode) -> bool {
     inode.mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR
+}
+
+/// A directory and, as far as they were removed, those from which it was removed, one after another.
+pub(crate) fn and_above_removed(task: &Task<'_>, dir: InodeRef) -> impl Iterator<Item = InodeRef> {
+    // Bounded, because a damaged region may have a circle.
+    core::iter::successors(Some(dir), |dir| above_removed(task, *dir)).take(DEPTH as usize)
+}
+
+/// The directory from which this one was removed; `None` if it was not removed.
+fn above_removed(task: &Task<'_>, dir: InodeRef) -> Option<InodeRef> {
+    let record = task.region.inode(dir.id);
+    if dir.id.is_none() || !record.is_dead() {
+        return None;
+    }
+    let id = InodeId(record.parent.load(Ordering::Relaxed)); // Relaxed: does not change any more.
+    // PAIRS: the release in `change::set_links`.
+    let generation = record.tail.load(Ordering::Acquire) as u32;
+    let is_same = record.generation.load(Ordering::Acquire) == dir.generation;
+    is_same.then_some(InodeRef { id, generation })
 }
 
 /// Reserves space for one entry in the array, and returns where, and in the hash table. The caller must hold

@@ -11,7 +11,7 @@ use lp_abi::text::within;
 use lp_region::layout::MOUNTS;
 use lp_region::mount::{State, mount_state};
 use lp_region::mount_change;
-use lp_region::records::{COVERED, inode_flags};
+use lp_region::records::COVERED;
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, MountId, RunId, Spot};
 
@@ -342,7 +342,7 @@ pub(crate) fn is_root(task: &Task<'_>, inode: InodeRef) -> bool {
 
 /// Whether this is a removed directory.
 pub(crate) fn is_gone(task: &Task<'_>, dir: InodeRef) -> bool {
-    task.region.inode(dir.id).flags.load(Ordering::Relaxed) & inode_flags::DEAD != 0
+    task.region.inode(dir.id).is_dead()
 }
 
 /// The path of a mount of the command line.

@@ -93,7 +93,7 @@ fn overrides(mode: u32, want: u32, held: u32) -> bool {
 /// `ENOENT` for a removed directory; `EACCES`, `EPERM`.
 #[inline]
 pub(crate) fn may_create(task: &Task<'_>, dir: &Inode) -> Result<()> {
-    if dir.flags.load(Ordering::Relaxed) & inode_flags::DEAD != 0 {
+    if dir.is_dead() {
         return Err(Errno::ENOENT);
     }
     check(task, dir, WRITE | EXEC)
@@ -129,7 +129,7 @@ pub(crate) fn may_delete(task: &Task<'_>, dir: &Inode, inode: &Inode, expected: 
         Victim::File if is_dir => return Err(Errno::EISDIR),
         _ => {}
     }
-    if dir.flags.load(Ordering::Relaxed) & inode_flags::DEAD != 0 {
+    if dir.is_dead() {
         return Err(Errno::ENOENT);
     }
     Ok(())

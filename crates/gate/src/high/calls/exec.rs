@@ -18,7 +18,7 @@ use lp_region::ucopy;
 use lp_vfs::getcwd::{self, Start};
 use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::{self, Follow, Found};
-use lp_vfs::{busy, mounts, permission, pin, root};
+use lp_vfs::{busy, mounts, permission, pin, read, root};
 
 use crate::high::calls::chmod::last_of;
 use crate::high::calls::exec_arguments::{Arguments, Exec, SCRIPTS};
@@ -247,6 +247,14 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
         Ok(got) => &head[..got],
         Err(errno) => return errno.to_ret(),
     };
+    // The kernel copies the arguments before it looks into the file; those of a program it copies itself.
+    if !head.starts_with(b"\x7fELF")
+        && let Err(errno) = exec.check()
+    {
+        return errno.to_ret();
+    }
+    // The kernel's prepare_binprm reads the file like any other.
+    read::note(task, inode, found.mount);
     if head.starts_with(b"#!") {
         return script(task, given, head, exec, scripts);
     }

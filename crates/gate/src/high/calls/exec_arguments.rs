@@ -27,6 +27,37 @@ impl Exec {
     pub(crate) fn new(argv: usize, envp: usize, flags: u32) -> Self {
         Exec { argv, envp, flags, arguments: None, crossings: 0 }
     }
+
+    /// Checks that the program's vectors and their strings can be read.
+    ///
+    /// # Errors
+    /// `EFAULT`, `E2BIG`.
+    pub(crate) fn check(&self) -> Result<()> {
+        let given = if self.arguments.is_none() { self.argv } else { 0 };
+        for vector in [given, self.envp].map(|vector| vector as *const usize) {
+            let mut count = 0;
+            while !vector.is_null() && has_string(vector.wrapping_add(count))? {
+                count += 1;
+                if count > ARGUMENTS {
+                    return Err(Errno::E2BIG);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a place in a vector has a string, which begins in memory that can be read.
+///
+/// # Errors
+/// `EFAULT`.
+fn has_string(place: *const usize) -> Result<bool> {
+    // SAFETY: the copy routine handles bad pointers.
+    match unsafe { ucopy::get(place) }? {
+        0 => Ok(false),
+        // SAFETY: as above.
+        text => unsafe { ucopy::get(text as *const u8) }.map(|_| true),
+    }
 }
 
 /// Pointers that scripts may need before the program's own arguments: two each.

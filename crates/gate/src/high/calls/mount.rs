@@ -17,7 +17,7 @@ use crate::high::calls::open::install;
 use crate::high::calls::refused::{at_path, concerns, mentions_mount};
 use crate::high::calls::stat::is_empty;
 use crate::high::fd::{device, made, placeholder};
-use crate::high::frame::at::{At, Last, Route, Which};
+use crate::high::frame::at::{At, EMPTY, Last, Route, Which};
 use crate::high::frame::handler::{failed_with, handlers, kernel};
 use crate::high::route::pair::{Pair, two};
 use crate::high::route::path::{is_base_ours, one, route};
@@ -128,7 +128,9 @@ handlers! {
                 if let Err(errno) = move_mount::may_move(task, flags) {
                     return errno.to_ret();
                 }
-                let look = |(at, flags, follow, empty)| {
+                let look = |(at, flags, follow, empty): (At, u32, u32, u32)| {
+                    let is_absent = flags & empty != 0 && at.path.is_null();
+                    let at = if is_absent { At { path: EMPTY, ..at } } else { at };
                     let last = if flags & follow != 0 { Last::Follow } else { Last::Link };
                     across::look(task, at, if flags & empty != 0 { AT_EMPTY_PATH } else { 0 }, last)
                 };

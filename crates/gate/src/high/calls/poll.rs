@@ -6,8 +6,9 @@
 use core::mem::offset_of;
 
 use lp_abi::linux::{
-    __NR_mmap, __NR_munmap, __NR_poll, __NR_ppoll, __NR_pselect6, __NR_select, EPOLL_CTL_DEL, MAP_ANONYMOUS,
-    MAP_PRIVATE, POLLIN, POLLNVAL, POLLOUT, POLLRDNORM, POLLWRNORM, PROT_READ, PROT_WRITE, pollfd, timespec,
+    __NR_epoll_ctl, __NR_mmap, __NR_munmap, __NR_poll, __NR_ppoll, __NR_pselect6, __NR_select, EPOLL_CTL_DEL,
+    MAP_ANONYMOUS, MAP_PRIVATE, POLLIN, POLLNVAL, POLLOUT, POLLRDNORM, POLLWRNORM, PROT_READ, PROT_WRITE,
+    pollfd, timespec,
 };
 use lp_abi::{Errno, Fd, Result};
 use lp_region::records::file_mode;
@@ -21,7 +22,7 @@ use crate::high::fd::descriptor;
 use crate::high::fd::descriptor::file_or_return;
 use crate::high::fd::placeholder;
 use crate::high::frame::at::{Which, buffer, spare_buffer};
-use crate::high::frame::handler::{handlers, ret};
+use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::low::dispatch::NOT_OURS;
 use crate::low::live::{deferred, signal};
 
@@ -77,7 +78,11 @@ handlers! {
         if operation as u32 != EPOLL_CTL_DEL && unsafe { ucopy::get(event as *const [u8; 12]) }.is_err() {
             return Errno::EFAULT.to_ret();
         }
-        ret(watch(task, epoll, fd))
+        match watch(task, epoll, fd) {
+            // The kernel looks at what is to be watched first, also if it is told to watch itself.
+            Errno::EINVAL => kernel!(__NR_epoll_ctl, fd, operation, fd, event),
+            errno => errno.to_ret(),
+        }
     }
 
     /// epoll_wait(2), epoll_pwait(2), epoll_pwait2(2).
@@ -93,12 +98,13 @@ pub(crate) fn is_path(task: &Task, fd: Fd) -> bool {
 }
 
 /// The error for watching a file of ours, or watching with one.
-fn watch(task: &Task, epoll: Fd, fd: Fd) -> Result<()> {
+fn watch(task: &Task, epoll: Fd, fd: Fd) -> Errno {
     let open = |fd| is_open(task, fd) && ends::opened(task, fd).is_ok();
-    if !open(epoll) || !open(fd) {
-        return Err(Errno::EBADF);
+    match descriptor::is_file(task, fd) {
+        _ if !open(epoll) || !open(fd) => Errno::EBADF,
+        true => Errno::EPERM,
+        false => Errno::EINVAL,
     }
-    Err(if descriptor::is_file(task, fd) { Errno::EPERM } else { Errno::EINVAL })
 }
 
 /// Whether the process ever had a descriptor of ours.

@@ -9,7 +9,7 @@ use lp_vfs::xattr::{self, XattrValue};
 
 use crate::high::calls::chmod::last_of;
 use crate::high::calls::stat::is_empty;
-use crate::high::fd::descriptor::listed_or_return;
+use crate::high::fd::descriptor::{self, listed_or_return};
 use crate::high::frame::at::{At, DOT};
 use crate::high::frame::handler::{given_slice, handlers, kernel, ret};
 use crate::high::route::path::{is_base_ours, one};
@@ -30,7 +30,7 @@ handlers! {
 
     /// fsetxattr(2).
     fn fsetxattr(task, fd: Fd, name: UserPtr, value: UserSlice, flags: u32) {
-        listed_or_return!(task, fd);
+        listed_or_return!(task, fd, descriptor::without_data(task, fd));
         ret(xattr::fsetxattr(task, fd, name, XattrValue { bytes: value, flags }))
     }
 
@@ -46,7 +46,7 @@ handlers! {
 
     /// fgetxattr(2).
     fn fgetxattr(task, fd: Fd, name: UserPtr, to: UserSlice) {
-        listed_or_return!(task, fd);
+        listed_or_return!(task, fd, descriptor::without_data(task, fd));
         ret(xattr::fgetxattr(task, fd, name, to))
     }
 
@@ -62,7 +62,7 @@ handlers! {
 
     /// flistxattr(2).
     fn flistxattr(task, fd: Fd, to: UserSlice) {
-        listed_or_return!(task, fd);
+        listed_or_return!(task, fd, descriptor::without_data(task, fd));
         ret(xattr::flistxattr(task, fd, to))
     }
 
@@ -78,7 +78,7 @@ handlers! {
 
     /// fremovexattr(2).
     fn fremovexattr(task, fd: Fd, name: UserPtr) {
-        listed_or_return!(task, fd);
+        listed_or_return!(task, fd, descriptor::without_data(task, fd));
         ret(xattr::fremovexattr(task, fd, name))
     }
 

@@ -39,11 +39,18 @@ pub(crate) fn other(task: &Task, fd: Fd) -> isize {
     if is_hidden(task, fd) { Errno::EBADF.to_ret() } else { NOT_OURS }
 }
 
+/// [`other`] for a call that the kernel refuses on an `O_PATH` descriptor as on a closed one, in the order of
+/// errors that it has: a parked placeholder is one.
+#[cold]
+pub(crate) fn without_data(task: &Task, fd: Fd) -> isize {
+    if placeholder::is_guarded(task, fd) { Errno::EBADF.to_ret() } else { NOT_OURS }
+}
+
 /// Continues only with a file of ours. Otherwise returns from the handler, with `other` if the table has a
 /// word for the descriptor.
 macro_rules! file_or_return {
     ($task:expr, $fd:expr) => {
-        file_or_return!($task, $fd, $crate::high::fd::descriptor::other($task, $fd))
+        file_or_return!($task, $fd, $crate::high::fd::descriptor::without_data($task, $fd))
     };
     ($task:expr, $fd:expr, $other:expr) => {
         let word = $crate::high::fd::descriptor::word($task, $fd);
@@ -62,12 +69,15 @@ pub(crate) use file_or_return;
 /// inodes of ours. Otherwise returns from the handler.
 macro_rules! listed_or_return {
     ($task:expr, $fd:expr) => {
+        listed_or_return!($task, $fd, $crate::high::fd::descriptor::other($task, $fd))
+    };
+    ($task:expr, $fd:expr, $other:expr) => {
         let word = $crate::high::fd::descriptor::word($task, $fd);
         if word & lp_vfs::table::entry::OPEN == 0 {
             if word == 0 {
                 return $crate::low::dispatch::NOT_OURS;
             }
-            return $crate::high::fd::descriptor::other($task, $fd);
+            return $other;
         }
     };
 }

@@ -158,7 +158,7 @@ pub(crate) fn read(task: &Task, fd: Fd, buf: UserSlice) -> isize {
     if word & entry::EMPTY != 0 && is_in_user_space(buf) {
         return 0;
     }
-    descriptor::other(task, fd)
+    descriptor::without_data(task, fd)
 }
 
 /// write(2) to `fd`, which is not a file of ours.
@@ -166,17 +166,17 @@ pub(crate) fn write(task: &Task, fd: Fd, buf: UserSlice) -> isize {
     if of(task, fd) & entry::DISCARDS != 0 && is_in_user_space(buf) {
         return buf.len().min(MAX_RW_COUNT) as isize;
     }
-    descriptor::other(task, fd)
+    descriptor::without_data(task, fd)
 }
 
 /// pread(2).
 pub(crate) fn pread(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> isize {
-    if is_good(offset, buf.len()) { read(task, fd, buf) } else { descriptor::other(task, fd) }
+    if is_good(offset, buf.len()) { read(task, fd, buf) } else { descriptor::without_data(task, fd) }
 }
 
 /// pwrite(2).
 pub(crate) fn pwrite(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> isize {
-    if is_good(offset, buf.len()) { write(task, fd, buf) } else { descriptor::other(task, fd) }
+    if is_good(offset, buf.len()) { write(task, fd, buf) } else { descriptor::without_data(task, fd) }
 }
 
 /// The kernel's rw_verify_area: whether the end fits an `off_t`.

@@ -1,0 +1,138 @@
+/* Calls on a removed directory, by `.` and by descriptors, and on those from which it was removed, by `..`. */
+#include "conform.h"
+#include <sys/vfs.h>
+#include <sys/xattr.h>
+
+/* Changes and looks at a removed directory, or one of those above. */
+static void use(const char *text, const char *path)
+{
+    struct stat st;
+    struct statfs fs;
+    char bytes[16];
+    say("%s", text);
+    T(chmod(path, 0700));
+    T(chown(path, 1, 1));
+    T(utimensat(AT_FDCWD, path, NULL, 0));
+    T(setxattr(path, "user.a", "b", 1, 0));
+    T(getxattr(path, "user.a", bytes, sizeof bytes));
+    T(listxattr(path, bytes, sizeof bytes));
+    T(access(path, R_OK | W_OK | X_OK));
+    T(statfs(path, &fs));
+    T(stat(path, &st));
+    say("mode %o links %lu owner %u", st.st_mode, (unsigned long)st.st_nlink, st.st_uid);
+    T(open(path, O_RDONLY) > 0);
+    T(open(path, O_PATH) > 0);
+    T(open(path, O_TMPFILE | O_RDWR, 0600));
+    T(truncate(path, 5));
+    T(readlink(path, bytes, sizeof bytes));
+    T(rmdir(path));
+    T(rename(path, "new"));
+    T(rename("none", path));
+    T(removexattr(path, "user.a"));
+}
+
+GROUP(removed, itself)
+{
+    make_dir("d");
+    chdir("d");
+    int above = open("..", O_RDONLY), fd = open(".", O_RDONLY);
+    T(unlinkat(above, "d", AT_REMOVEDIR));
+    use("the working directory", ".");
+    use("with a slash", "./");
+    use("twice", "./.");
+    T(fchmodat(fd, ".", 0711, 0));
+    T(fchownat(fd, ".", 2, 2, 0));
+    T(faccessat(fd, ".", R_OK, 0));
+    T(fchdir(fd));
+    T(chdir("."));
+    T(chdir("/"));
+    T(fchmodat(fd, ".", 0755, 0));
+    T(fchmodat(fd, "./.", 0755, 0));
+    T(fchmodat(fd, "..", 0755, 0));
+    T(fchdir(fd));
+    /* The second path is looked at when the first leads somewhere. */
+    T(renameat(AT_FDCWD, "e", -1, "l"));
+    T(renameat(-1, "e", AT_FDCWD, "l"));
+    T(linkat(AT_FDCWD, ".", -1, "l", 0));
+    T(renameat(AT_FDCWD, "e", above, "l"));
+    T(linkat(AT_FDCWD, ".", above, "l", 0));
+    T(mkdir("x", 0777));
+    T(symlink("x", "y"));
+}
+
+/* Enough that whatever is not in use any more is found and used again. */
+static void make_and_remove(int dir)
+{
+    char name[16];
+    for (int i = 0; i < 2000; i++) {
+        snprintf(name, sizeof name, "y%d", i);
+        close(openat(dir, name, O_CREAT | O_RDWR, 0600));
+        unlinkat(dir, name, 0);
+    }
+    for (int i = 0; i < 200; i++) {
+        snprintf(name, sizeof name, "x%d", i);
+        mkdirat(dir, name, 0755);
+    }
+}
+
+GROUP(removed, above)
+{
+    make_dir("d"), make_dir("d/e"), make_dir("d/e/f"), make_dir("d/e/f/g");
+    int top = open(".", O_RDONLY);
+    int fd = open("d/e/f/g", O_PATH);
+    chdir("d/e/f");
+    T(unlinkat(top, "d/e/f/g", AT_REMOVEDIR));
+    T(unlinkat(top, "d/e/f", AT_REMOVEDIR));
+    T(unlinkat(top, "d/e", AT_REMOVEDIR));
+    T(unlinkat(top, "d", AT_REMOVEDIR));
+    make_and_remove(top);
+    use("above", "..");
+    use("above that", "../..");
+    T(access("../../../x1", F_OK));
+    T(faccessat(fd, "../../../../x1", F_OK, 0));
+    T(fchmodat(fd, "..", 0700, 0));
+    T(fchmodat(fd, "../..", 0700, 0));
+    T(chdir(".."));
+    make_and_remove(top);
+    use("there", ".");
+    use("above there", "..");
+    T(chdir(".."));
+    close(fd);
+    make_and_remove(top);
+    T(access("../x1", F_OK));
+    T(chdir(".."));
+    T(access("x1", F_OK));
+    for (int i = 0; i < 200; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "x%d", i);
+        unlinkat(top, name, AT_REMOVEDIR);
+    }
+}
+
+/* Only a descriptor, or only another process, is still there. */
+GROUP(removed, from_elsewhere)
+{
+    make_dir("d"), make_dir("d/e"), make_dir("d/e/f");
+    int top = open(".", O_RDONLY), fd = open("d/e/f", O_RDONLY), ends[2];
+    char byte;
+    pipe(ends);
+    pid_t child = fork();
+    if (!child) {
+        chdir("d/e/f");
+        close(fd), close(ends[1]);
+        read(ends[0], &byte, 1);
+        _exit((access("..", F_OK) != 0) + 2 * (access("../..", F_OK) != 0) + 4 * (access("../../..", F_OK) != 0));
+    }
+    close(ends[0]);
+    T(unlinkat(top, "d/e/f", AT_REMOVEDIR));
+    T(unlinkat(top, "d/e", AT_REMOVEDIR));
+    T(unlinkat(top, "d", AT_REMOVEDIR));
+    make_and_remove(top);
+    T(faccessat(fd, "../..", F_OK, 0));
+    int above = T(openat(fd, "..", O_RDONLY)) > 0;
+    close(fd);
+    make_and_remove(top);
+    close(ends[1]);
+    say_wait(child);
+    say("%d", above);
+}

@@ -1,0 +1,159 @@
+/* differ CASE DIRECTORY HOST: one row of docs/differences.md, in an empty directory. HOST is a directory of
+ * the host. Prints what tests/tests/differ.rs expects of the kernel and of Lightpath. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+static void say(const char *text, long result)
+{
+    printf("%s %s\n", text, result < 0 ? strerrorname_np(errno) : "0");
+    fflush(stdout);
+}
+
+/* A dynamic program that an effective user executes who is not the real one. */
+static int of_two_users(const char *directory)
+{
+    char name[4200];
+    snprintf(name, sizeof name, "%s/f", directory);
+    close(open(name, O_CREAT | O_WRONLY, 0644));
+    pid_t child = fork();
+    if (!child) {
+        if (setresuid(1000, 0, 0))
+            _exit(99);
+        execl("/usr/bin/test", "test", "-e", name, NULL);
+        _exit(98);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    printf("test %d\n", WEXITSTATUS(status));
+    return 0;
+}
+
+/* A child in a new user namespace whose map has this many lines: the owner of a file, who is in the last. */
+static int owner_seen_with(int lines)
+{
+    int ready[2], mapped[2];
+    char byte;
+    struct stat st;
+    uid_t owner = 2 * (lines - 1);
+    close(open("f", O_CREAT | O_WRONLY, 0644));
+    if (chown("f", owner, 0) || pipe(ready) || pipe(mapped))
+        return 1;
+    pid_t child = fork();
+    if (!child) {
+        int done = unshare(CLONE_NEWUSER);
+        if (write(ready[1], "", 1) != 1 || read(mapped[0], &byte, 1) != 1 || done || stat("f", &st))
+            _exit(97);
+        printf("%d lines: %s\n", lines, st.st_uid == owner ? "owner" : st.st_uid == 65534 ? "nobody" : "other");
+        fflush(stdout);
+        _exit(0);
+    }
+    char name[60], map[4000] = "0 0 1\n";
+    for (int line = 1; line < lines; line++)
+        sprintf(map + strlen(map), "%d %d 1\n", 2 * line, 2 * line);
+    snprintf(name, sizeof name, "/proc/%d/uid_map", child);
+    if (read(ready[0], &byte, 1) != 1)
+        return 1;
+    int fd = open(name, O_WRONLY);
+    say("map", write(fd, map, strlen(map)) == (long)strlen(map) ? 0 : -1);
+    if (write(mapped[1], "", 1) != 1)
+        return 1;
+    int status;
+    waitpid(child, &status, 0);
+    return status != 0;
+}
+
+/* Attributes that a file system's owner may set, who is root in a user namespace. */
+static int attributes(void)
+{
+    static const char *const maps[][2] = { { "/proc/self/uid_map", "0 0 1" }, { "/proc/self/setgroups", "deny" }, { "/proc/self/gid_map", "0 0 1" } };
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNS))
+        return 1;
+    for (int i = 0; i < 3; i++) {
+        int fd = open(maps[i][0], O_WRONLY);
+        if (write(fd, maps[i][1], strlen(maps[i][1])) < 0)
+            return 1;
+        close(fd);
+    }
+    mkdir("d", 0755);
+    say("mount", mount("none", "d", "tmpfs", 0, NULL));
+    close(open("d/f", O_CREAT | O_WRONLY, 0644));
+    say("setxattr", setxattr("d/f", "security.test", "x", 1, 0));
+    return 0;
+}
+
+/* A tmpfs that was made read-only, and attached: the flags of the mount. */
+static int read_only(void)
+{
+    enum { SET_FLAG, SET_STRING, CREATE = 6 };
+    mkdir("d", 0755);
+    int context = syscall(SYS_fsopen, "tmpfs", 0);
+    say("flag", syscall(SYS_fsconfig, context, SET_FLAG, "ro", NULL, 0));
+    say("create", syscall(SYS_fsconfig, context, CREATE, NULL, NULL, 0));
+    int fd = syscall(SYS_fsmount, context, 0, 0);
+    say("move", syscall(SYS_move_mount, fd, "", AT_FDCWD, "d", 4));
+    say("open", open("d/f", O_CREAT | O_WRONLY, 0644));
+    FILE *table = fopen("/proc/self/mountinfo", "r");
+    char line[9000], at[4200], flags[200];
+    while (table && fgets(line, sizeof line, table))
+        if (sscanf(line, "%*s %*s %*s %*s %4199s %2[rwo]", at, flags) == 2 && strlen(at) > 2 && !strcmp(at + strlen(at) - 2, "/d"))
+            printf("mount %s\n", flags);
+    umount("d");
+    return 0;
+}
+
+/* An absolute link of the host's, from a root directory in a mount. */
+static int link_of_host(const char *host)
+{
+    char name[4200];
+    snprintf(name, sizeof name, "%s/l", host);
+    int fd = open(host, O_PATH | O_DIRECTORY);
+    mkdir("root", 0755);
+    close(open("root/lightpath-only-here", O_CREAT | O_WRONLY, 0644));
+    say("link", symlink("/lightpath-only-here", name));
+    say("chroot", chroot("root"));
+    say("open", openat(fd, "l", O_RDONLY));
+    return 0;
+}
+
+/* The link of a closed number: as one of two paths, of which the other starts at one, and on a read-only file
+ * system. */
+static int closed_numbers(void)
+{
+    char name[60];
+    int fd = open("f", O_CREAT | O_RDWR, 0644);
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    close(fd);
+    say("rename", renameat(AT_FDCWD, name, -1, "g"));
+    say("mount", mount(NULL, "/proc", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL));
+    say("unlink", unlink(name));
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 4 || chdir(argv[2]))
+        return 2;
+    if (!strcmp(argv[1], "of_two_users"))
+        return of_two_users(argv[2]);
+    if (!strcmp(argv[1], "large_maps"))
+        return owner_seen_with(32) || owner_seen_with(33);
+    if (!strcmp(argv[1], "attributes"))
+        return attributes();
+    if (!strcmp(argv[1], "read_only"))
+        return read_only();
+    if (!strcmp(argv[1], "closed_numbers"))
+        return closed_numbers();
+    if (!strcmp(argv[1], "link_of_host"))
+        return link_of_host(argv[3]);
+    return 2;
+}

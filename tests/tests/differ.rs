@@ -1,0 +1,58 @@
+//! Rows of docs/differences.md that no other test shows: what `tests/programs/differ.c` says on the kernel's
+//! file system, and on a mount. All need root.
+
+use std::fs::{File, read_to_string};
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::{Failed, Trial};
+use lp_tests::door::{Door, Place};
+use lp_tests::{binary, compile, process, suite};
+
+/// A case, and what it says on the kernel and on Lightpath.
+const CASES: [(&str, &str, &str); 6] = [
+    ("of_two_users", "test 0", "test 1"),
+    (
+        "large_maps",
+        "map 0, 32 lines: owner, map 0, 33 lines: owner",
+        "map 0, 32 lines: owner, map 0, 33 lines: nobody",
+    ),
+    ("attributes", "mount 0, setxattr 0", "mount 0, setxattr EPERM"),
+    (
+        "read_only",
+        "flag 0, create 0, move 0, open EROFS, mount rw",
+        "flag 0, create 0, move 0, open EROFS, mount ro",
+    ),
+    ("closed_numbers", "rename EBADF, mount 0, unlink EROFS", "rename ENOENT, mount 0, unlink ENOENT"),
+    ("link_of_host", "link 0, chroot 0, open 0", "link 0, chroot 0, open ENOENT"),
+];
+
+fn main() -> ExitCode {
+    let trial = |(name, kernel, lightpath): (&'static str, &'static str, &'static str)| {
+        let run = move || {
+            let shown =
+                shows(name, Door::Kernel, kernel).and_then(|()| shows(name, Door::Lightpath, lightpath));
+            shown.map_err(|error| Failed::from(format!("{error:#}")))
+        };
+        Trial::test(name, run).with_ignored_flag(!rustix::process::geteuid().is_root())
+    };
+    suite::run(Ok(CASES.into_iter().map(trial).collect()))
+}
+
+/// Whether the case says `expected` on a door.
+fn shows(name: &str, door: Door, expected: &str) -> Result<()> {
+    let (place, host) = (Place::new()?, tempfile::tempdir()?);
+    let (mount, said) = (place.of(door).join("m"), host.path().join("said"));
+    let mut command = door.command(&mount, "64M", "unshare")?;
+    // What is mounted is so in a namespace of its own.
+    command.args(["--mount", "--propagation", "private", "--"]).arg(compile::compile("differ")?);
+    command.arg(name).arg(&mount).arg(host.path());
+    command.env("XDG_CACHE_HOME", binary::scratch_dir()?).current_dir("/").stdin(Stdio::null());
+    command.stdout(File::create(&said)?);
+    let status = process::run(&mut command, Duration::from_secs(60));
+    door.close(&mount)?;
+    let said = read_to_string(&said).context("said")?.lines().collect::<Vec<_>>().join(", ");
+    ensure!(status? == "exit 0" && said == expected, "on {door:?}: {said}");
+    Ok(())
+}
