@@ -272,6 +272,10 @@ pub mod inode_flags {
     pub const EXECUTED: u32 = 1 << 21;
     /// The number that `F_SET_RW_HINT` has set.
     pub const WRITE_HINT: u32 = 7 << 22;
+    /// A directory in whose place walks find the host's, as if that were mounted there: /proc, /sys and /dev
+    /// over a tree that is the host's root directory. Set once, with [`COVERED`](super::COVERED); it has no
+    /// entries.
+    pub const HOSTS: u32 = 1 << 25;
     /// The type as in the mode, so that one look tells whether a file is a regular one without a shadow.
     /// Immutable; 0 where only the mode tells.
     pub const KIND: u32 = 0o170_000;

@@ -2,7 +2,7 @@
 
 use lp_abi::linux::S_IFDIR;
 use lp_abi::{Errno, NAME_MAX, Result};
-use lp_region::records::Inode;
+use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{DirentId, InodeId, InodeRef, PageId};
 use lp_vfs::name::{Key, Name};
@@ -54,6 +54,9 @@ impl Rebuild {
         record.position.store(tail, Relaxed);
         record.hash.store(name.hash(id), Relaxed);
         record.shape.store(dirent::shape(length, target.mode.load(Relaxed)), Relaxed);
+        if target.flags.load(Relaxed) & inode_flags::HOSTS != 0 {
+            dirent::cover(record);
+        }
         record.link.store(0, Relaxed);
         dir::put(task, entry);
         inode.tail.store(tail + 1, Relaxed);

@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lp_abi::linux::{S_IFLNK, S_IFMT};
 use lp_abi::{PAGE_SIZE, PATH_MAX};
 use lp_region::layout as at;
-use lp_region::records::{COVERED, Inode};
+use lp_region::records::{COVERED, Inode, inode_flags};
 use lp_region::sync::{AtomicU32, Ordering::Relaxed};
 use lp_region::{DirentId, InodeId, PageId, Region};
 use lp_vfs::blob::BlobKind;
@@ -184,7 +184,9 @@ impl Rebuild {
         for which in [BlobKind::Xattr, BlobKind::Acl, BlobKind::DefaultAcl] {
             let word = which.word(inode);
             // Nothing is mounted on anything when nobody uses the region.
-            word.fetch_and(!COVERED, Relaxed);
+            if which != BlobKind::Acl || inode.flags.load(Relaxed) & inode_flags::HOSTS == 0 {
+                word.fetch_and(!COVERED, Relaxed);
+            }
             let blob = which.handle(inode);
             if blob == 0 {
                 continue;

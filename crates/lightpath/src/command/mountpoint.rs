@@ -1,6 +1,7 @@
 //! [`MountPoint`]: the argument of `--at`.
 
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 /// An absolute, normalised path of a directory that can be a mount point.
@@ -56,14 +57,36 @@ impl MountPoint {
         MountPoint(path.to_owned())
     }
 
+    /// The root directory: only a session can be over it. The error says what the host lacks.
+    pub(crate) fn root() -> Result<Self, String> {
+        let is_missing = |kept: &&&str| !std::fs::symlink_metadata(kept).is_ok_and(|found| found.is_dir());
+        match KEPT.iter().find(is_missing) {
+            Some(kept) => Err(format!("{kept}, which stays the host's, is not a directory here")),
+            None => Ok(MountPoint("/".into())),
+        }
+    }
+
+    /// The path as run records have it: without a trailing slash, so empty for the root directory.
+    pub(crate) fn in_record(&self) -> &[u8] {
+        let path = self.0.as_os_str().as_bytes();
+        if path == b"/" { b"" } else { path }
+    }
+
+    /// The path of a run record.
+    pub(crate) fn from_record(path: &[u8]) -> PathBuf {
+        if path.is_empty() { "/".into() } else { OsStr::from_bytes(path).into() }
+    }
+
     /// The path.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Whether `path`, taken literally, is this directory or below it.
+    /// Whether `path`, taken literally, is this directory or below it. The kernel's own directories are not
+    /// below the root directory.
     pub(crate) fn covers(&self, path: &OsStr) -> bool {
-        Path::new(path).starts_with(&self.0)
+        let path = Path::new(path);
+        path.starts_with(&self.0) && !KEPT.iter().any(|kept| path.starts_with(kept))
     }
 }
 
@@ -130,6 +153,15 @@ mod tests {
             assert!(new(path).is_err(), "{path}");
         }
         assert!(new("/etc/passwd").unwrap_err().contains("not a directory"));
+    }
+
+    #[test]
+    fn the_root_directory_is_all_but_the_kernels_own() {
+        let root = MountPoint::root().unwrap();
+        assert!(["/", "/usr/bin/env", "/devices", "/x"].iter().all(|path| root.covers(path.as_ref())));
+        assert!(["/dev", "/proc/self", "/sys/"].iter().all(|path| !root.covers(path.as_ref())));
+        assert_eq!((root.in_record(), new("/x").unwrap().in_record()), (&b""[..], &b"/x"[..]));
+        assert_eq!([&b""[..], b"/x"].map(MountPoint::from_record), ["/", "/x"].map(PathBuf::from));
     }
 
     #[test]

@@ -26,6 +26,7 @@ use super::cache;
 use super::cli::{Options, RegionOwner};
 use super::failure::{Failure, REGION, reason};
 use super::life;
+use super::mountpoint::MountPoint;
 use super::runs;
 use super::shelf;
 use super::size::Size;
@@ -70,7 +71,7 @@ pub(crate) struct Paths<'a> {
 /// Claims a run record. The caller holds the region's flock.
 fn claim_run(region: Region<'static>, options: &Options, paths: &Paths) -> Result<RunId, Failure> {
     let launcher = builder(paths.cache).map_err(|line| Failure::new(REGION, line))?;
-    let mounts: Vec<&[u8]> = options.at.iter().map(|mount| bytes(mount.path())).collect();
+    let mounts: Vec<&[u8]> = options.at.iter().map(MountPoint::in_record).collect();
     let covered = options.at.iter().enumerate().filter(|(_, mount)| mount.path().exists());
     let setup = RunSetup {
         mounts: &mounts,

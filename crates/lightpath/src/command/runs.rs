@@ -5,11 +5,9 @@
 //! as links in /proc/PID/fd, which the kernel lets the process's own user and root read.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -21,6 +19,7 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::{Region, RunId};
 
 use super::failure::{Failure, REGION, reason};
+use super::mountpoint::MountPoint;
 use super::region::{self, FLIGHTS};
 
 /// What the kernel shows of a memfd before its name.
@@ -132,7 +131,7 @@ impl Member {
     pub(crate) fn mounts(&self, region: Region<'static>) -> Vec<PathBuf> {
         let run = region.run(self.run);
         let count = (run.mount_count.load(Relaxed) as usize).min(RUN_MOUNTS); // Relaxed: immutable.
-        run.mounts[..count].iter().map(|path| OsString::from_vec(path.get().to_vec()).into()).collect()
+        run.mounts[..count].iter().map(|path| MountPoint::from_record(path.get())).collect()
     }
 
     /// The region's FILE; none in memory.

@@ -262,7 +262,7 @@ pub(crate) fn name_of(over: &[PathBuf]) -> OsString {
         name.truncate(LONGEST - 17);
         name.extend(format!("+{hash:016x}").bytes());
     }
-    if name.first() == Some(&b'.') {
+    if matches!(name.first(), None | Some(b'.')) {
         name.insert(0, b'+');
     }
     OsString::from_vec(name)
@@ -279,6 +279,8 @@ mod tests {
         assert_eq!(name_of(&["/usr".into(), "/etc".into()]), "usr,etc");
         assert_ne!(name("/a/b+c"), name("/a+b/c"));
         assert!(name("/.x").starts_with('+'));
+        assert_eq!(name("/"), "+");
+        assert_ne!(name("/+"), "+");
         let long = |end: &str| name(&format!("/{}/{end}", "x".repeat(300)));
         assert!(long("a").len() <= LONGEST && long("a") != long("b"));
     }

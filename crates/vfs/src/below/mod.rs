@@ -39,7 +39,7 @@ use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_region::{InodeId, InodeRef};
 
 use crate::below::list::{Record, RecordAt};
-pub use crate::caller::below::{Need, complete, is_pending};
+pub use crate::caller::below::{Need, complete, is_hosts, is_pending};
 use crate::caller::task::Task;
 use crate::inodes::inode::{self, Locked};
 

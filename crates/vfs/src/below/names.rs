@@ -11,7 +11,7 @@ use crate::below::links::{self, Chain};
 use crate::below::list::{self, NameRoom, Record, RecordAt};
 use crate::below::numbers::{self, Numbers};
 use crate::below::{Dir, Layer, lock, may_call, set_spot, spot};
-use crate::caller::below::is_pending;
+use crate::caller::below::{self, is_pending};
 use crate::caller::task::{SLACK, Task, Time};
 use crate::inodes::blob::{BlobDraft, BlobKind};
 use crate::inodes::inode::{self, Locked};
@@ -103,7 +103,8 @@ fn dress(inode: &Inode, seen: &Record, at: RecordAt) {
 /// Takes the names of a directory in, unless that is done. The caller must hold no lock.
 ///
 /// # Errors
-/// `ESTALE` if the directory was freed; those of the layer; `ENOSPC`.
+/// `ESTALE` if the directory was freed; `EBUSY` if it stands for one of the host's; those of the layer;
+/// `ENOSPC`.
 #[cold]
 pub fn take(task: &Task<'_>, of: InodeRef) -> Result<()> {
     match take_once(task, of) {
@@ -121,6 +122,9 @@ fn take_once(task: &Task<'_>, of: InodeRef) -> Result<()> {
         let locked = lock(task, of)?;
         if !is_pending(task.region.inode(of.id)) {
             return Ok(());
+        }
+        if below::is_hosts(task.region.inode(of.id)) {
+            return Err(Errno::EBUSY);
         }
         let crowded = batch(task, of.id, &locked, &mut from)?;
         drop(locked);
@@ -212,6 +216,7 @@ pub(super) fn name_in(
         Some(chain) => chain.find()?,
         None => None,
     };
+    let is_hosts = seen.mode & S_IFMT == S_IFDIR && is_hosts(task, dir, name.bytes())?;
     let hit = hash::lookup_at(region, &place);
     let (entry, target, load) = match hit {
         // Somebody died after creating this one.
@@ -224,6 +229,13 @@ pub(super) fn name_in(
             };
             let target = made.as_ref().map(NewInode::inode).or(known).ok_or(Errno::EIO)?;
             let entry = dirent::take(region, task.lane, &place, target)?;
+            if is_hosts {
+                // Nobody can reach either yet.
+                let inode = region.inode(target.id);
+                inode.flags.fetch_or(inode_flags::HOSTS, Relaxed);
+                inode.acl.fetch_or(COVERED, Relaxed);
+                dirent::cover(region.dirent(entry));
+            }
             let load = link_in(task, dir, entry, target);
             made.map(NewInode::linked_in);
             (entry, target, Some(load))
@@ -244,6 +256,20 @@ pub(super) fn name_in(
     let load = link_in(task, dir, entry, stands);
     list::set_target(region, at, stands);
     Ok(Some(load))
+}
+
+/// Directories of the kernel's own, which no session changes.
+const KERNELS: [&[u8]; 3] = [b"proc", b"sys", b"dev"];
+
+/// Whether a directory of this name in the directory `dir` is one that walks find on the host: if `dir` is
+/// the host's root directory.
+fn is_hosts(task: &Task<'_>, dir: InodeId, name: &[u8]) -> Result<bool> {
+    let Some(at) = spot(task.region.inode(dir)).filter(|_| KERNELS.contains(&name)) else { return Ok(false) };
+    let is_root = list::up(&list::head(task.region, at.list)?).is_none();
+    let mut path = [0; 2];
+    let length = (list::record(task.region, at)?.length as usize).min(path.len());
+    list::bytes(task.region, at, 0, &mut path[..length])?;
+    Ok(is_root && path[..length] == *b"/")
 }
 
 /// Takes out a name that nobody has seen, and what it names.

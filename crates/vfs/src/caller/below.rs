@@ -32,6 +32,11 @@ pub fn is_pending(inode: &Inode) -> bool {
     inode.flags.load(Relaxed) & inode_flags::PENDING != 0 // Relaxed: checked again under the lock.
 }
 
+/// Whether a directory stands for the host's of its name. It has [`lp_region::records::COVERED`] too.
+pub fn is_hosts(inode: &Inode) -> bool {
+    inode.flags.load(Relaxed) & inode_flags::HOSTS != 0 // Relaxed: immutable.
+}
+
 /// Whether the page map of a file is still to be taken: without it, its pages could not be freed.
 #[cold]
 pub(crate) fn lacks_map(inode: &Inode) -> bool {

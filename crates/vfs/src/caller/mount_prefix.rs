@@ -27,6 +27,7 @@ impl MountPrefix {
         let path = run.mounts[0].get();
         // Relaxed: immutable while the run lives.
         let alone = run.mount_count.load(Ordering::Relaxed) == 1;
+        // Not all paths lead into a mount that is the root directory: see `below::is_hosts`.
         if !alone || path.is_empty() || path.len() >= 8 {
             return MountPrefix { word: 0, mask: 0, length: AtomicU32::new(0), walked: 0 };
         }

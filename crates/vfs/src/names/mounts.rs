@@ -15,6 +15,7 @@ use lp_region::records::COVERED;
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, MountId, RunId, Spot};
 
+use crate::caller::below;
 use crate::caller::task::Task;
 use crate::caller::walked;
 use crate::names::{dir, root};
@@ -273,14 +274,17 @@ pub(crate) fn top_adrift(task: &Task<'_>, mount: MountId) -> Option<MountId> {
     None
 }
 
-/// Whether something is mounted, in a live run, on an inode, reached by `dirent` if it is not a directory.
-/// The caller must hold the inode's lock, so that nothing new is mounted there.
+/// Whether something is mounted, in a live run or by the host, on an inode, reached by `dirent` if it is not
+/// a directory. The caller must hold the inode's lock, so that nothing new is mounted there.
 pub(crate) fn is_point(task: &Task<'_>, inode: InodeRef, dirent: DirentId) -> bool {
     is_covered(task, inode.id) && is_point_slow(task, inode, dirent)
 }
 
 #[cold]
 fn is_point_slow(task: &Task<'_>, inode: InodeRef, dirent: DirentId) -> bool {
+    if below::is_hosts(task.region.inode(inode.id)) {
+        return true;
+    }
     let own = RunId(task.process.run.load(Ordering::Relaxed)); // Relaxed: immutable.
     all(task).any(|id| {
         let (record, state) = (task.region.mount(id), task.region.mount(id).state());
@@ -345,11 +349,16 @@ pub(crate) fn is_gone(task: &Task<'_>, dir: InodeRef) -> bool {
     task.region.inode(dir.id).is_dead()
 }
 
-/// The path of a mount of the command line.
+/// The path of a mount of the command line, without a trailing slash: empty for the root directory.
 pub fn path<'t>(task: &'t Task<'_>, mount: MountId) -> &'t [u8] {
     // Relaxed: immutable while the run lives.
     let index = task.run.bases.iter().position(|base| base.load(Ordering::Relaxed) == mount.0);
     index.and_then(|index| task.run.mounts.get(index)).map_or(b"", |path| path.get())
+}
+
+/// Whether a mount of the command line is the root directory. It is the only one then.
+pub(crate) fn are_whole(task: &Task<'_>) -> bool {
+    task.run.mounts[0].get().is_empty()
 }
 
 /// The path of the directory that contains a mount of the command line, without a trailing slash.

@@ -36,7 +36,7 @@ use crate::names::name::Name;
 pub use crate::names::path_text::PathBuffer;
 pub(crate) use crate::names::path_text::{PathText, copied, copy_path, is_empty, keep};
 use crate::names::path_text::{buffer, shorten};
-use crate::names::{dir, hash, link_target, root, tree};
+use crate::names::{dir, dirent, hash, link_target, root, tree};
 use crate::rights::permission::{self, EXEC};
 use crate::rights::protected;
 
@@ -285,7 +285,9 @@ fn walk_limited<G: Goal>(
         Walk { task, limits, which, text, end, here, mount, settled: true, links: 0, base, tree: ODD };
     if absolute {
         match walk.enter() {
-            Crossing::Inside { .. } if limits.has(RESOLVE_NO_XDEV) && root::of(task).is_none() => {
+            Crossing::Inside { .. }
+                if limits.has(RESOLVE_NO_XDEV) && root::of(task).is_none() && !mounts::are_whole(task) =>
+            {
                 return Err(Errno::EXDEV);
             }
             Crossing::Inside { root, walked } => walk.start(root, walked),
@@ -334,6 +336,9 @@ struct Walk<'t, 'r, L> {
     tree: u32,
 }
 
+/// The error of a step to a directory that stands for the host's of its name, which no call returns.
+const HOSTS: Errno = Errno::EREMOTE;
+
 /// A count that no cache entry has: the walk must not be recorded in the cache.
 const ODD: u32 = 1;
 
@@ -378,12 +383,13 @@ impl<'r, L: Limits> Walk<'_, 'r, L> {
             let turn = if name.is_empty() {
                 self.at_root()?
             } else if name.starts_with_dot() && (name.is_dot() || name.is_dot_dot()) {
-                self.dots(&name)?
+                self.dots(&name).or_else(|errno| self.failed(errno))?
             } else {
-                match self.step(&name, goal)? {
-                    Step::Next => continue,
-                    Step::Over(end) => return Ok(Place::Inside(end)),
-                    Step::Link(link, after) => self.follow(link, after)?,
+                match self.step(&name, goal) {
+                    Ok(Step::Next) => continue,
+                    Ok(Step::Over(end)) => return Ok(Place::Inside(end)),
+                    Ok(Step::Link(link, after)) => self.follow(link, after)?,
+                    Err(errno) => self.failed(errno)?,
                 }
             };
             match turn {
@@ -442,6 +448,7 @@ impl<'r, L: Limits> Walk<'_, 'r, L> {
         let mut found =
             Found { inode: hit.target(), dirent: hit.dirent(), parent: here.id, mount: self.mount };
         if hit.is_covered() {
+            self.text = after;
             found = self.uncover(found)?;
         }
         Ok(Step::Over(goal.found(|| self.place(name, slash), found)))
@@ -491,9 +498,13 @@ impl<'r, L: Limits> Walk<'_, 'r, L> {
     /// What is mounted on what was found, if anything.
     ///
     /// # Errors
-    /// `EXDEV` if the walk must not cross mounts.
+    /// `EXDEV` if the walk must not cross mounts; [`HOSTS`].
     #[cold]
-    fn uncover(&self, found: Found) -> Result<Found> {
+    fn uncover(&mut self, found: Found) -> Result<Found> {
+        if below::is_hosts(self.task.region.inode(found.inode.id)) {
+            self.here = found.inode;
+            return Err(HOSTS);
+        }
         let spot = Spot { inode: found.inode, mount: found.mount };
         let top = mounts::cover(self.task, spot, found.dirent, self.which as usize);
         if top == spot {
@@ -554,6 +565,9 @@ impl<'r, L: Limits> Walk<'_, 'r, L> {
     #[inline(never)]
     fn may_search_slow(&mut self) -> Result<bool> {
         if !self.settled && self.inode().acl.load(Ordering::Relaxed) & COVERED != 0 {
+            if below::is_hosts(self.inode()) {
+                return Err(HOSTS);
+            }
             let top = mounts::cover(self.task, self.spot(), DirentId::NONE, self.which as usize);
             if top != self.spot() {
                 self.cross()?;
@@ -659,6 +673,7 @@ impl<'r, L: Limits> Walk<'_, 'r, L> {
                     return Ok(Up::Here);
                 }
                 AboveRoot::Point(spot, _) => self.stand(spot),
+                AboveRoot::Host if mounts::are_whole(task) => return Ok(Up::Here),
                 AboveRoot::Host => return self.cross().map(|()| Up::Host),
                 AboveRoot::Nothing => return Ok(Up::Here),
             }
@@ -693,6 +708,26 @@ impl<'r, L: Limits> Walk<'_, 'r, L> {
             Ok(())
         })?;
         self.lead(mounts::enter_from_host(self.task, self.rest(), self.which as usize))
+    }
+
+    /// Continues where a step failed because the current inode stands for a directory of the host's: there.
+    #[cold]
+    fn failed(&mut self, errno: Errno) -> Result<Turn> {
+        if errno != HOSTS {
+            return Err(errno);
+        }
+        self.cross()?;
+        let (region, mut name) = (self.task.region, [0; NAME_MAX]);
+        let entry = region.dirent(DirentId(self.inode().self_dirent.load(Ordering::Acquire)));
+        let length = dirent::copy_name(region, entry, &mut name);
+        // SAFETY: `text` does not pass `end`, where a NUL is.
+        let is_name = !matches!(unsafe { *self.text }, 0 | b'/');
+        self.prepend(self.text, 1 + length + usize::from(is_name), |to| {
+            to.fill(b'/');
+            to[1..=length].copy_from_slice(&name[..length]);
+            Ok(())
+        })?;
+        self.lead(Crossing::Outside)
     }
 
     /// Continues with the target of a symbolic link; `after` is what follows the link in the text.

@@ -1,7 +1,7 @@
 //! mkdir(2), mkdirat(2), rmdir(2), unlink(2), unlinkat(2), mknod(2), mknodat(2).
 
 use lp_abi::linux::{__NR_mkdirat, __NR_mknodat, __NR_unlinkat, AT_REMOVEDIR, S_IFIFO, S_IFMT, S_IFSOCK};
-use lp_abi::{Fd, UserPtr};
+use lp_abi::{Errno, Fd, UserPtr};
 use lp_region::InodeRef;
 use lp_region::sync::Ordering;
 use lp_vfs::task::{Place, Task};
@@ -10,7 +10,8 @@ use lp_vfs::{mkdir, mknod, unlink, walk};
 
 use crate::high::frame::at::{At, Last};
 use crate::high::frame::handler::{handlers, kernel};
-use crate::high::route::path::{one, plainly_ours};
+use crate::high::route::kernels;
+use crate::high::route::path::{flat, one, plainly_ours};
 use crate::high::special::node;
 
 handlers! {
@@ -37,7 +38,7 @@ handlers! {
     /// unlinkat(2).
     fn unlinkat(task, dirfd: Fd, path: UserPtr, flags: u32) {
         if flags & !AT_REMOVEDIR != 0 {
-            return lp_abi::Errno::EINVAL.to_ret();
+            return Errno::EINVAL.to_ret();
         }
         remove(task, At { dirfd, path }, flags)
     }
@@ -69,7 +70,10 @@ fn remove(task: &Task, at: At, flags: u32) -> isize {
 
 #[inline(never)]
 fn remove_routed(task: &Task, at: At, flags: u32) -> isize {
-    let host = |at: At| kernel!(__NR_unlinkat, at.dirfd, at.path, flags);
+    let host = |at: At| match kernels::names_one(at) {
+        true => flat(unlink::unlinkat(task, at.dirfd, at.path, flags)).unwrap_or(Errno::EBUSY.to_ret()),
+        false => kernel!(__NR_unlinkat, at.dirfd, at.path, flags),
+    };
     let ours = |at: At| {
         let node = if node::any(task) { node_at(task, at) } else { None };
         let done = unlink::unlinkat(task, at.dirfd, at.path, flags)?;

@@ -20,6 +20,7 @@ use crate::high::frame::at::{At, DOT, Which, buffer};
 use crate::high::frame::handler::given;
 use crate::high::route::hostlink::{self, Entered};
 use crate::high::route::path::{is_base_ours, may_be_link, may_enter};
+use crate::high::run::mounts::mounts;
 
 /// The flags that limit a walk.
 pub(crate) const WALKS: u32 = RESOLVE_NO_XDEV
@@ -51,7 +52,10 @@ pub(crate) fn open(task: &'static Task<'static>, at: At, limits: &Extended, how:
     }
     let absolute = absolute && limits.resolve & RESOLVE_IN_ROOT == 0;
     let is_rooted = root::of(task).is_some();
-    let starts_in_mount = if absolute { is_rooted } else { is_base_ours(task, at.dirfd) };
+    let starts_in_mount = match absolute {
+        true => is_rooted || mounts().are_whole(),
+        false => is_base_ours(task, at.dirfd),
+    };
     if starts_in_mount {
         return call.inside(from, None);
     }

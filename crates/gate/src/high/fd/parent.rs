@@ -39,8 +39,14 @@ fn may_be_parent(at: At) -> bool {
     // SAFETY: the copy routine handles bad pointers.
     let length = unsafe { ucopy::string(&mut text, at.path.as_ptr()) }.unwrap_or(0);
     let name = last(&text[..length]);
-    let is_one = || mounts().paths().iter().any(|path| last(parent(path).0) == name);
+    let is_one = || appearing().any(|(_, path)| last(parent(path).0) == name);
     length != 0 && (matches!(name, b"" | b"." | b"..") || is_one())
+}
+
+/// The mounts that appear in a directory, with their paths.
+fn appearing() -> impl Iterator<Item = (usize, &'static [u8])> {
+    let all = mounts().paths().iter().copied().enumerate();
+    all.filter(|(_, path)| !path.is_empty())
 }
 
 /// Whether `fd` may be open on such a directory.
@@ -86,7 +92,7 @@ fn identity(call: impl FnOnce(*mut stat) -> Result<usize>) -> Option<(u64, u64)>
 
 fn is_parent(fd: Fd) -> bool {
     let own = place_of(fd);
-    own.is_some() && mounts().paths().iter().any(|path| place(path) == own)
+    own.is_some() && appearing().any(|(_, path)| place(path) == own)
 }
 
 /// Whether the host has this name in a directory.
@@ -105,7 +111,7 @@ fn has(fd: Fd, name: &[u8]) -> bool {
 fn records(task: &Task, fd: Fd, to: &mut [u8; ROOM]) -> usize {
     let own = place_of(fd);
     let mut length = 0;
-    for (index, path) in mounts().paths().iter().enumerate() {
+    for (index, path) in appearing() {
         let name = parent(path).1;
         let size = (dirent64::NAME + name.len() + 1).next_multiple_of(8);
         let Some(number) = listed(task, index) else { continue };
@@ -123,6 +129,7 @@ fn records(task: &Task, fd: Fd, to: &mut [u8; ROOM]) -> usize {
 }
 
 /// getdents64(2) of such a directory.
+#[inline(never)]
 pub(crate) fn getdents64(task: &Task, fd: Fd, to: UserSlice) -> isize {
     let mut own = [0u8; ROOM];
     let is_start = kernel!(__NR_lseek, fd, 0, SEEK_CUR) == 0;

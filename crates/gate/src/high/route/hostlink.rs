@@ -107,7 +107,7 @@ pub(crate) fn meets_link(at: At, last: Last) -> bool {
 }
 
 /// Whether the kernel meets a link on the way that `resolve` excludes.
-fn meets(at: At, last: Last, resolve: u32) -> bool {
+pub(super) fn meets(at: At, last: Last, resolve: u32) -> bool {
     let nofollow = if last == Last::Link { O_NOFOLLOW } else { 0 };
     let how =
         open_how { flags: u64::from(O_PATH | O_CLOEXEC | nofollow), mode: 0, resolve: u64::from(resolve) };
@@ -203,7 +203,8 @@ impl Walk {
             let is_last = name_length.is_none();
             let name_length = name_length.unwrap_or(PATH_MAX - self.start);
             if name_length == 0 {
-                return None;
+                let is_root = self.length == 0 && self.resolve == 0 && mounts().are_whole();
+                return if is_root { self.arrive() } else { None };
             }
             let parent = self.length;
             if !self.step(name_length)? {
@@ -321,7 +322,11 @@ impl Walk {
     }
 
     /// Writes out the whole path, which starts with a mount's.
-    fn arrive(self) -> Option<At> {
+    fn arrive(mut self) -> Option<At> {
+        if self.length == 0 {
+            self.done[0] = b'/';
+            self.length = 1;
+        }
         let rest = &self.rest[self.start..];
         let end = self.length + rest.len();
         if end >= PATH_MAX {

@@ -1,10 +1,13 @@
 //! Routing of paths: whether a path is ours ([`path`]), calls that take two ([`pair`]), host links into a
-//! mount ([`hostlink`]), magic links under /proc and /dev ([`magic`]), and where the dynamic linker will look
-//! ([`libraries`]). Takes no lock.
+//! mount ([`hostlink`]), magic links under /proc and /dev ([`magic`]), the kernel's own directories in a run
+//! over the root directory ([`kernels`]), and where the dynamic linker will look ([`libraries`]). Takes no
+//! lock.
 //!
 //! Cycle: `hostlink`, `magic`.
+//! Cycle: `kernels`, `path`.
 
 pub(crate) mod hostlink;
+pub(crate) mod kernels;
 pub(crate) mod libraries;
 pub(crate) mod link_mode;
 pub(crate) mod magic;

@@ -7,8 +7,8 @@ use lp_vfs::target;
 use lp_vfs::task::{Outside, Place, Task};
 
 use crate::high::frame::at::{At, Last, Route, Which};
-use crate::high::route::hostlink;
 use crate::high::route::path::{in_scratch, may_be_link, route, route_outside};
+use crate::high::route::{hostlink, kernels};
 
 /// A call with two paths.
 #[derive(Clone, Copy)]
@@ -42,6 +42,8 @@ pub(crate) fn two(task: &Task, mut pair: Pair<'_>) -> isize {
     for index in 0..2 {
         match route(task, WHICHES[index], pair.paths[index], lasts[index]) {
             Route::Ours(inside) => asked[index] = inside,
+            // Its name is one in our root directory.
+            Route::Host if kernels::names_one(pair.paths[index]) => {}
             Route::Host => is_host[index] = true,
             Route::Elsewhere(at) => {
                 pair.paths[index] = at;

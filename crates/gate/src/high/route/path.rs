@@ -15,7 +15,7 @@ use lp_vfs::task::{Outside, Place, Task};
 use crate::high::fd::descriptor;
 use crate::high::frame::at::{At, Last, Route, Which, buffer};
 use crate::high::frame::handler::{ReturnValue, failed_with, given};
-use crate::high::route::{hostlink, magic, rooted};
+use crate::high::route::{hostlink, kernels, magic, rooted};
 use crate::high::run::apart;
 use crate::high::run::mounts::{MountPaths, mounts};
 
@@ -115,23 +115,26 @@ fn route_absolute(task: Option<&Task>, mounts: &MountPaths, which: Which, at: At
         return Route::Ours(At::cwd(given(at.path.addr() + length - program.len())));
     }
     let is_crooked = is_crooked(text);
+    let leads_out = mounts.are_whole() && kernels::may_lead_out(text);
     if text.starts_with(b"/proc/") || text.starts_with(b"/dev/") || text == b"/etc/mtab" {
         let route = route_magic(task, which, last, length);
-        if !is_crooked || !matches!(route, Route::Host) {
-            return route;
+        match route {
+            Route::Host if is_crooked => {}
+            Route::Host if leads_out => return kernels::route_linked(which, at, last),
+            route => return route,
         }
     }
     if is_crooked {
         return hostlink::route_crooked(task, which, at, last);
     }
-    if mounts.cover_any() {
+    if mounts.cover_any() && !mounts.are_whole() {
         return hostlink::route_covered(which, at, last);
     }
     Route::Host
 }
 
 /// The route of an absolute path under /proc or /dev, `length` bytes in the buffer of `which`.
-fn route_magic(task: Option<&Task>, which: Which, last: Last, length: usize) -> Route {
+pub(super) fn route_magic(task: Option<&Task>, which: Which, last: Last, length: usize) -> Route {
     match task {
         Some(task) => magic::route(task, which, last, length),
         None if magic::may_concern_mount(&buffer(which)[..length]) => Route::Bad(Errno::ENOENT),
@@ -140,7 +143,7 @@ fn route_magic(task: Option<&Task>, which: Which, last: Last, length: usize) -> 
 }
 
 /// Whether an absolute path has empty, `.` or `..` components and so may lead elsewhere than it seems.
-fn is_crooked(path: &[u8]) -> bool {
+pub(super) fn is_crooked(path: &[u8]) -> bool {
     path.windows(2).enumerate().any(|(at, pair)| match pair {
         b"//" => true,
         b"/." => {
@@ -167,6 +170,9 @@ fn route_relative(
     }
     if length == 0 {
         return Route::Host;
+    }
+    if mounts.are_whole() {
+        return kernels::route_relative(task, mounts, which, at, last);
     }
     let text = buffer(which);
     // SAFETY: the gate's fault handler is installed.
@@ -322,7 +328,7 @@ pub(crate) fn may_enter(at: At) -> bool {
     // SAFETY: the gate's fault handler is installed.
     let Ok(length) = (unsafe { ucopy::string(text, at.path.as_ptr()) }) else { return false };
     let (text, mounts) = (&text[..length], mounts());
-    mounts.holds(text) || mounts.cover_any() || mounts.names(text) || is_crooked(text)
+    mounts.holds(text) || mounts.cover_any() || mounts.are_whole() || mounts.names(text) || is_crooked(text)
 }
 
 /// Whether a path must not go to the kernel unexamined, because it may be one of ours.

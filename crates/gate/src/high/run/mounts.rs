@@ -13,15 +13,27 @@ pub(crate) struct MountPaths {
     paths: [&'static [u8]; RUN_MOUNTS],
     /// Bit m is set if mount m covers a host directory.
     covers: u32,
+    /// Whether a mount is the root directory.
+    whole: bool,
 }
+
+/// Directories of the kernel's own: where a mount is the root directory, they are the host's all the same.
+const KERNELS: [&[u8]; 3] = [b"/proc", b"/sys", b"/dev"];
+/// Bytes of a path that tell whether it is in one of them.
+const KERNELS_LONGEST: usize = 5;
 
 struct Global(UnsafeCell<MountPaths>);
 
 // SAFETY: written once, at attach, before any other thread or handler exists.
 unsafe impl Sync for Global {}
 
-static MOUNTS: Global =
-    Global(UnsafeCell::new(MountPaths { count: 0, longest: 0, paths: [&[]; RUN_MOUNTS], covers: 0 }));
+static MOUNTS: Global = Global(UnsafeCell::new(MountPaths {
+    count: 0,
+    longest: 0,
+    paths: [&[]; RUN_MOUNTS],
+    covers: 0,
+    whole: false,
+}));
 
 /// Copies the paths from the run record.
 ///
@@ -36,6 +48,10 @@ pub(crate) unsafe fn read(run: &'static Run) {
     for (to, from) in mounts.paths.iter_mut().zip(&run.mounts).take(mounts.count) {
         *to = from.get();
         mounts.longest = mounts.longest.max(to.len());
+        if to.is_empty() {
+            mounts.whole = true;
+            mounts.longest = mounts.longest.max(KERNELS_LONGEST);
+        }
     }
 }
 
@@ -47,13 +63,13 @@ pub(crate) fn mounts() -> &'static MountPaths {
 }
 
 impl MountPaths {
-    /// The paths.
+    /// The paths, without trailing slashes: empty for the root directory.
     #[inline(always)]
     pub(crate) fn paths(&self) -> &[&'static [u8]] {
         &self.paths[..self.count.min(RUN_MOUNTS)]
     }
 
-    /// Length of the longest path, in bytes.
+    /// Bytes of a path, without what ends them, that tell whether it is in a mount.
     #[inline(always)]
     pub(crate) fn longest(&self) -> usize {
         self.longest
@@ -67,7 +83,18 @@ impl MountPaths {
     /// Whether `path` starts with a mount's path, compared as text.
     #[inline(always)]
     pub(crate) fn holds(&self, path: &[u8]) -> bool {
-        self.paths().iter().any(|mount| within(path, mount).is_some())
+        self.paths().iter().any(|mount| within(path, mount).is_some()) && !(self.whole && is_kernels(path))
+    }
+
+    /// Whether a mount is the root directory, so that the host has only what [`is_kernels`] says.
+    pub(crate) fn are_whole(&self) -> bool {
+        self.whole
+    }
+
+    /// Whether a path is that of a directory of the kernel's own in a mount that is the root directory.
+    pub(crate) fn has_kernels(&self, path: &[u8]) -> bool {
+        let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
+        self.whole && KERNELS.contains(&&path[..end])
     }
 
     /// Whether a mount lies below `path`, which is absolute and has no trailing slash. The host need not have
@@ -83,4 +110,9 @@ impl MountPaths {
             self.paths().iter().any(|mount| mount.rsplit(|byte| *byte == b'/').next() == Some(part))
         })
     }
+}
+
+/// Whether a path is in one of the kernel's own directories, compared as text.
+fn is_kernels(path: &[u8]) -> bool {
+    KERNELS.iter().any(|kept| within(path, kept).is_some())
 }

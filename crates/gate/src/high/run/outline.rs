@@ -80,12 +80,13 @@ pub(crate) fn of_program(task: &Task, program: InodeRef, name: &CStr) -> Option<
     make(page, gate, end, name).ok()
 }
 
-/// Whether the loader's path, NUL-terminated, is absolute and not in a mount, and the kernel would execute
-/// it.
+/// Whether the loader's path, NUL-terminated, is absolute and not in a mount other than the root directory,
+/// and the kernel would execute it.
 fn is_on_host(loader: &[u8]) -> bool {
     const X_OK: u32 = 1;
     let Ok(path) = CStr::from_bytes_with_nul(loader) else { return false };
-    let is_ours = !path.to_bytes().starts_with(b"/") || mounts::mounts().holds(path.to_bytes());
+    let in_mount = || !mounts::mounts().are_whole() && mounts::mounts().holds(path.to_bytes());
+    let is_ours = !path.to_bytes().starts_with(b"/") || in_mount();
     // SAFETY: the path is NUL-terminated; faccessat2(2) changes nothing.
     !is_ours && unsafe { lp_abi::syscall!(__NR_faccessat2, Fd::CWD, path.as_ptr(), X_OK, AT_EACCESS) }.is_ok()
 }

@@ -244,8 +244,11 @@ impl<'t> Tree<'t> {
     /// The names that a directory has.
     pub(super) fn names_now(&self, new: &New) -> io::Result<BTreeMap<OsString, New>> {
         let record = self.task.region.inode(new.inode.id);
-        below::complete(self.task, record).map_err(error)?;
         let mut names = BTreeMap::new();
+        if below::is_hosts(record) {
+            return Ok(names);
+        }
+        below::complete(self.task, record).map_err(error)?;
         watch::each_entry(self.task, new.inode.id, |entry, name, target| {
             if lp_vfs::dirent::lives(self.task.region.dirent(entry)) {
                 names.insert(OsStr::from_bytes(name).to_owned(), self.seen(target));

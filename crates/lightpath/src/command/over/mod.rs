@@ -47,11 +47,6 @@ pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure
         let fail =
             |e: &std::io::Error| Failure::new(REGION, format!("--over {}: {}", over.display(), reason(e)));
         let directory = over.canonicalize().map_err(|e| fail(&e))?;
-        if directory == Path::new("/") {
-            let line = "--over /: what is made in / itself would be made on the host; give the directories in it, such as \
-                        --over /usr --over /etc --over /var";
-            return Err(Failure::new(USAGE, line));
-        }
         match directory.is_dir() {
             // Its names are needed first of all.
             true => _ = std::fs::read_dir(&directory).map_err(|e| fail(&e))?,
@@ -75,7 +70,11 @@ pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure
     let over = Trees::new(&directories);
     let point = |directory: &PathBuf| {
         let fail = |line| Failure::new(USAGE, format!("--over {}: {line}", directory.display()));
-        MountPoint::new(directory).map_err(fail)
+        match directory.as_path() == Path::new("/") {
+            true => MountPoint::root(),
+            false => MountPoint::new(directory),
+        }
+        .map_err(fail)
     };
     let at = over.all().iter().map(point).collect::<Result<Vec<_>, _>>()?;
     if at.len() > MOST {
