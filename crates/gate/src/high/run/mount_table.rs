@@ -1,7 +1,8 @@
 //! `/proc/PID/mountinfo`, `mounts` and `mountstats`: the host's lines and those of the run's mounts.
 //!
-//! A mount on the command line was there before the program, and the lines are in order of creation: it stands
-//! behind the first line, which is the root's. A program that has mounted something finds it in the last line.
+//! The lines are in order of creation, and a mount on the command line was there before the program: its line
+//! is the second, behind that of the root directory. A program that has mounted something finds it in the
+//! last line.
 //!
 //! The file that the program has opened is read to its end and replaced by a memfd with the complete text as
 //! of that moment.

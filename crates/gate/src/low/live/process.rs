@@ -215,8 +215,8 @@ fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: ChildStack) -> isize 
     {
         return errno.to_ret();
     }
-    // The storage that the program gives a child that only runs beside its suspended parent may be no thread's
-    // (Chromium's is zeros). The gate's words in it would be lost, so the child uses its parent's.
+    // A child that runs while its parent waits may be given storage that is no thread's (Chromium's is zeros).
+    // It would lack the gate's words, so the child uses its parent's.
     if has(CLONE_VM)
         && has(CLONE_SETTLS)
         && !tls::is_by_gs()
