@@ -215,8 +215,8 @@ fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: ChildStack) -> isize 
     {
         return errno.to_ret();
     }
-    // A child that runs while its parent waits may be given storage that is no thread's (Chromium's is zeros).
-    // It would lack the gate's words, so the child uses its parent's.
+    // A child that runs while its parent waits may be given storage that is no thread's: Chromium gives it
+    // zeros. It would lack the gate's words, so the child uses its parent's.
     if has(CLONE_VM)
         && has(CLONE_SETTLS)
         && !tls::is_by_gs()
@@ -231,8 +231,8 @@ fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: ChildStack) -> isize 
     }
 }
 
-/// Removes a flag from the call. (Of `CLONE_FILES`: the child's slot has its own table, which must agree with
-/// the kernel's about what is ours.)
+/// Removes a flag from the call. `CLONE_FILES`, because the child's slot has its own table, which must agree
+/// with the kernel's about what is ours.
 fn drop_flag(thread: &Thread, flag: u32) -> lp_abi::Result<()> {
     let flag = u64::from(flag);
     let [number, flags, ..] = thread.share_call.each_ref().map(Cell::get);
