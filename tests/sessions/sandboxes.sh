@@ -43,6 +43,14 @@ as_user bwrap --bind / / --dev-bind /dev /dev --unshare-user --uid 1000 --gid 10
 #:: bubblewrap needs bwrap,setpriv
 share; echo text >f; chmod 666 f; mkdir d; as_user bwrap --bind / / --dev-bind /dev /dev --proc /proc sh -c 'pwd | sed "s:$T:T:"; cat f; echo more >>f; cat "$T/f"; cd d; echo x >y; mv y z; ls; exit 3'; echo $?; as_user bwrap --bind / / --dev-bind /dev /dev --proc /proc --tmpfs /mnt --unshare-all --die-with-parent sh -c 'cat f; echo $$; : >/mnt/a; ls /mnt; echo more >>f'; as_user bwrap --dev-bind / / --chdir "$T/d" cat z; cat f; as_user bwrap --dev-bind / / sh -c 'for i in 1 2 3; do cat f & done; wait; sh -c "exec sh -c \"cat f\""' | sort | uniq -c; as_user bwrap --dev-bind / / true; echo $?
 
+#:: firejail needs firejail,unshare,mount
+# Has privileges of its own, so only a run of root's starts it. It makes mounts, and checks each by the last line of
+# mountinfo. What it leaves in /run goes with the namespace.
+[ "$(id -u)" = 0 ] || exit 0
+echo text >f; mkdir d
+sandboxed() { unshare -m sh -c 'mount -t tmpfs none /run && exec firejail --quiet --noprofile "$@"' sh "$@" 2>&1; }
+sandboxed sh -c 'cat f; echo more >>f; cd d; echo x >y; mv y z; ls; exit 3'; echo $?; sandboxed --net=none --nonewprivs --seccomp --caps.drop=all sh -c 'cat f; for i in 1 2 3; do cat d/z & done; wait; sh -c "exec sh -c \"echo again >>f\""; mkdir e && rmdir e; ls'; echo $?; cat f
+
 #:: man needs man,groff limit 120
 cat >page.1 <<'X'
 .TH PAGE 1

@@ -4,7 +4,11 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
-/// Where sessions look for programs: the distribution's own first, then where rustup puts cargo.
+/// Where `scripts/test` installs packages of npm and PyPI.
+const PACKAGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/test-packages");
+
+/// Where sessions look for programs: the distribution's own first, then where rustup puts cargo, then what
+/// npm and pip have installed.
 pub fn search_path() -> String {
     let mut path =
         String::from("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin");
@@ -13,7 +17,7 @@ pub fn search_path() -> String {
     {
         path = format!("{path}:{}", cargo.display());
     }
-    path
+    format!("{path}:{PACKAGES}/node_modules/.bin:{PACKAGES}/python/bin")
 }
 
 /// The full path of a program, looked for where sessions look.
@@ -60,6 +64,9 @@ fn package(name: &str) -> &str {
         "groff" => "groff-base",
         "unshare" | "setpriv" => "util-linux",
         "cargo" | "rustc" => "cargo (or rustup's toolchain)",
+        "erl" | "erlc" => "erlang-base",
+        "deno" | "esbuild" | "nodemon" | "vite" => "of that name from npm",
+        "ruff" | "uv" | "watchmedo" => "of that name from PyPI",
         "setfacl" | "getfacl" => "acl",
         "setfattr" | "getfattr" => "attr",
         "find" | "xargs" => "findutils",

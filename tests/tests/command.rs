@@ -98,6 +98,59 @@ fn a_command_that_cannot_be_run() {
     refused(&run(&["--", dir.path().to_str().unwrap()]), 126);
 }
 
+/// A function with a call of the kernel that is jumped to from both sides, so that no jump to the gate fits.
+const ODD: &str = r"
+.globl NAME
+NAME:
+    test %edi, %edi
+    mov $3, %eax
+    jz 1f
+    nop
+1:  syscall
+2:  nop
+    test %eax, %eax
+    jz 1b
+    js 2b
+    ret
+.section .note.GNU-stack
+";
+
+#[test]
+fn a_refusal_names_what_is_refused() {
+    let dir = directory();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let compile = |source: &str, text: &str, arguments: &[&str]| {
+        fs::write(at(source), text).unwrap();
+        let done = Command::new("gcc").current_dir(dir.path()).args(arguments).arg(source).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+    };
+    compile("odd.s", &ODD.replace("NAME", "main"), &["-o", "odd"]);
+    compile("odd.s", &ODD.replace("NAME", "main"), &["-static", "-o", "fixed"]);
+    compile("library.s", &ODD.replace("NAME", "odd"), &["-shared", "-o", "libodd.so"]);
+    let load = "#include <dlfcn.h>\nint main(int c, char **v) { return !dlopen(v[1], RTLD_NOW); }";
+    compile("load.c", load, &["-o", "load"]);
+    std::os::unix::fs::symlink("odd", at("link")).unwrap();
+
+    #[track_caller]
+    fn names(output: &Output, path: &str) {
+        refused(output, 126);
+        let expected = format!("lightpath: {path}: has a system call that cannot be intercepted\n");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), expected);
+    }
+    let inside = |script: &str| run(&["--", "sh", "-c", script, "sh", dir.path().to_str().unwrap()]);
+    for program in ["odd", "fixed"] {
+        names(&run(&["--", &at(program)]), &at(program));
+        names(&inside(&format!("cd $1; exec ./{program}")), &at(program));
+        names(
+            &inside(&format!("cp $1/{program} /light; exec /light/{program}")),
+            &format!("/light/{program}"),
+        );
+    }
+    names(&run(&["--", &at("link")]), &at("odd"));
+    names(&run(&["--", &at("load"), &at("libodd.so")]), &at("libodd.so"));
+    names(&inside("cp $1/libodd.so /light; exec $1/load /light/libodd.so"), "/light/libodd.so");
+}
+
 #[test]
 fn bad_options() {
     refused(&run(&["--no-such-option", "--", "true"]), 2);

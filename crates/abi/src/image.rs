@@ -81,7 +81,7 @@ pub const BACK_TO_SITE: [u8; 10] = [0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0, 0x0f,
 /// First bytes of a bundle.
 pub const MAGIC: [u8; 8] = *b"LPsites\n";
 /// Version of the format, of what thunks do, and of what can be patched.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// Entries in the table; a power of two.
 pub const ENTRIES: usize = 4096;
 /// Entries probed for one key before it is considered absent.

@@ -44,6 +44,42 @@ pub enum Parameter {
     Flock,
     /// A mask in hexadecimal.
     Hex,
+    /// A user or group id; -1 for none.
+    Id,
+    /// A device number, which counts where the mode before it is that of a device.
+    Device,
+    /// The argument of fcntl(2): its command comes before it.
+    FcntlArgument,
+    /// A signal's number.
+    Signal,
+    /// A `struct sigaction` of the kernel's.
+    SignalAction,
+    /// What rt_sigprocmask(2) does with a set.
+    SignalHow,
+    /// Permissions of pages.
+    Protection,
+    /// Flags of mmap(2).
+    MapFlags,
+    /// Flags of msync(2).
+    SyncFlags,
+    /// What madvise(2) is told.
+    MemoryAdvice,
+    /// What posix_fadvise(2) is told.
+    FileAdvice,
+    /// Flags of fallocate(2).
+    AllocateFlags,
+    /// `AT_` flags of statx(2).
+    StatxFlags,
+    /// Fields that statx(2) is asked for.
+    StatxMask,
+    /// Flags of setxattr(2).
+    AttributeFlags,
+    /// Flags of memfd_create(2).
+    MemfdFlags,
+    /// Flags of descriptors: those of open(2) without an access mode.
+    DescriptorFlags,
+    /// A request of ioctl(2).
+    Request,
 }
 
 /// The arguments of call `nr`; numbers in hexadecimal for calls that are not listed.
@@ -65,12 +101,12 @@ pub const fn arguments(nr: u32) -> [Parameter; 6] {
         __NR_close | __NR_fchdir | __NR_fsync | __NR_fdatasync | __NR_syncfs | __NR_dup =>
             [Fd, None, None, None, None, None],
         __NR_dup2 => [Fd, Fd, None, None, None, None],
-        __NR_dup3 => [Fd, Fd, OpenFlags, None, None, None],
+        __NR_dup3 => [Fd, Fd, DescriptorFlags, None, None, None],
         __NR_close_range => [Fd, Fd, Hex, None, None, None],
         __NR_stat | __NR_lstat => [Path, Stat, None, None, None, None],
         __NR_fstat => [Fd, Stat, None, None, None, None],
         __NR_newfstatat => [DirFd, Path, Stat, AtFlags, None, None],
-        __NR_statx => [DirFd, Path, AtFlags, Hex, Address, None],
+        __NR_statx => [DirFd, Path, StatxFlags, StatxMask, Address, None],
         __NR_access => [Path, Access, None, None, None, None],
         __NR_faccessat => [DirFd, Path, Access, None, None, None],
         __NR_faccessat2 => [DirFd, Path, Access, AtFlags, None, None],
@@ -79,8 +115,8 @@ pub const fn arguments(nr: u32) -> [Parameter; 6] {
         __NR_fchmod => [Fd, Mode, None, None, None, None],
         __NR_fchmodat => [DirFd, Path, Mode, None, None, None],
         __NR_fchmodat2 => [DirFd, Path, Mode, AtFlags, None, None],
-        __NR_mknod => [Path, Mode, Hex, None, None, None],
-        __NR_mknodat => [DirFd, Path, Mode, Hex, None, None],
+        __NR_mknod => [Path, Mode, Device, None, None, None],
+        __NR_mknodat => [DirFd, Path, Mode, Device, None, None],
         __NR_umask => [Mode, None, None, None, None, None],
         __NR_unlink | __NR_rmdir | __NR_chdir | __NR_chroot => [Path, None, None, None, None, None],
         __NR_unlinkat => [DirFd, Path, AtFlags, None, None, None],
@@ -92,37 +128,37 @@ pub const fn arguments(nr: u32) -> [Parameter; 6] {
         __NR_readlink => [Path, Out, Number, None, None, None],
         __NR_readlinkat => [DirFd, Path, Out, Number, None, None],
         __NR_getcwd => [Out, Number, None, None, None, None],
-        __NR_chown | __NR_lchown => [Path, Number, Number, None, None, None],
-        __NR_fchown => [Fd, Number, Number, None, None, None],
-        __NR_fchownat => [DirFd, Path, Number, Number, AtFlags, None],
+        __NR_chown | __NR_lchown => [Path, Id, Id, None, None, None],
+        __NR_fchown => [Fd, Id, Id, None, None, None],
+        __NR_fchownat => [DirFd, Path, Id, Id, AtFlags, None],
         __NR_truncate => [Path, Number, None, None, None, None],
         __NR_ftruncate => [Fd, Number, None, None, None, None],
-        __NR_fallocate => [Fd, Hex, Number, Number, None, None],
-        __NR_fadvise64 => [Fd, Number, Number, Number, None, None],
+        __NR_fallocate => [Fd, AllocateFlags, Number, Number, None, None],
+        __NR_fadvise64 => [Fd, Number, Number, FileAdvice, None, None],
         __NR_utime | __NR_utimes | __NR_statfs => [Path, Address, None, None, None, None],
         __NR_fstatfs => [Fd, Address, None, None, None, None],
         __NR_futimesat => [DirFd, Path, Address, None, None, None],
         __NR_utimensat => [DirFd, Path, Address, AtFlags, None, None],
         __NR_getdents | __NR_getdents64 => [Fd, Address, Number, None, None, None],
-        __NR_fcntl => [Fd, Fcntl, Hex, None, None, None],
+        __NR_fcntl => [Fd, Fcntl, FcntlArgument, None, None, None],
         __NR_flock => [Fd, Flock, None, None, None, None],
-        __NR_ioctl => [Fd, Hex, Hex, None, None, None],
+        __NR_ioctl => [Fd, Request, Address, None, None, None],
         __NR_sendfile => [Fd, Fd, Address, Number, None, None],
         __NR_copy_file_range => [Fd, Address, Fd, Address, Number, Hex],
         __NR_splice => [Fd, Address, Fd, Address, Number, Hex],
-        __NR_mmap => [Address, Number, Hex, Hex, Fd, Hex],
+        __NR_mmap => [Address, Number, Protection, MapFlags, Fd, Hex],
         __NR_munmap => [Address, Number, None, None, None, None],
-        __NR_msync => [Address, Number, Hex, None, None, None],
-        __NR_mprotect => [Address, Number, Hex, None, None, None],
-        __NR_setxattr | __NR_lsetxattr => [Path, Path, Address, Number, Hex, None],
-        __NR_getxattr | __NR_lgetxattr => [Path, Path, Address, Number, None, None],
-        __NR_listxattr | __NR_llistxattr => [Path, Address, Number, None, None, None],
+        __NR_msync => [Address, Number, SyncFlags, None, None, None],
+        __NR_mprotect => [Address, Number, Protection, None, None, None],
+        __NR_setxattr | __NR_lsetxattr => [Path, Path, In, Number, AttributeFlags, None],
+        __NR_getxattr | __NR_lgetxattr => [Path, Path, Out, Number, None, None],
+        __NR_listxattr | __NR_llistxattr => [Path, Out, Number, None, None, None],
         __NR_removexattr | __NR_lremovexattr => [Path, Path, None, None, None, None],
-        __NR_fsetxattr => [Fd, Path, Address, Number, Hex, None],
-        __NR_fgetxattr => [Fd, Path, Address, Number, None, None],
-        __NR_flistxattr => [Fd, Address, Number, None, None, None],
+        __NR_fsetxattr => [Fd, Path, In, Number, AttributeFlags, None],
+        __NR_fgetxattr => [Fd, Path, Out, Number, None, None],
+        __NR_flistxattr => [Fd, Out, Number, None, None, None],
         __NR_fremovexattr => [Fd, Path, None, None, None, None],
-        __NR_rt_sigaction => [Number, Address, Address, Number, None, None],
+        __NR_rt_sigaction => [Signal, SignalAction, SignalAction, Number, None, None],
         __NR_inotify_add_watch => [Fd, Path, Hex, None, None, None],
         __NR_fork | __NR_vfork => [None; 6],
         __NR_clone => [Hex, Address, Address, Address, Address, None],
@@ -132,9 +168,9 @@ pub const fn arguments(nr: u32) -> [Parameter; 6] {
         __NR_exit | __NR_exit_group => [Number, None, None, None, None, None],
         __NR_wait4 => [Number, Address, Hex, Address, None, None],
         __NR_waitid => [Number, Number, Address, Hex, Address, None],
-        __NR_rt_sigprocmask => [Number, Address, Address, Number, None, None],
+        __NR_rt_sigprocmask => [SignalHow, Address, Address, Number, None, None],
         __NR_pipe => [Address, None, None, None, None, None],
-        __NR_pipe2 => [Address, OpenFlags, None, None, None, None],
+        __NR_pipe2 => [Address, DescriptorFlags, None, None, None, None],
         __NR_poll => [Address, Number, Number, None, None, None],
         __NR_ppoll => [Address, Number, Address, Address, Number, None],
         __NR_select => [Number, Address, Address, Address, Address, None],
@@ -150,9 +186,9 @@ pub const fn arguments(nr: u32) -> [Parameter; 6] {
         __NR_recvfrom => [Fd, Out, Number, Hex, Address, Address],
         __NR_sendmsg | __NR_recvmsg => [Fd, Address, Hex, None, None, None],
         __NR_setsockopt | __NR_getsockopt => [Fd, Number, Number, Address, Address, None],
-        __NR_madvise => [Address, Number, Number, None, None, None],
+        __NR_madvise => [Address, Number, MemoryAdvice, None, None, None],
         __NR_mremap => [Address, Number, Number, Hex, Address, None],
-        __NR_memfd_create => [Path, Hex, None, None, None, None],
+        __NR_memfd_create => [Path, MemfdFlags, None, None, None, None],
         __NR_prlimit64 => [Number, Number, Address, Address, None, None],
         __NR_getrlimit | __NR_setrlimit => [Number, Address, None, None, None, None],
         __NR_setuid | __NR_setgid | __NR_setfsuid | __NR_setfsgid => [Number, None, None, None, None, None],
@@ -179,9 +215,14 @@ pub struct Shape {
     pub given: u8,
     /// Bytes that the program gets, as many as the result says.
     pub got: u8,
-    /// A `struct stat`.
-    pub stat: u8,
+    /// Records of a fixed length.
+    pub records: [u8; 2],
+    /// Bytes of each.
+    pub record_bytes: u8,
 }
+
+/// Bytes of the `struct sigaction` that the kernel reads.
+pub const SIGNAL_ACTION: usize = 32;
 
 impl Shape {
     const fn of(nr: u32) -> Shape {
@@ -191,7 +232,8 @@ impl Shape {
             paths: [NO_ARGUMENT; 2],
             given: NO_ARGUMENT,
             got: NO_ARGUMENT,
-            stat: NO_ARGUMENT,
+            records: [NO_ARGUMENT; 2],
+            record_bytes: 0,
         };
         let mut number = 0;
         while number < 6 {
@@ -201,13 +243,20 @@ impl Shape {
                 Parameter::Path => shape.paths[1] = number,
                 Parameter::In => shape.given = number,
                 Parameter::Out => shape.got = number,
-                Parameter::Stat => shape.stat = number,
+                Parameter::Stat => shape.has_record(number, size_of::<stat>()),
+                Parameter::SignalAction => shape.has_record(number, SIGNAL_ACTION),
                 _ => {}
             }
             number += 1;
         }
         shape.count = number;
         shape
+    }
+
+    const fn has_record(&mut self, number: u8, bytes: usize) {
+        let index = if self.records[0] == NO_ARGUMENT { 0 } else { 1 };
+        self.records[index] = number;
+        self.record_bytes = bytes as u8;
     }
 }
 

@@ -14,7 +14,7 @@ fn text(bytes: &[u8]) -> String {
 
 /// Makes calls below the directory that is its argument.
 const PROGRAM: &str = r#"
-import os, sys
+import fcntl, os, signal, sys
 d = sys.argv[1]
 os.mkdir(d + "/dir", 0o750)
 fd = os.open(d + "/dir/f", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o640)
@@ -24,6 +24,17 @@ os.read(fd, 3)
 os.pread(fd, 4, 1)
 os.ftruncate(fd, 5)
 os.fsync(fd)
+os.fchown(fd, -1, -1)
+os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+for command, value in [(fcntl.F_GETFL, 0), (fcntl.F_SETFL, os.O_APPEND | os.O_NONBLOCK), (fcntl.F_SETFD, 1), (fcntl.F_GETFD, 0)]:
+    fcntl.fcntl(fd, command, value)
+os.dup2(fd, 20, inheritable=False)
+os.setxattr(d + "/dir/f", "user.a", b"value", os.XATTR_CREATE)
+os.getxattr(d + "/dir/f", "user.a")
+os.listxattr(d + "/dir/f")
+os.mkfifo(d + "/dir/p", 0o600)
+os.unlink(d + "/dir/p")
+signal.signal(signal.SIGUSR1, lambda *_: None)
 os.close(fd)
 for path in ["/dir/f", "/none"]:
     try:
@@ -47,7 +58,19 @@ os.rmdir(d + "/dir")
 /// The calls that name a path below `dir`, and the data calls of the program, up to what the numbers of
 /// descriptors are.
 fn calls(trace: &str, dir: &str) -> Vec<String> {
-    let data = ["write(", "lseek(", "read(", "pread64(", "ftruncate(", "fsync("];
+    let data = [
+        "write(",
+        "lseek(",
+        "read(",
+        "pread64(",
+        "ftruncate(",
+        "fsync(",
+        "fchown(",
+        "fadvise64(",
+        "fcntl(",
+        "dup3(",
+        "rt_sigaction(",
+    ];
     let begin = trace.find("/dir\"").expect("the first mkdir");
     let begin = trace[..begin].rfind('\n').map_or(0, |end| end + 1);
     let lines = trace[begin..].lines().map(|line| match line.split_once(' ') {
@@ -71,12 +94,12 @@ fn without_numbers(line: &str) -> String {
         Some((call, result)) if call.starts_with("open") && !result.starts_with('-') => {
             format!("{call} = FD")
         }
-        _ => match line.split_once("0x") {
-            Some((before, rest)) => {
-                format!("{before}ADDRESS{}", rest.trim_start_matches(|digit: char| digit.is_ascii_hexdigit()))
-            }
-            None => line,
-        },
+        _ => {
+            let mut parts = line.split("0x");
+            let first = parts.next().unwrap_or_default().to_owned();
+            let is_digit = |digit: char| digit.is_ascii_hexdigit();
+            parts.fold(first, |line, part| format!("{line}ADDRESS{}", part.trim_start_matches(is_digit)))
+        }
     }
 }
 

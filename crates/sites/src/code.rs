@@ -62,26 +62,56 @@ impl Listing {
 
     /// Targets of jump tables that the region uses: tables of 32-bit distances from the table's own address,
     /// as compilers generate for position-independent code. A superset: everything that can be read as such a
-    /// table counts.
+    /// table counts, up to its end.
+    ///
+    /// Two facts show the end: a table's targets are in the function that uses it, and nothing else that the
+    /// code names lies within it. Where functions are not known, a call in data that is disassembled as code
+    /// may cut a function short, and an address in such data a table; hence both are required.
     fn table_targets(&self, elf: &Elf<'_>, into: &mut BTreeSet<u64>) {
-        for instruction in &self.instructions {
-            if instruction.code() != Code::Lea_r64_m || !instruction.is_ip_rel_memory_operand() {
-                continue;
-            }
-            let table = instruction.ip_rel_memory_address();
-            if elf.is_code(table) {
-                into.insert(table); // The address of a label is taken.
-                continue;
-            }
-            for entry in elf.at(table).unwrap_or_default().chunks_exact(4) {
+        let (labels, tables): (Vec<_>, Vec<_>) =
+            self.addresses_taken().partition(|(_, address)| elf.is_code(*address));
+        into.extend(labels.into_iter().map(|(_, label)| label));
+        let named: BTreeSet<u64> = tables.iter().map(|(_, table)| *table).collect();
+        let starts = self.function_starts();
+        for (user, table) in tables {
+            let next = named.range(table + 1..).next().copied().unwrap_or(u64::MAX);
+            let function = self.function_around(&starts, user);
+            for (index, entry) in elf.at(table).unwrap_or_default().chunks_exact(4).enumerate() {
                 let distance = i32::from_le_bytes(entry.try_into().unwrap_or_default());
                 let target = table.wrapping_add_signed(i64::from(distance));
-                if !self.region.range.contains(&target) {
+                let is_past_end = || table + 4 * index as u64 >= next && !function.contains(&target);
+                if !self.region.range.contains(&target) || is_past_end() {
                     break;
                 }
                 into.insert(target);
             }
         }
+    }
+
+    /// The instructions that take an address relative to their own, and what they take.
+    fn addresses_taken(&self) -> impl Iterator<Item = (u64, u64)> {
+        let takes = |instruction: &&Instruction| {
+            instruction.code() == Code::Lea_r64_m && instruction.is_ip_rel_memory_operand()
+        };
+        let taken = self.instructions.iter().filter(takes);
+        taken.map(|instruction| (instruction.ip(), instruction.ip_rel_memory_address()))
+    }
+
+    /// The functions in the region that others in it call, sorted.
+    fn function_starts(&self) -> Vec<u64> {
+        let is_call = |index: &usize| self.instructions[*index].flow_control() == FlowControl::Call;
+        let called = self.branches.iter().filter(|(_, from)| from.iter().any(is_call));
+        called.map(|(target, _)| *target).filter(|target| self.region.range.contains(target)).collect()
+    }
+
+    /// The function with the instruction at `address`, or more: that function and others around it.
+    fn function_around(&self, starts: &[u64], address: u64) -> Range<u64> {
+        if self.region.known == BoundsKnown::Function {
+            return self.region.range.clone();
+        }
+        let behind = starts.partition_point(|start| *start <= address);
+        let start = behind.checked_sub(1).map_or(self.region.range.start, |before| starts[before]);
+        start..starts.get(behind).copied().unwrap_or(self.region.range.end)
     }
 }
 

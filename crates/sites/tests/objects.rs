@@ -337,6 +337,44 @@ function pushed
 ";
 
 #[test]
+fn jump_tables_without_bounds_of_functions() {
+    let analysis = assembled(TABLES);
+    let verdicts: Vec<Verdict> = analysis.sites.iter().map(|site| site.verdict.clone()).collect();
+    assert_eq!(verdicts, [Verdict::Unpatchable, Verdict::Patch]);
+}
+
+/// Functions without a description, two of which use jump tables. The first table leads to the first
+/// function's site. The second, read as a part of the first, would lead to the second function's.
+const TABLES: &str = "
+caller:
+    call first
+    call second
+    call third
+    ret
+first:
+    lea 1f(%rip), %rdx
+    movslq (%rdx, %rdi, 4), %rax
+    add %rdx, %rax
+    jmp *%rax
+2:  mov $0, %eax
+3:  syscall
+    ret
+second:
+    mov $0, %eax
+4:  syscall
+    ret
+third:
+    .skip 5, 0x90
+5:  lea 6f(%rip), %rdx
+    movslq (%rdx, %rdi, 4), %rax
+    add %rdx, %rax
+    jmp *%rax
+.section .rodata
+1:  .long 2b - 1b, 3b - 1b
+6:  .long 5b - 6b
+";
+
+#[test]
 fn bundle_keeps_what_it_learnt() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join(Bundle::file_name());

@@ -251,6 +251,20 @@ static int makes_a_file(void *unused)
     return fd < 0 || write(fd, "made", 4) != 4;
 }
 
+/* Chromium makes such a child to confine itself: its storage is zeros, and no thread's. */
+GROUP(shared, a_child_with_storage_of_its_own)
+{
+    static char stack[256 << 10], storage[64 << 10] __attribute__((aligned(64)));
+    for (int fs = 0; fs <= CLONE_FS; fs += CLONE_FS) {
+        int flags = CLONE_VM | CLONE_VFORK | CLONE_SETTLS | SIGCHLD | fs;
+        say_wait(clone(makes_a_file, stack + sizeof stack, flags, NULL, NULL, storage + sizeof storage / 2, NULL));
+        contents("made");
+        T(unlink("made"));
+        say_wait(clone(runs_true, stack + sizeof stack, flags, NULL, NULL, storage + sizeof storage / 2, NULL));
+        T(access("made", F_OK));
+    }
+}
+
 GROUP(shared, children_that_share_the_table)
 {
     static char stack[256 << 10];

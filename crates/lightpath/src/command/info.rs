@@ -73,7 +73,7 @@ fn table(facts: &Facts) -> String {
     format!(
         "{}: a region of version {VERSION}, {state}\n\
          data    {} of {} ({percent}%)\n\
-         files   {} of {} inodes, {} names\n\
+         files   {} of {} inodes, {} name{}\n\
          on disk {}; the file is sparse and appears to be {} long\n",
         facts.name,
         human(facts.used),
@@ -81,6 +81,7 @@ fn table(facts: &Facts) -> String {
         facts.inodes,
         facts.inode_limit,
         facts.entries,
+        if facts.entries == 1 { "" } else { "s" },
         human(facts.on_disk),
         human(facts.length),
     )

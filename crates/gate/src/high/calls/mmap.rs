@@ -6,6 +6,7 @@ use lp_region::InodeRef;
 use lp_region::mount::mount_flags;
 use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
+use lp_vfs::getcwd::{self, Start};
 use lp_vfs::mapping;
 use lp_vfs::mounts;
 use lp_vfs::task::Task;
@@ -188,7 +189,7 @@ fn map(task: &Task, wanted: &Wanted) -> Result<usize> {
         kernel!(__NR_mlock, start, bytes);
     }
     match made {
-        Ok(start) if wanted.protection & PROT_EXEC != 0 => cover(task, of, start, wanted.offset),
+        Ok(start) if wanted.protection & PROT_EXEC != 0 => cover(task, of, start, wanted),
         Ok(_) => {}
         Err(_) => mapping::end(task, of, bytes),
     }
@@ -198,15 +199,26 @@ fn map(task: &Task, wanted: &Wanted) -> Result<usize> {
 /// Covers code of ours like code of the host. If its sites are not known, the builder reads the object from a
 /// memfd.
 #[cold]
-fn cover(task: &Task, of: InodeRef, at: usize, offset: u64) {
+fn cover(task: &Task, of: InodeRef, at: usize, wanted: &Wanted) {
     let record = task.region.inode(of.id);
+    let mut path = [0; names::ROOM];
+    let shown = path_of(task, wanted.fd, &mut path);
     let read = |to: &mut [u8], at: u64| read_at(task, record, to, at).unwrap_or(0);
     let build = || {
         let Ok(copy) = image::copied(task, of, c"lightpath-code") else { return false };
         let mut room = [0; names::ROOM];
         build::build(core::iter::once(names::of_descriptor(copy.get(), &mut room))).none_needed
     };
-    let source = MappedFile { read: &read, name: names::NAMELESS, build: &build };
+    let source = MappedFile { read: &read, name: names::NAMELESS, shown, build: &build };
     // SAFETY: the mapping was just made, and nothing in it runs yet.
-    unsafe { mapped(&source, at, offset as usize) };
+    unsafe { mapped(&source, at, wanted.offset as usize) };
+}
+
+/// The path of an open file of ours, or as much of it as there is room for.
+fn path_of<'p>(task: &Task, fd: Fd, room: &'p mut [u8; names::ROOM]) -> &'p [u8] {
+    let Ok(held) = task.fget(fd) else { return names::NAMELESS };
+    let path = getcwd::of_file(task, held.file, Start::Root).unwrap_or(names::NAMELESS);
+    let length = path.len().min(room.len());
+    room[..length].copy_from_slice(&path[..length]);
+    &room[..length]
 }

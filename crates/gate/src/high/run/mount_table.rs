@@ -1,9 +1,13 @@
-//! `/proc/PID/mountinfo`, `mounts` and `mountstats`: the host's lines, followed by those of the run's mounts.
+//! `/proc/PID/mountinfo`, `mounts` and `mountstats`: the host's lines and those of the run's mounts.
+//!
+//! The lines are in order of creation, and a mount on the command line was there before the program: its line
+//! is the second, behind that of the root directory. A program that has mounted something finds it in the
+//! last line.
 //!
 //! The file that the program has opened is read to its end and replaced by a memfd with the complete text as
 //! of that moment.
 
-use lp_abi::linux::__NR_read;
+use lp_abi::linux::{__NR_lseek, __NR_read, SEEK_SET};
 use lp_abi::{Fd, Result};
 use lp_region::sync::Ordering;
 use lp_vfs::mount_show::{self, Shown};
@@ -73,27 +77,71 @@ pub(crate) fn complete(task: &Task, fd: Fd, path: &[u8], table: MountTable) {
     }
 }
 
-/// Copies the host's lines, then writes ours.
+/// Copies the host's lines, with ours among them.
 fn fill(task: &Task, from: Fd, to: Fd, table: MountTable) -> Result<()> {
     let mut parents = Parents::new(task);
+    if table == MountTable::Info {
+        each_piece(from, |bytes| {
+            parents.take(bytes);
+            Ok(())
+        })?;
+        // SAFETY: lseek(2) takes no pointers.
+        unsafe { lp_abi::syscall!(__NR_lseek, from, 0, SEEK_SET) }?;
+    }
+    let mut is_first = true;
+    each_piece(from, |bytes| {
+        let end = bytes.iter().position(|byte| *byte == b'\n').filter(|_| is_first);
+        let (first, rest) = bytes.split_at(end.map_or(0, |newline| newline + 1));
+        proc_file::write(to, first)?;
+        if !first.is_empty() {
+            is_first = false;
+            lines(task, to, table, &parents, Place::OnHost)?;
+        }
+        proc_file::write(to, rest)
+    })?;
+    if is_first {
+        lines(task, to, table, &parents, Place::OnHost)?;
+    }
+    lines(task, to, table, &parents, Place::InMount)
+}
+
+/// Calls `each` with the pieces of a file, up to its end.
+fn each_piece(file: Fd, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
     let mut buffer = [0u8; 2048];
     loop {
         // SAFETY: the kernel writes within the buffer.
-        let got = unsafe { lp_abi::syscall!(__NR_read, from, buffer.as_mut_ptr(), buffer.len()) }?;
-        let Some(bytes) = buffer.get(..got as usize).filter(|bytes| !bytes.is_empty()) else { break };
-        parents.take(bytes);
-        proc_file::write(to, bytes)?;
+        let got = unsafe { lp_abi::syscall!(__NR_read, file, buffer.as_mut_ptr(), buffer.len()) }?;
+        match buffer.get(..got as usize) {
+            Some(bytes) if !bytes.is_empty() => each(bytes)?,
+            _ => return Ok(()),
+        }
     }
+}
+
+/// Which of the run's mounts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Those on the command line.
+    OnHost,
+    /// Those that programs have mounted in them.
+    InMount,
+}
+
+/// Writes the lines of the run's mounts in one place.
+fn lines(task: &Task, to: Fd, table: MountTable, parents: &Parents, place: Place) -> Result<()> {
     let run = task.process.run.load(Ordering::Relaxed); // Relaxed: immutable.
     let mut after = 0;
     // In order of creation.
     while let Some(id) = mount_show::next(task, run, after) {
         after = task.region.mount(id).serial.load(Ordering::Relaxed);
         let shown = Shown::new(task, id);
+        if (place == Place::OnHost) != shown.parent.is_none() {
+            continue;
+        }
         let mut room = [0u8; LINE * 2];
         let mut line = Writer::new(&mut room);
         match table {
-            MountTable::Info => info(task, &shown, &parents, &mut line)?,
+            MountTable::Info => info(task, &shown, parents, &mut line)?,
             MountTable::Mounts => plain(task, &shown, &mut line)?,
             MountTable::Stats => stats(task, &shown, &mut line)?,
         }

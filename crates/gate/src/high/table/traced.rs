@@ -261,17 +261,20 @@ fn keep(thread: &Thread, rings: Rings, lane: usize, number: usize, result: isize
         Some((shape.got, (result as usize).min(DATA)))
     } else if shape.given < NO_ARGUMENT - 1 {
         Some((shape.given, word(shape.given + 1).min(DATA)))
-    } else if shape.stat != NO_ARGUMENT && result == 0 {
-        Some((shape.stat, size_of::<stat>()))
     } else {
         None
     };
+    let records = if result == 0 { shape.records } else { [NO_ARGUMENT; 2] };
+    let is_read = |argument: &u8| *argument != NO_ARGUMENT && word(*argument) != 0;
+    let records = records.map(|argument| Some(argument).filter(is_read));
+    let record_bytes = usize::from(shape.record_bytes);
     let paths = match shape.paths[0] {
         NO_ARGUMENT => [0; 2],
         _ => read_paths(thread, shape.paths, registers),
     };
     let count = usize::from(shape.count);
     let room = data.map_or(0, |(_, length)| words_for(length))
+        + records.iter().flatten().count() * words_for(record_bytes)
         + paths.iter().map(|length| words_for(*length)).sum::<usize>();
     let Some(mut entry) = rings.begin(is_there, lane, HEAD + count + room) else { return };
     entry.push(end);
@@ -284,6 +287,9 @@ fn keep(thread: &Thread, rings: Rings, lane: usize, number: usize, result: isize
     }
     if let Some((argument, length)) = data {
         push_data(argument, word(argument) as *const u8, length, &mut entry);
+    }
+    for argument in records.into_iter().flatten() {
+        push_data(argument, word(argument) as *const u8, record_bytes, &mut entry);
     }
     entry.end(number, thread.tid.get());
 }

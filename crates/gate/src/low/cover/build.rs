@@ -50,7 +50,7 @@ pub(crate) fn build<'a>(names: impl Iterator<Item = &'a [u8]>) -> Built {
         };
         let Some(length) = store(&mut paths[used..], path) else {
             if given == 0 {
-                report::refuse(&[b"path too long: ", name_of(name)]);
+                report::refuse(&[b"path too long: ", names::shown(name, &mut [0; names::ROOM])]);
             }
             break;
         };
@@ -120,9 +120,4 @@ fn store(room: &mut [u8], text: &[u8]) -> Option<usize> {
     room[..text.len()].copy_from_slice(text);
     room[text.len()] = 0;
     Some(text.len())
-}
-
-/// An object's name for messages. The dynamic linker's list has none for the program.
-pub(crate) fn name_of(name: &[u8]) -> &[u8] {
-    if name.is_empty() { b"the program" } else { name }
 }

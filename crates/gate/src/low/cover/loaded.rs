@@ -3,7 +3,7 @@
 use lp_abi::image::{ObjectRecord, state};
 use lp_abi::refusal::Refusal;
 
-use crate::low::cover::build::{BATCH, build, name_of};
+use crate::low::cover::build::{BATCH, build};
 use crate::low::cover::patch;
 use crate::low::cover::patch::Bundle;
 use crate::low::object::objects::Object;
@@ -85,7 +85,7 @@ unsafe fn cover_unknown<'o>(
         // SAFETY: the caller guarantees that the objects are mapped and that their initialisers have not run.
         let outcome = unsafe { cover_one(bundle.as_ref(), object) };
         if matches!(outcome, Outcome::Unknown) && !none_needed {
-            report::refuse(&[b"no site image for ", name_of(object.name)]);
+            report::refuse(&[b"no site image for ", names::shown(object.name, &mut [0; names::ROOM])]);
         }
     }
 }
@@ -104,11 +104,11 @@ pub(crate) enum Outcome {
 /// The object must be mapped, and nobody may execute or change its text meanwhile.
 unsafe fn cover_one(bundle: Option<&Bundle>, object: &Object<'_>) -> Outcome {
     // SAFETY: the caller guarantees that the object is mapped and that nobody executes or changes its text.
-    unsafe { cover_mapped(bundle, object, Some(object.key())) }
+    unsafe { cover_mapped(bundle, object, object.name, Some(object.key())) }
 }
 
 /// [`cover_one`] for an object of which possibly only the executable segment is mapped. `key` is that of its
-/// build-id, or `None` to compute it from the mapped object.
+/// build-id, or `None` to compute it from the mapped object. `shown` is the name for messages.
 ///
 /// # Safety
 /// The object must be mapped, and nobody may execute or change its text meanwhile.
@@ -116,6 +116,7 @@ unsafe fn cover_one(bundle: Option<&Bundle>, object: &Object<'_>) -> Outcome {
 pub(crate) unsafe fn cover_mapped(
     bundle: Option<&Bundle>,
     object: &Object<'_>,
+    shown: &[u8],
     key: Option<[u64; 2]>,
 ) -> Outcome {
     if object.code().next().is_none() {
@@ -138,13 +139,19 @@ pub(crate) unsafe fn cover_mapped(
             // SAFETY: the caller guarantees that nobody executes or changes the object's text; the entry has
             // its key.
             if unsafe { patch::apply(bundle, object.base, &entry) }.is_err() {
-                report::refuse(&[name_of(object.name), b": its site image cannot be mapped"]);
+                refuse(shown, "its site image cannot be mapped");
             }
             Outcome::Covered
         }
-        state::IMAGE => report::refuse(&[name_of(object.name), b": its site image does not fit it"]),
-        _ => report::refuse(&[name_of(object.name), b": ", Refusal::Unpatchable.why().as_bytes()]),
+        state::IMAGE => refuse(shown, "its site image does not fit it"),
+        _ => refuse(shown, Refusal::Unpatchable.why()),
     }
+}
+
+/// Ends the process because the object with this name cannot be covered.
+#[cold]
+fn refuse(name: &[u8], why: &str) -> ! {
+    report::refuse(&[names::shown(name, &mut [0; names::ROOM]), b": ", why.as_bytes()])
 }
 
 fn fits(entry: &ObjectRecord, object: &Object<'_>) -> bool {

@@ -40,7 +40,7 @@ pub(crate) unsafe extern "sysv64" fn mmap(
             let mut room = [0; names::ROOM];
             let name = names::of_descriptor(fd, &mut room);
             let build = || build::build(core::iter::once(name)).none_needed;
-            mapped(&MappedFile { read: &read, name, build: &build }, result as usize, offset);
+            mapped(&MappedFile { read: &read, name, shown: name, build: &build }, result as usize, offset);
         }
     }
     result
@@ -51,6 +51,8 @@ pub(crate) struct MappedFile<'s> {
     pub(crate) read: Read<'s>,
     /// Its path, or [`names::NAMELESS`] if the kernel has none.
     pub(crate) name: &'s [u8],
+    /// Its name for messages.
+    pub(crate) shown: &'s [u8],
     /// Has its site image built; returns whether it needs none ([`build::Built::none_needed`]).
     pub(crate) build: &'s dyn Fn() -> bool,
 }
@@ -89,14 +91,15 @@ pub(crate) unsafe fn mapped(source: &MappedFile<'_>, at: usize, offset: usize) {
     // does not run.
     unsafe {
         let bundle = Bundle::open(home::settings().bundle.pointer());
-        let Outcome::Unknown = loaded::cover_mapped(bundle.as_ref(), &object, build_id) else { return };
+        let cover = |bundle: Option<&Bundle>| loaded::cover_mapped(bundle, &object, source.shown, build_id);
+        let Outcome::Unknown = cover(bundle.as_ref()) else { return };
         drop(bundle);
         if (source.build)() {
             return;
         }
         let bundle = Bundle::open(home::settings().bundle.pointer());
-        if let Outcome::Unknown = loaded::cover_mapped(bundle.as_ref(), &object, build_id) {
-            report::refuse(&[b"no site image for ", source.name]);
+        if let Outcome::Unknown = cover(bundle.as_ref()) {
+            report::refuse(&[b"no site image for ", source.shown]);
         }
     }
 }

@@ -211,7 +211,16 @@ fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: ChildStack) -> isize 
     thread.shares_table.set(has(CLONE_FILES) && High::may_share_table(thread));
     if has(CLONE_FILES)
         && !thread.shares_table.get()
-        && let Err(errno) = own_table(thread)
+        && let Err(errno) = drop_flag(thread, CLONE_FILES)
+    {
+        return errno.to_ret();
+    }
+    // A child that runs while its parent waits may be given storage that is no thread's: Chromium gives it
+    // zeros. It would lack the gate's words, so the child uses its parent's.
+    if has(CLONE_VM)
+        && has(CLONE_SETTLS)
+        && !tls::is_by_gs()
+        && let Err(errno) = drop_flag(thread, CLONE_SETTLS)
     {
         return errno.to_ret();
     }
@@ -222,18 +231,18 @@ fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: ChildStack) -> isize 
     }
 }
 
-/// Removes `CLONE_FILES` from the call: the child's slot has its own table, which must agree with the
-/// kernel's about what is ours.
-fn own_table(thread: &Thread) -> lp_abi::Result<()> {
-    let files = u64::from(CLONE_FILES);
+/// Removes a flag from the call. `CLONE_FILES`, because the child's slot has its own table, which must agree
+/// with the kernel's about what is ours.
+fn drop_flag(thread: &Thread, flag: u32) -> lp_abi::Result<()> {
+    let flag = u64::from(flag);
     let [number, flags, ..] = thread.share_call.each_ref().map(Cell::get);
     if number == __NR_clone as usize {
-        thread.share_call[1].set(flags & !(files as usize));
+        thread.share_call[1].set(flags & !(flag as usize));
         return Ok(());
     }
     copy_clone_args(thread)?;
     let flags = &thread.clone_args[offset_of!(clone_args, flags) / 8];
-    flags.set(flags.get() & !files);
+    flags.set(flags.get() & !flag);
     Ok(())
 }
 

@@ -49,6 +49,27 @@ fn within_outline(target: &[u8]) -> Option<core::ops::Range<usize>> {
     path.starts_with(b"/").then_some(start..start + path.len())
 }
 
+/// The name to show for an object that the dynamic linker's list names `name`. That list has no name for the
+/// program; a static program or one in a mount has been mapped from a memfd.
+pub(crate) fn shown<'a>(name: &'a [u8], room: &'a mut [u8; ROOM]) -> &'a [u8] {
+    let mut link = [0u8; 64];
+    match name {
+        b"" => join(&mut link, &[b"/proc/self/exe"]),
+        _ if name.starts_with(NAMELESS) => join(&mut link, &[name]),
+        _ => return name,
+    };
+    let got = read_link(&link, room);
+    let target = &room[..got];
+    if let Some(program) = within_outline(target) {
+        return &room[program];
+    }
+    match target.strip_prefix(MEMFD).and_then(|path| path.strip_suffix(DELETED)) {
+        Some(path) => path,
+        None if target.is_empty() => b"the program",
+        None => target,
+    }
+}
+
 /// The path of the file behind a descriptor.
 pub(crate) fn of_descriptor(fd: Fd, room: &mut [u8; ROOM]) -> &[u8] {
     of_link(room, b"/fd/", Some(fd.index()))

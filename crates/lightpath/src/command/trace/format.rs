@@ -4,10 +4,11 @@ use std::io::{self, Write};
 
 use lp_abi::Errno;
 use lp_abi::linux::*;
-use lp_abi::signature::{Parameter, arguments};
+use lp_abi::signature::{Parameter, SIGNAL_ACTION, arguments};
 use lp_region::trace::{DATA, NO_RESULT};
 
 use super::name;
+use super::names;
 use super::reader::{Call, Sink};
 
 /// Column of the result.
@@ -107,7 +108,7 @@ fn describe(call: &Call<'_>, start: usize, line: &mut Vec<u8>) -> io::Result<()>
     let kinds = arguments(call.number);
     let mut is_first = true;
     for (number, kind) in kinds.iter().enumerate() {
-        if *kind == Parameter::None || *kind == Parameter::OpenMode && !creates(call.words[number - 1]) {
+        if is_absent(call, number, *kind) {
             continue;
         }
         if !is_first {
@@ -120,6 +121,20 @@ fn describe(call: &Call<'_>, start: usize, line: &mut Vec<u8>) -> io::Result<()>
     pad(line, start + RESULT);
     line.extend_from_slice(b"= ");
     result(call, line)
+}
+
+/// Whether the call has no such argument, which may depend on the one before.
+fn is_absent(call: &Call<'_>, number: usize, kind: Parameter) -> bool {
+    let before = || call.words[number - 1];
+    match kind {
+        Parameter::None => true,
+        Parameter::OpenMode => !creates(before()),
+        Parameter::Device => !matches!(before() as u32 & S_IFMT, S_IFCHR | S_IFBLK),
+        Parameter::FcntlArgument => {
+            matches!(before() as u32, F_GETFD | F_GETFL | F_GETOWN | F_GETPIPE_SZ | F_GET_SEALS)
+        }
+        _ => false,
+    }
 }
 
 fn creates(flags: u64) -> bool {
@@ -136,7 +151,12 @@ fn result(call: &Call<'_>, line: &mut Vec<u8>) -> io::Result<()> {
             write!(line, "-1 {errno:?} ({text})")?;
         }
         address if [__NR_mmap, __NR_mremap].contains(&call.number) => write!(line, "{address:#x}")?,
-        mode if call.number == __NR_umask => write!(line, "{mode:#o}")?,
+        mode if call.number == __NR_umask => write!(line, "{}", names::mode(mode as u32))?,
+        flags if call.number == __NR_fcntl => match call.words[1] as u32 {
+            F_GETFL => write!(line, "{flags:#x} (flags {})", names::open_flags(flags as u32))?,
+            F_GETFD if flags != 0 => write!(line, "{flags:#x} (flags {})", names::fd_flags(flags as u32))?,
+            _ => signed(flags, line),
+        },
         value => signed(value, line),
     }
     Ok(())
@@ -153,6 +173,9 @@ fn argument(call: &Call<'_>, number: usize, kind: Parameter, line: &mut Vec<u8>)
         Parameter::Number => signed(word as i64, line),
         Parameter::Hex => hex(word, line)?,
         Parameter::Path | Parameter::In | Parameter::Out => match found {
+            Some(bytes) if call.number == __NR_getcwd => {
+                quote(bytes.strip_suffix(b"\0").unwrap_or(bytes), true, line)?;
+            }
             Some(bytes) => quote(bytes, kind == Parameter::Path, line)?,
             None if kind == Parameter::Out && call.result == 0 => line.extend_from_slice(b"\"\""),
             None => address(word, line)?,
@@ -162,103 +185,20 @@ fn argument(call: &Call<'_>, number: usize, kind: Parameter, line: &mut Vec<u8>)
             None => address(word, line)?,
         },
         Parameter::Address => address(word, line)?,
-        Parameter::Mode | Parameter::OpenMode => write!(line, "{}", mode(word as u32))?,
-        Parameter::OpenFlags => write!(line, "{}", open_flags(word as u32))?,
-        Parameter::AtFlags => write!(line, "{}", flags(word as u32, at_flags(call.number)))?,
-        Parameter::Access => write!(line, "{}", access(word as u32))?,
-        Parameter::Whence => write!(line, "{}", one_of(word as u32, WHENCES))?,
-        Parameter::RenameFlags => write!(line, "{}", flags(word as u32, RENAME_FLAGS))?,
-        Parameter::Fcntl => write!(line, "{}", one_of(word as u32, COMMANDS))?,
-        Parameter::Flock => write!(line, "{}", flags(word as u32, FLOCKS))?,
+        Parameter::SignalAction => match found.and_then(|bytes| action(bytes, line)) {
+            Some(written) => written?,
+            None => address(word, line)?,
+        },
+        Parameter::FcntlArgument => match call.words[number - 1] as u32 {
+            F_SETFL | F_SETFD => write!(line, "{}", names::of(kind, call, number))?,
+            F_DUPFD | F_DUPFD_CLOEXEC | F_SETOWN | F_SETPIPE_SZ => signed(i64::from(word as i32), line),
+            F_GETLK | F_SETLK | F_SETLKW | F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW => address(word, line)?,
+            _ => hex(word, line)?,
+        },
+        Parameter::Id => signed(i64::from(word as i32), line),
+        named => write!(line, "{}", names::of(named, call, number))?,
     }
     Ok(())
-}
-
-type Names = &'static [(u32, &'static str)];
-
-macro_rules! names {
-    ($($name:ident)*) => { &[$(($name as u32, stringify!($name))),*] };
-}
-
-const OPEN_FLAGS: Names = names! {
-    O_CREAT O_EXCL O_NOCTTY O_TRUNC O_APPEND O_NONBLOCK O_SYNC O_DSYNC FASYNC O_DIRECT O_LARGEFILE
-    O_NOFOLLOW O_NOATIME O_CLOEXEC O_PATH O_TMPFILE O_DIRECTORY
-};
-const AT_FLAGS: Names = names! { AT_SYMLINK_NOFOLLOW AT_SYMLINK_FOLLOW AT_NO_AUTOMOUNT AT_EMPTY_PATH };
-const AT_FLAGS_OF_UNLINK: Names = names! { AT_REMOVEDIR };
-const AT_FLAGS_OF_ACCESS: Names = names! { AT_SYMLINK_NOFOLLOW AT_EACCESS AT_EMPTY_PATH };
-const WHENCES: Names = names! { SEEK_SET SEEK_CUR SEEK_END SEEK_DATA SEEK_HOLE };
-const RENAME_FLAGS: Names = names! { RENAME_NOREPLACE RENAME_EXCHANGE RENAME_WHITEOUT };
-const COMMANDS: Names = names! {
-    F_DUPFD F_GETFD F_SETFD F_GETFL F_SETFL F_GETLK F_SETLK F_SETLKW F_SETOWN F_GETOWN F_OFD_GETLK F_OFD_SETLK
-    F_OFD_SETLKW F_DUPFD_CLOEXEC F_SETPIPE_SZ F_GETPIPE_SZ F_ADD_SEALS F_GET_SEALS
-};
-const FLOCKS: Names = names! { LOCK_SH LOCK_EX LOCK_NB LOCK_UN };
-const TYPES: Names = names! { S_IFREG S_IFDIR S_IFLNK S_IFCHR S_IFBLK S_IFIFO S_IFSOCK };
-
-#[allow(non_upper_case_globals)]
-fn at_flags(number: u32) -> Names {
-    match number {
-        __NR_unlinkat => AT_FLAGS_OF_UNLINK,
-        __NR_faccessat2 => AT_FLAGS_OF_ACCESS,
-        _ => AT_FLAGS,
-    }
-}
-
-/// The names of the bits that are set, and what is left in hexadecimal.
-fn flags(word: u32, names: Names) -> String {
-    let mut left = word;
-    let mut text = Vec::new();
-    for (bits, name) in names {
-        if left & bits == *bits {
-            left &= !bits;
-            text.push((*name).to_owned());
-        }
-    }
-    if left != 0 || text.is_empty() {
-        text.push(number(left));
-    }
-    text.join("|")
-}
-
-fn one_of(word: u32, names: Names) -> String {
-    names
-        .iter()
-        .find(|(value, _)| *value == word)
-        .map_or_else(|| number(word), |(_, name)| (*name).to_owned())
-}
-
-fn open_flags(word: u32) -> String {
-    let access = ["O_RDONLY", "O_WRONLY", "O_RDWR", "O_ACCMODE"][(word & O_ACCMODE) as usize];
-    // Bits of several names: the wider one first.
-    let mut left = word & !O_ACCMODE;
-    let mut text = vec![access.to_owned()];
-    let wide: Names = names! { O_TMPFILE O_SYNC };
-    for (bits, name) in wide.iter().chain(OPEN_FLAGS) {
-        if *bits != 0 && left & bits == *bits {
-            left &= !bits;
-            text.push((*name).to_owned());
-        }
-    }
-    if left != 0 {
-        text.push(number(left));
-    }
-    text.join("|")
-}
-
-fn access(word: u32) -> String {
-    const NAMES: Names = &[(4, "R_OK"), (2, "W_OK"), (1, "X_OK")];
-    if word == 0 { "F_OK".to_owned() } else { flags(word, NAMES) }
-}
-
-/// Type and permissions: the type by name, the rest in octal with a zero in front.
-fn mode(word: u32) -> String {
-    let permissions = word & !S_IFMT;
-    let octal = format!("{:0>3}", format!("0{permissions:o}"));
-    match word & S_IFMT {
-        0 => octal,
-        kind => format!("{}|{octal}", one_of(kind, TYPES)),
-    }
 }
 
 /// Appends what a `struct stat` says, if it is one.
@@ -270,7 +210,7 @@ fn attributes(bytes: &[u8], line: &mut Vec<u8>) -> Option<io::Result<()>> {
     line.extend_from_slice(b"{st_mode=");
     let written = match kind & S_IFMT {
         S_IFREG => write!(line, "S_IFREG|0{:02o}, ", kind & !S_IFMT),
-        _ => write!(line, "{}, ", mode(kind)),
+        _ => write!(line, "{}, ", names::mode(kind)),
     };
     Some(written.and_then(|()| match kind & S_IFMT {
         S_IFCHR | S_IFBLK => {
@@ -286,8 +226,22 @@ fn attributes(bytes: &[u8], line: &mut Vec<u8>) -> Option<io::Result<()>> {
     }))
 }
 
-fn number(word: u32) -> String {
-    if word == 0 { "0".to_owned() } else { format!("{word:#x}") }
+/// Appends what a `struct sigaction` of the kernel's says, if it is one.
+fn action(bytes: &[u8], line: &mut Vec<u8>) -> Option<io::Result<()>> {
+    let words: &[u8; SIGNAL_ACTION] = bytes.try_into().ok()?;
+    let word = |at: usize| u64::from_le_bytes(words[8 * at..8 * at + 8].try_into().unwrap_or_default());
+    let [handler, flags, restorer, mask] = [0, 1, 2, 3].map(word);
+    let handler = match handler {
+        0 => "SIG_DFL".to_owned(),
+        1 => "SIG_IGN".to_owned(),
+        address => format!("{address:#x}"),
+    };
+    let (mask, named) = (names::signals(mask), names::action_flags(flags as u32));
+    let restorer = match flags as u32 & SA_RESTORER {
+        0 => String::new(),
+        _ => format!(", sa_restorer={restorer:#x}"),
+    };
+    Some(write!(line, "{{sa_handler={handler}, sa_mask={mask}, sa_flags={named}{restorer}}}"))
 }
 
 fn hex(word: u64, line: &mut Vec<u8>) -> io::Result<()> {
@@ -354,17 +308,33 @@ mod tests {
         assert_eq!(line(&write), format!("write(1, \"{}\"..., 40) = 40", "a".repeat(32)));
         let read = call(__NR_read, [3, 9, 4096, 0, 0, 0], 0, None);
         assert_eq!(line(&read), "read(3, \"\", 4096)                       = 0");
+        let umask = call(__NR_umask, [0o22, 0, 0, 0, 0, 0], 0o22, None);
+        assert_eq!(line(&umask), "umask(022)                              = 022");
+        let flags = call(__NR_fcntl, [3, u64::from(F_GETFL), 9, 0, 0, 0], 0x8002, None);
+        assert_eq!(
+            line(&flags),
+            "fcntl(3, F_GETFL)                       = 0x8002 (flags O_RDWR|O_LARGEFILE)"
+        );
+        let chown = call(__NR_fchown, [3, u64::from(u32::MAX), u64::MAX, 0, 0, 0], 0, None);
+        assert_eq!(line(&chown), "fchown(3, -1, -1)                       = 0");
+        let fifo = call(__NR_mknod, [1, 0o10600, 0, 0, 0, 0], 0, Some((0, b"p")));
+        assert_eq!(line(&fifo), "mknod(\"p\", S_IFIFO|0600)               = 0");
     }
 
     #[test]
-    fn numbers_have_names() {
-        assert_eq!(open_flags(O_TMPFILE | O_RDWR), "O_RDWR|O_TMPFILE");
-        assert_eq!(open_flags(O_SYNC), "O_RDONLY|O_SYNC");
+    fn actions_of_signals_are_straces() {
+        let words = [0x1000u64, u64::from(SA_RESTART | SA_RESTORER), 0x2000, 1 << (libc::SIGUSR2 - 1)];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let usr1 = call(__NR_rt_sigaction, [libc::SIGUSR1 as u64, 1, 0, 8, 0, 0], 0, Some((1, &bytes)));
         assert_eq!(
-            (mode(0o100_644), mode(0), mode(0o7)),
-            ("S_IFREG|0644".into(), "000".into(), "007".into())
+            line(&usr1),
+            "rt_sigaction(SIGUSR1, {sa_handler=0x1000, sa_mask=[USR2], sa_flags=SA_RESTORER|SA_RESTART, \
+             sa_restorer=0x2000}, NULL, 8) = 0"
         );
-        assert_eq!((access(0), access(6)), ("F_OK".into(), "R_OK|W_OK".into()));
+    }
+
+    #[test]
+    fn data_are_c_strings() {
         let mut text = Vec::new();
         quote(b"\x01\x012\"", true, &mut text).unwrap();
         assert_eq!(text, b"\"\\1\\0012\\\"\"");

@@ -10,6 +10,7 @@
 
 mod attach;
 mod format;
+mod names;
 mod reader;
 mod spool;
 mod summary;
