@@ -1,5 +1,8 @@
 //! What the arguments of file calls are, for those who show them.
 
+use core::mem::offset_of;
+use core::ops::Range;
+
 use crate::linux::*;
 
 /// An argument of a call.
@@ -170,6 +173,7 @@ pub const NO_ARGUMENT: u8 = 6;
 
 /// What is read of a call's arguments, as indices of them.
 #[derive(Clone, Copy)]
+#[repr(align(8))]
 pub struct Shape {
     /// Arguments that it has.
     pub count: u8,
@@ -183,7 +187,30 @@ pub struct Shape {
     pub stat: u8,
 }
 
+/// The part of a `struct stat` that is shown: its size, type and device.
+pub const SHOWN_OF_STAT: Range<usize> = offset_of!(stat, st_mode)..offset_of!(stat, st_size) + 8;
+
 impl Shape {
+    /// Which bytes are read besides paths once the call is over, `most` of a buffer: the argument, where they
+    /// begin in what it points to, and how many they are.
+    #[inline(always)]
+    pub fn data(
+        &self,
+        result: isize,
+        most: usize,
+        word: impl FnOnce(usize) -> usize,
+    ) -> Option<(usize, usize, usize)> {
+        if self.got != NO_ARGUMENT && result > 0 {
+            Some((usize::from(self.got), 0, (result as usize).min(most)))
+        } else if self.given < NO_ARGUMENT - 1 {
+            Some((usize::from(self.given), 0, word(usize::from(self.given) + 1).min(most)))
+        } else if self.stat != NO_ARGUMENT && result == 0 {
+            Some((usize::from(self.stat), SHOWN_OF_STAT.start, SHOWN_OF_STAT.end - SHOWN_OF_STAT.start))
+        } else {
+            None
+        }
+    }
+
     const fn of(nr: u32) -> Shape {
         let kinds = arguments(nr);
         let mut shape = Shape {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use lp_abi::Errno;
 use lp_abi::linux::*;
-use lp_abi::signature::{Parameter, arguments};
+use lp_abi::signature::{Parameter, SHOWN_OF_STAT, arguments};
 use lp_region::trace::{DATA, NO_RESULT};
 
 use super::name;
@@ -261,9 +261,12 @@ fn mode(word: u32) -> String {
     }
 }
 
-/// Appends what a `struct stat` says, if it is one.
+/// Appends what the shown part of a `struct stat` says, if it is one.
 fn attributes(bytes: &[u8], line: &mut Vec<u8>) -> Option<io::Result<()>> {
-    let long = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+    let long = |at: usize| {
+        let at = at - SHOWN_OF_STAT.start;
+        Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+    };
     let kind = long(core::mem::offset_of!(stat, st_mode))? as u32;
     let size = long(core::mem::offset_of!(stat, st_size))?;
     let device = long(core::mem::offset_of!(stat, st_rdev))?;
