@@ -1,9 +1,9 @@
 //! What a ring holds: calls, and the time before a call that may follow another lane's.
 //!
-//! An entry lies in one piece. Its first word says how long it is, and of a call the number, the thread and the
-//! result; a result that does not fit follows. Then come the arguments, in reverse order and padded to an even
-//! number; for each path ([`Shape::paths`]) its length plus one and its bytes, or 0 if it could not be read;
-//! and the data ([`Shape::data`]) if they could be read.
+//! An entry lies in one piece. Its first word says how long it is, and of a call the number, the thread and
+//! the result; a result that does not fit follows. Then come the arguments, in reverse order and padded to an
+//! even number; for each path ([`Shape::paths`]) its length plus one and its bytes, or 0 if it could not be
+//! read; and the data ([`Shape::data`]) if they could be read.
 //!
 //! [`Shape::paths`]: lp_abi::signature::Shape::paths
 //! [`Shape::data`]: lp_abi::signature::Shape::data
@@ -100,8 +100,8 @@ pub struct EntryWriter<'r> {
 
 impl<'r> EntryWriter<'r> {
     /// # Safety
-    /// The words from `start` on, which stands for position `from`, are the caller's, as many as it pushes and
-    /// one more.
+    /// The words from `start` on, which stands for position `from`, are the caller's, as many as it pushes
+    /// and one more.
     #[inline(always)]
     pub(super) unsafe fn new(ring: &'r Ring, from: u64, start: *mut u64) -> EntryWriter<'r> {
         // SAFETY: every entry has a first word, by this contract.
@@ -121,8 +121,8 @@ impl<'r> EntryWriter<'r> {
     /// Appends `count` arguments, which `reversed` holds from its end.
     #[inline(always)]
     pub fn push_arguments(&mut self, count: usize, reversed: &[usize; 6]) {
-        // SAFETY: a word of the array. It has just been stored, alone: a wider load would wait until that store
-        // and all before it, which go to other lines of the ring, have left the processor's buffer.
+        // SAFETY: a word of the array. It has just been stored, alone: a wider load would wait until that
+        // store and all before it, which go to other lines of the ring, have left the processor's buffer.
         let word = |index: usize| unsafe { (&raw const reversed[index]).read_volatile() } as u64;
         if count > 4 {
             self.push(word(0));

@@ -273,7 +273,8 @@ impl Rings {
         self.front().asked[nr % CALLS].load(Ordering::Relaxed)
     }
 
-    /// Has `what` recorded of the calls that `is_wanted` holds for; for a tracer, before anybody is told of it.
+    /// Has `what` recorded of the calls that `is_wanted` holds for; for a tracer, before anybody is told of
+    /// it.
     pub fn begin_to_read(&self, what: u8, is_wanted: impl Fn(usize) -> bool) {
         let front = self.front();
         front.sole.clear();
@@ -337,8 +338,8 @@ impl Rings {
         self.used(lane, at).saturating_add(words as u64) <= WORDS as u64
     }
 
-    /// Makes room at `at` and returns where it is: passes over the ring's end, since an entry lies in one piece,
-    /// wakes the tracer as the ring fills, and waits for it when the ring is full.
+    /// Makes room at `at` and returns where it is: passes over the ring's end, since an entry lies in one
+    /// piece, wakes the tracer as the ring fills, and waits for it when the ring is full.
     #[cold]
     #[inline(never)]
     fn make_room_slow(self, is_there: fn() -> bool, lane: usize, at: u64, room: usize) -> Option<u64> {

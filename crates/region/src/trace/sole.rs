@@ -1,5 +1,5 @@
-//! Which lane of a traced run writes alone: its entries need no time of their own, and reading the processor's
-//! counter costs more than a call.
+//! Which lane of a traced run writes alone: its entries need no time of their own, and reading the
+//! processor's counter costs more than a call.
 //!
 //! The tracer names a lane once it has seen no other's entries. Any other lane that records a call takes the
 //! name away first. A lane writes the time before an entry unless the name is its own and has been since the
@@ -7,8 +7,8 @@
 //!
 //! A call that follows another lane's is never shown before it. Suppose that B records `b`, and A after that
 //! records `a`, and knows of `b` (the program synchronises them: what B has written before is seen by A).
-//! - B found a name and took it away, or found none. Then A finds no name at `a`, unless the tracer has put one
-//!   there since, and writes the time, which is later than that of `b`.
+//! - B found a name and took it away, or found none. Then A finds no name at `a`, unless the tracer has put
+//!   one there since, and writes the time, which is later than that of `b`.
 //! - If the tracer has put A's name there since, it did so after B's last look at the name, because that look
 //!   found none. B had read its time before the look, and A reads its own after it found the new name, which
 //!   differs from every other that the word has held: so again A's time is later.
@@ -29,7 +29,8 @@ impl Sole {
     /// Whether the name is the one that the calling lane found when it last wrote the time.
     #[inline(always)]
     pub(super) fn is(&self, timed: &AtomicU64) -> bool {
-        // Relaxed, both: what orders the calls of two lanes orders these as well; the second is the lane's own.
+        // Relaxed, both: what orders the calls of two lanes orders these as well; the second is the lane's
+        // own.
         self.0.load(Ordering::Relaxed) == timed.load(Ordering::Relaxed)
     }
 

@@ -297,11 +297,7 @@ fn append<const PATHS: bool>(
     if PATHS {
         for argument in shape.paths.into_iter().filter(|argument| *argument != NO_ARGUMENT) {
             let from = word(usize::from(argument)) as *const u8;
-            // fstat(2) of the C library has an empty one. SAFETY, both: the copy routine handles bad pointers.
-            match unsafe { ucopy::is_empty(from) } {
-                true => entry.push_path(|_| Ok(0)),
-                false => entry.push_path(|room| unsafe { ucopy::string(room, from) }),
-            }
+            entry.push_path(|room| read_path(room, from));
         }
     }
     if let Some((argument, from, length)) = shape.data(result, DATA, word) {
@@ -314,6 +310,17 @@ fn append<const PATHS: bool>(
         });
     }
     entry.end(number, thread.tid.get(), result);
+}
+
+/// Copies a path, which is empty in the fstat(2) of the C library, and returns its length.
+#[inline(always)]
+fn read_path(room: &mut [u8], from: *const u8) -> Result<usize> {
+    // SAFETY: the copy routine handles bad pointers.
+    if unsafe { ucopy::is_empty(from) } {
+        return Ok(0);
+    }
+    // SAFETY: as above.
+    unsafe { ucopy::string(room, from) }
 }
 
 /// Copies what the handler has just stored word by word: wider loads would wait for these stores, as in

@@ -163,8 +163,8 @@ unsafe fn by_gate(thread: &Thread, program: Static, argv: usize, environment: &E
     }
 }
 
-/// The exec by an outline of the program, or of the script's interpreter, if there is one. Returns if the kernel refuses it: what it says of the outline, it
-/// need not say of the program.
+/// The exec by an outline of the program, or of the script's interpreter, if there is one. Returns if the
+/// kernel refuses it: what it says of the outline, it need not say of the program.
 ///
 /// # Safety
 /// As for [`run`].

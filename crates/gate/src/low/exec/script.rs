@@ -1,8 +1,8 @@
 //! Scripts of the host, whose interpreters get [`outline`](super::outline)s.
 //!
-//! The kernel executes a script's interpreter as it is. So the interpreter is executed here, with the arguments
-//! that the kernel would pass. What is not as usual is left to the kernel: a script by a descriptor, one whose
-//! interpreter is a script, a first line that it cuts short.
+//! The kernel executes a script's interpreter as it is. So the interpreter is executed here, with the
+//! arguments that the kernel would pass. What is not as usual is left to the kernel: a script by a
+//! descriptor, one whose interpreter is a script, a first line that it cuts short.
 
 use lp_abi::Fd;
 use lp_region::ucopy;

@@ -19,8 +19,8 @@ use super::summary::counter;
 const NAP: u64 = 5_000_000;
 /// Bytes of a batch that waits for others to be told.
 const BATCH: usize = 7 << 20;
-/// Bytes that it has room for, most of them in huge pages: the first touch of small ones takes longer than what
-/// is copied there.
+/// Bytes that it has room for, most of them in huge pages: the first touch of small ones takes longer than
+/// what is copied there.
 const ROOM: usize = 8 << 20;
 /// Batches that wait at most: a quarter of the memory that is free. When there are so many, the run waits.
 pub(super) fn batches() -> usize {
