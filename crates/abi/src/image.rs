@@ -71,7 +71,7 @@ pub struct TracerDoor {
 
 impl TracerDoor {
     /// First word, with a version.
-    pub const MAGIC: u64 = u64::from_le_bytes(*b"LPdoor 1");
+    pub const MAGIC: u64 = u64::from_le_bytes(*b"LPdoor 2");
 }
 
 /// What a thunk does after its call: `lea rsp, [rsp + 128]`, and the start of `jo`, whose distance to the

@@ -1,5 +1,8 @@
 //! What the arguments of file calls are, for those who show them.
 
+use core::mem::offset_of;
+use core::ops::Range;
+
 use crate::linux::*;
 
 /// An argument of a call.
@@ -206,6 +209,7 @@ pub const NO_ARGUMENT: u8 = 6;
 
 /// What is read of a call's arguments, as indices of them.
 #[derive(Clone, Copy)]
+#[repr(align(8))]
 pub struct Shape {
     /// Arguments that it has.
     pub count: u8,
@@ -215,16 +219,52 @@ pub struct Shape {
     pub given: u8,
     /// Bytes that the program gets, as many as the result says.
     pub got: u8,
-    /// Records of a fixed length.
-    pub records: [u8; 2],
-    /// Bytes of each.
-    pub record_bytes: u8,
+    /// A `struct stat`.
+    pub stat: u8,
+    /// What is done at a signal, [`SIGNAL_ACTION`] words.
+    pub actions: [u8; 2],
 }
 
-/// Bytes of the `struct sigaction` that the kernel reads.
-pub const SIGNAL_ACTION: usize = 32;
+/// The part of a `struct stat` that is shown: its size, type and device.
+pub const SHOWN_OF_STAT: Range<usize> = offset_of!(stat, st_mode)..offset_of!(stat, st_size) + 8;
+
+/// Words of the `struct sigaction` that the kernel reads.
+pub const SIGNAL_ACTION: usize = 4;
 
 impl Shape {
+    /// Whether the call has neither paths nor actions.
+    #[inline(always)]
+    pub fn is_plain(&self) -> bool {
+        self.paths[0] == NO_ARGUMENT && self.actions[0] == NO_ARGUMENT
+    }
+
+    /// The arguments that lead to actions, in the order in which they are read: none if the call failed.
+    #[inline(always)]
+    pub fn actions(&self, result: isize, word: impl Fn(usize) -> usize) -> impl Iterator<Item = usize> {
+        let given = self.actions.into_iter().filter(move |argument| *argument != NO_ARGUMENT && result == 0);
+        given.map(usize::from).filter(move |argument| word(*argument) != 0)
+    }
+
+    /// Which bytes are read besides paths once the call is over, `most` of a buffer: the argument, where they
+    /// begin in what it points to, and how many they are.
+    #[inline(always)]
+    pub fn data(
+        &self,
+        result: isize,
+        most: usize,
+        word: impl FnOnce(usize) -> usize,
+    ) -> Option<(usize, usize, usize)> {
+        if self.got != NO_ARGUMENT && result > 0 {
+            Some((usize::from(self.got), 0, (result as usize).min(most)))
+        } else if self.given < NO_ARGUMENT - 1 {
+            Some((usize::from(self.given), 0, word(usize::from(self.given) + 1).min(most)))
+        } else if self.stat != NO_ARGUMENT && result == 0 {
+            Some((usize::from(self.stat), SHOWN_OF_STAT.start, SHOWN_OF_STAT.end - SHOWN_OF_STAT.start))
+        } else {
+            None
+        }
+    }
+
     const fn of(nr: u32) -> Shape {
         let kinds = arguments(nr);
         let mut shape = Shape {
@@ -232,8 +272,8 @@ impl Shape {
             paths: [NO_ARGUMENT; 2],
             given: NO_ARGUMENT,
             got: NO_ARGUMENT,
-            records: [NO_ARGUMENT; 2],
-            record_bytes: 0,
+            stat: NO_ARGUMENT,
+            actions: [NO_ARGUMENT; 2],
         };
         let mut number = 0;
         while number < 6 {
@@ -243,20 +283,15 @@ impl Shape {
                 Parameter::Path => shape.paths[1] = number,
                 Parameter::In => shape.given = number,
                 Parameter::Out => shape.got = number,
-                Parameter::Stat => shape.has_record(number, size_of::<stat>()),
-                Parameter::SignalAction => shape.has_record(number, SIGNAL_ACTION),
+                Parameter::Stat => shape.stat = number,
+                Parameter::SignalAction if shape.actions[0] == NO_ARGUMENT => shape.actions[0] = number,
+                Parameter::SignalAction => shape.actions[1] = number,
                 _ => {}
             }
             number += 1;
         }
         shape.count = number;
         shape
-    }
-
-    const fn has_record(&mut self, number: u8, bytes: usize) {
-        let index = if self.records[0] == NO_ARGUMENT { 0 } else { 1 };
-        self.records[index] = number;
-        self.record_bytes = bytes as u8;
     }
 }
 

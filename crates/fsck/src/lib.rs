@@ -29,9 +29,8 @@ mod report;
 mod slabs;
 
 use lp_abi::linux::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK};
-use lp_region::layout::RUNS;
 use lp_region::life::SlotState;
-use lp_region::{LaneId, ProcessId, Region, RunId};
+use lp_region::{LaneId, ProcessId, Region};
 
 pub use locks::lock_at;
 pub use names::tree;
@@ -69,9 +68,7 @@ pub fn is_in_use(region: Region<'_>) -> bool {
         let state = region.process(*id).life.get().state();
         state == SlotState::Live && !region.process_is_dead(*id, ProcessId::NONE)
     };
-    region.has_file()
-        && ((1..RUNS as u32).any(|run| region.run_is_held(RunId(run)))
-            || region.processes().any(|id| lives(&id)))
+    region.has_file() && (region.any_run_is_held() || region.processes().any(|id| lives(&id)))
 }
 
 /// A check in progress: the results of the passes so far.

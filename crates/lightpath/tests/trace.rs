@@ -419,3 +419,55 @@ print(os.read(r, 1))
     let output = trace(&["--host"], &["python3", "-S", "-c", script]);
     assert_eq!(text(&output.stdout), "b'z'\nb'y'\n", "{output:?}");
 }
+
+/// Reads one byte after the other: alone for a while, then by turns with a second thread, and so on. The
+/// threads wait for each other without a call that is recorded.
+const TURNS: &str = r#"
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <unistd.h>
+static atomic_int turn, at;
+static int fd;
+static void reads(int count) {
+    char byte;
+    while (count-- > 0)
+        pread(fd, &byte, 1, atomic_fetch_add(&at, 1));
+}
+static void *thread(void *own) {
+    int number = own != 0;
+    for (int round = 0; round < 600; round++) {
+        while (atomic_load(&turn) != number)
+            sched_yield();
+        reads(round % 100 || number ? round % 3 + 1 : 20000);
+        atomic_store(&turn, !number);
+    }
+    return 0;
+}
+int main(void) {
+    pthread_t other;
+    fd = open("/light/f", O_RDWR | O_CREAT, 0600);
+    pthread_create(&other, 0, thread, &other);
+    thread(0);
+    return pthread_join(other, 0);
+}
+"#;
+
+#[test]
+fn calls_of_threads_that_take_turns_are_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let [source, program, file] = ["turns.c", "turns", "trace"].map(|name| dir.path().join(name));
+    std::fs::write(&source, TURNS).unwrap();
+    let made = Command::new("cc").args(["-w", "-O1", "-pthread", "-o"]).args([&program, &source]).status();
+    assert!(made.unwrap().success());
+    let output = trace(&["-e", "pread64", "-o", file.to_str().unwrap()], &[program.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    let shown = std::fs::read_to_string(&file).unwrap();
+    let threads: std::collections::BTreeSet<&str> =
+        shown.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(threads.len(), 2);
+    let positions = positions(&shown);
+    let wrong = positions.iter().zip(0..).find(|(at, expected)| *at != expected);
+    assert!(positions.len() > 120_000 && wrong.is_none(), "{} calls, {wrong:?}", positions.len());
+}

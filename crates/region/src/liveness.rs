@@ -319,7 +319,16 @@ impl<'r> Region<'r> {
 
     /// Whether processes of another launcher hold a run.
     pub fn run_is_held(self, id: RunId) -> bool {
-        let mut lock = run_lock_of(id, F_WRLCK as i16);
+        self.is_locked_by_others(run_lock_of(id, F_WRLCK as i16))
+    }
+
+    /// Whether processes of another launcher hold any run.
+    pub fn any_run_is_held(self) -> bool {
+        let all = flock { l_len: at::RUNS as i64 - 1, ..run_lock_of(RunId(1), F_WRLCK as i16) };
+        self.is_locked_by_others(all)
+    }
+
+    fn is_locked_by_others(self, mut lock: flock) -> bool {
         // SAFETY: the kernel writes the struct.
         let asked = unsafe { lp_abi::syscall!(__NR_fcntl, self.fd(), F_OFD_GETLK, &raw mut lock) };
         asked.is_ok() && lock.l_type != F_UNLCK as i16

@@ -119,20 +119,30 @@ fn check_owner(found: &Metadata) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes `bytes` to `directory/name` unless they are already there.
+/// Writes `bytes`, which `name` identifies, to `directory/name` unless they are already there.
 pub(crate) fn place(directory: &Path, name: &OsStr, bytes: &[u8]) -> Result<PathBuf, String> {
     let path = directory.join(name);
-    // Comparing is as cheap as hashing, and detects a file that a full disk or a crash truncated.
-    let kept = std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
-    if kept && std::fs::read(&path).is_ok_and(|found| found == bytes) {
+    // Whoever wrote it gave it its name once it was on the disk, so after a crash it is whole or not there.
+    let kept = std::fs::symlink_metadata(&path);
+    if kept.is_ok_and(|found| found.is_file() && found.len() == bytes.len() as u64) {
         return Ok(path);
     }
-    replace(directory, name, bytes)
+    write(directory, name, bytes, std::fs::File::sync_all)
 }
 
 /// Writes `bytes` to `directory/name` in one step: a process that opens it sees all of it or the previous
 /// contents.
 pub(crate) fn replace(directory: &Path, name: &OsStr, bytes: &[u8]) -> Result<PathBuf, String> {
+    write(directory, name, bytes, |_| Ok(()))
+}
+
+/// The same; `finish` is done before the file gets its name.
+fn write(
+    directory: &Path,
+    name: &OsStr,
+    bytes: &[u8],
+    finish: impl FnOnce(&std::fs::File) -> std::io::Result<()>,
+) -> Result<PathBuf, String> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
 
@@ -148,6 +158,7 @@ pub(crate) fn replace(directory: &Path, name: &OsStr, bytes: &[u8]) -> Result<Pa
         // The umask must not keep other users out of root's directory; the directory's mode decides who may
         // enter.
         file.set_permissions(std::fs::Permissions::from_mode(0o755))?;
+        finish(&file)?;
         drop(file);
         std::fs::rename(&scratch, &path)
     })();

@@ -46,6 +46,9 @@ pub(crate) fn of(region: Region<'static>, name: &str) -> Result<OwnedFd, Failure
 
 /// The numbers of the life file's descriptor in runs that are held; empty if nobody uses the region.
 pub(crate) fn numbers(region: Region<'static>) -> Vec<u32> {
+    if !region.any_run_is_held() {
+        return Vec::new();
+    }
     let held = (1..RUNS as u32).map(RunId).filter(|run| region.run_is_held(*run));
     // Relaxed: written by a launcher under the flock.
     held.map(|run| region.run(run).descriptor.load(Relaxed) + 1).collect()

@@ -296,7 +296,8 @@ impl Session {
 
     /// Whether other runs use the region.
     pub(crate) fn has_others(&self) -> bool {
-        (1..RUNS as u32).map(RunId).any(|run| run != self.run && self.region.run_is_held(run))
+        self.region.any_run_is_held()
+            && (1..RUNS as u32).map(RunId).any(|run| run != self.run && self.region.run_is_held(run))
     }
 
     /// Has this process take part in the run for the length of a call.

@@ -10,10 +10,11 @@
 use core::arch::global_asm;
 
 use lp_abi::linux::*;
-use lp_abi::signature::{NO_ARGUMENT, SHAPES};
-use lp_abi::{Errno, Fd, OwnedFd};
+use lp_abi::signature::{NO_ARGUMENT, SHAPES, SIGNAL_ACTION};
+use lp_abi::{Errno, Fd, OwnedFd, Result};
 use lp_region::sync::{AtomicU64, Ordering};
-use lp_region::trace::{CallSum, DATA, EntryWriter, HEAD, NO_RESULT, Rings, is_held, words_for};
+use lp_region::trace::entry::{EntryWriter, padded, words_for};
+use lp_region::trace::{CallSum, DATA, NO_RESULT, Rings, ask, is_held};
 use lp_region::ucopy;
 use lp_vfs::flight;
 use lp_vfs::task::Task;
@@ -121,14 +122,14 @@ fn is_there() -> bool {
     task.and_then(|task| rings_of(task, tracer)).is_some_and(|(fd, _opened)| is_held(fd))
 }
 
-/// The rings, and the calling thread's task, if call `number` is asked for.
+/// The rings, the calling thread's lane, and what is asked for of call `number`: one of [`ask`].
 #[inline(always)]
-fn asked(thread: &Thread, number: usize) -> Option<(&'static Task<'static>, Rings)> {
+fn asked(thread: &Thread, number: usize) -> Option<(Rings, usize, u8)> {
     // SAFETY: null or the thread's own task, which lives as long as the thread.
     let task = unsafe { thread.task.get().as_ref() }?;
     // SAFETY: mapped for good. Relaxed: the table was stored after the rings were mapped.
     let rings = unsafe { Rings::at(RINGS.load(Ordering::Relaxed) as usize) }?;
-    rings.wants(number).then_some((task, rings))
+    Some((rings, task.lane_id.index(), rings.asked(number)))
 }
 
 #[inline(always)]
@@ -143,9 +144,8 @@ extern "sysv64" fn begin(number: usize) -> u64 {
     let Some(thread) = (unsafe { current::thread().as_ref() }) else { return 0 };
     let left = thread.untimed.get().wrapping_sub(1);
     thread.untimed.set(left);
-    let is_new = |(task, rings): (&Task<'_>, Rings)| {
-        let sum = rings.sum(task.lane_id.index(), number);
-        rings.front().keeps.load(Ordering::Relaxed) == 0 && sum.calls.load(Ordering::Relaxed) < CallSum::FIRST
+    let is_new = |(rings, lane, what): (Rings, usize, u8)| {
+        what == ask::SUM && rings.sum(lane, number).calls.load(Ordering::Relaxed) < CallSum::FIRST
     };
     match left < 0 || asked(thread, number).is_some_and(is_new) {
         true => counter(),
@@ -164,7 +164,7 @@ pub(crate) extern "sysv64" fn record(
 ) -> isize {
     // SAFETY: null or the calling thread's own record.
     let Some(thread) = (unsafe { current::thread().as_ref() }) else { return result };
-    if thread.crossed.replace(false) || result < -4096 {
+    if thread.crossed.get() || result < -4096 {
         return passed_slow(thread, number, result, start, registers);
     }
     note(thread, number, result, start, registers);
@@ -173,30 +173,35 @@ pub(crate) extern "sysv64" fn record(
 
 #[inline(always)]
 fn note(thread: &Thread, number: usize, result: isize, start: u64, registers: &[usize; 6]) {
-    let Some((task, rings)) = asked(thread, number) else { return };
-    let lane = task.lane_id.index();
-    // Relaxed: immutable while the tracer reads.
-    if rings.front().keeps.load(Ordering::Relaxed) == 0 {
-        let ticks = (start != 0).then(|| counter().wrapping_sub(start));
-        let calls = rings.sum(lane, number).add((-4095..0).contains(&result), ticks);
-        if calls < CallSum::FIRST {
-            thread.untimed.set(0);
-        } else if start != 0 {
-            thread.untimed.set(CallSum::STRIDE as i32 - 1);
-        }
-        return;
+    let Some((rings, lane, what)) = asked(thread, number) else { return };
+    match what {
+        ask::ENTRY => keep(thread, rings, lane, number, result, registers),
+        ask::SUM => add(thread, rings, lane, number, result, start),
+        _ => {}
     }
-    if start != 0 {
+    if start != 0 && what != ask::SUM {
         thread.untimed.set(i32::MAX);
     }
-    keep(thread, rings, lane, number, result, registers);
+}
+
+/// Adds a call to the lane's sum.
+#[inline(always)]
+fn add(thread: &Thread, rings: Rings, lane: usize, number: usize, result: isize, start: u64) {
+    let ticks = (start != 0).then(|| counter().wrapping_sub(start));
+    let calls = rings.sum(lane, number).add((-4095..0).contains(&result), ticks);
+    if calls < CallSum::FIRST {
+        thread.untimed.set(0);
+    } else if start != 0 {
+        thread.untimed.set(CallSum::STRIDE as i32 - 1);
+    }
 }
 
 /// A call that the kernel answers, or has answered.
 #[cold]
 fn passed_slow(thread: &Thread, number: usize, result: isize, start: u64, registers: &[usize; 6]) -> isize {
-    let host = asked(thread, number).filter(|(_, rings)| rings.front().host.load(Ordering::Relaxed) != 0);
-    if host.is_none() || result == AGAIN {
+    thread.crossed.set(false);
+    let shows_host = |(rings, ..): (Rings, usize, u8)| rings.front().host.load(Ordering::Relaxed) != 0;
+    if !asked(thread, number).is_some_and(shows_host) || result == AGAIN {
         return result;
     }
     let result = match result {
@@ -254,88 +259,97 @@ fn make(number: u32, registers: &[usize; 6]) -> isize {
 /// Appends a call to the lane's ring.
 #[inline(always)]
 fn keep(thread: &Thread, rings: Rings, lane: usize, number: usize, result: isize, registers: &[usize; 6]) {
-    let end = counter();
     let shape = &SHAPES[number % SHAPES.len()];
-    let word = |argument: u8| registers[5 - usize::from(argument)];
-    let data = if shape.got != NO_ARGUMENT && result > 0 {
-        Some((shape.got, (result as usize).min(DATA)))
-    } else if shape.given < NO_ARGUMENT - 1 {
-        Some((shape.given, word(shape.given + 1).min(DATA)))
-    } else {
-        None
-    };
-    let records = if result == 0 { shape.records } else { [NO_ARGUMENT; 2] };
-    let is_read = |argument: &u8| *argument != NO_ARGUMENT && word(*argument) != 0;
-    let records = records.map(|argument| Some(argument).filter(is_read));
-    let record_bytes = usize::from(shape.record_bytes);
-    let paths = match shape.paths[0] {
-        NO_ARGUMENT => [0; 2],
-        _ => read_paths(thread, shape.paths, registers),
-    };
-    let count = usize::from(shape.count);
-    let room = data.map_or(0, |(_, length)| words_for(length))
-        + records.iter().flatten().count() * words_for(record_bytes)
-        + paths.iter().map(|length| words_for(*length)).sum::<usize>();
-    let Some(mut entry) = rings.begin(is_there, lane, HEAD + count + room) else { return };
-    entry.push(end);
-    entry.push(result as u64);
-    for argument in 0..count {
-        entry.push(registers[5 - argument] as u64);
+    if !shape.is_plain() {
+        return keep_whole(thread, rings, lane, number, result, registers);
     }
-    if paths != [0; 2] {
-        push_paths(thread, shape.paths, paths, &mut entry);
-    }
-    if let Some((argument, length)) = data {
-        push_data(argument, word(argument) as *const u8, length, &mut entry);
-    }
-    for argument in records.into_iter().flatten() {
-        push_data(argument, word(argument) as *const u8, record_bytes, &mut entry);
-    }
-    entry.end(number, thread.tid.get());
+    append::<false>(thread, rings, lane, number, result, registers);
 }
 
-/// Copies the paths of a call to the thread's buffers, which the finished handler no longer uses, and returns
-/// their lengths plus one; 0 for none.
-fn read_paths(thread: &Thread, arguments: [u8; 2], registers: &[usize; 6]) -> [usize; 2] {
-    let mut lengths = [0; 2];
-    for ((length, argument), buffer) in lengths.iter_mut().zip(arguments).zip(&thread.scratch) {
-        if argument != NO_ARGUMENT {
-            let from = registers[5 - usize::from(argument)] as *const u8;
-            // SAFETY: the thread's own buffer, unused between handlers; the copy routine handles bad
-            // pointers.
-            let read = unsafe { ucopy::string(&mut *buffer.get(), from) };
-            *length = read.map_or(0, |length| length + 1);
-        }
-    }
-    lengths
+#[inline(never)]
+fn keep_whole(
+    thread: &Thread,
+    rings: Rings,
+    lane: usize,
+    number: usize,
+    result: isize,
+    registers: &[usize; 6],
+) {
+    append::<true>(thread, rings, lane, number, result, registers);
 }
 
-fn push_paths(thread: &Thread, arguments: [u8; 2], lengths: [usize; 2], entry: &mut EntryWriter<'_>) {
-    for ((length, argument), buffer) in lengths.into_iter().zip(arguments).zip(&thread.scratch) {
-        if let Some(length) = length.checked_sub(1) {
-            // SAFETY: the thread's own buffer, which `read_paths` has filled.
-            let buffer = unsafe { &*buffer.get() };
-            entry.push_bytes(usize::from(argument), buffer.get(..length).unwrap_or_default());
-        }
-    }
-}
-
-/// Copies bytes of the program's to the entry, or nothing if they cannot be read.
 #[inline(always)]
-fn push_data(argument: u8, from: *const u8, length: usize, entry: &mut EntryWriter<'_>) {
-    // SAFETY: the entry has room for the bytes; the copy routine handles bad pointers.
-    let in_place = |to| unsafe { ucopy::copy(to, from, length) };
-    if !entry.push_in_place(usize::from(argument), length, in_place) {
-        push_data_slow(argument, from, length, entry);
+fn append<const IS_WHOLE: bool>(
+    thread: &Thread,
+    rings: Rings,
+    lane: usize,
+    number: usize,
+    result: isize,
+    registers: &[usize; 6],
+) {
+    let shape = &SHAPES[number % SHAPES.len()];
+    let Some(mut entry) = rings.begin(is_there, lane, if IS_WHOLE { WHOLE } else { PLAIN }) else { return };
+    if EntryWriter::is_long(result) {
+        entry.push(result as u64);
     }
+    entry.push_arguments(usize::from(shape.count), registers);
+    let word = |argument: usize| registers.get(5_usize.wrapping_sub(argument)).copied().unwrap_or_default();
+    if IS_WHOLE {
+        for argument in shape.paths.into_iter().filter(|argument| *argument != NO_ARGUMENT) {
+            let from = word(usize::from(argument)) as *const u8;
+            entry.push_path(|room| read_path(room, from));
+        }
+    }
+    if let Some((argument, from, length)) = shape.data(result, DATA, word) {
+        let is_stat = from != 0;
+        let from = (word(argument) as *const u8).wrapping_add(from);
+        entry.push_data(length, |to| match is_stat {
+            true => copy_words(to.cast(), from.cast(), length / size_of::<u64>()),
+            // SAFETY: the entry has room for the bytes; the copy routine handles bad pointers.
+            false => unsafe { ucopy::copy(to, from, length) },
+        });
+    }
+    if IS_WHOLE {
+        for argument in shape.actions(result, word) {
+            let from = word(argument) as *const u8;
+            // SAFETY: the entry has room for the bytes; the copy routine handles bad pointers.
+            entry.push_data(ACTION, |to| unsafe { ucopy::copy(to, from, ACTION) });
+        }
+    }
+    entry.end(number, thread.tid.get(), result);
 }
 
-#[cold]
-fn push_data_slow(argument: u8, from: *const u8, length: usize, entry: &mut EntryWriter<'_>) {
-    let mut bytes = [0; size_of::<stat>()];
-    let length = length.min(bytes.len());
-    // SAFETY: at most the buffer's length; the copy routine handles bad pointers.
-    if unsafe { ucopy::copy(bytes.as_mut_ptr(), from, length) }.is_ok() {
-        entry.push_bytes(usize::from(argument), &bytes[..length]);
+/// Copies a path, which is empty in the fstat(2) of the C library, and returns its length.
+#[inline(always)]
+fn read_path(room: &mut [u8], from: *const u8) -> Result<usize> {
+    // SAFETY: the copy routine handles bad pointers.
+    if unsafe { ucopy::is_empty(from) } {
+        return Ok(0);
     }
+    // SAFETY: as above.
+    unsafe { ucopy::string(room, from) }
 }
+
+/// Copies what the handler has just stored word by word: wider loads would wait for these stores, as in
+/// [`EntryWriter::push_arguments`].
+#[inline(always)]
+fn copy_words(to: *mut u64, from: *const u64, count: usize) -> Result<()> {
+    for index in 0..count {
+        // SAFETY: the entry has room for the words; the copy routine handles bad pointers.
+        let word = unsafe { ucopy::word(from.wrapping_add(index).cast()) };
+        if word == u64::MAX {
+            return Err(Errno::EFAULT); // No part of a `struct stat` that is shown is all ones.
+        }
+        // SAFETY: as above.
+        unsafe { to.add(index).write(word) };
+    }
+    Ok(())
+}
+
+/// Words of an entry at most: its head, the result, the arguments and the data; and the paths or actions.
+const PLAIN: usize = 2 + padded(6) + words_for(DATA);
+const WHOLE: usize = PLAIN + 2 * words_for(lp_abi::PATH_MAX);
+const _: () = assert!(PLAIN + 2 * SIGNAL_ACTION < WHOLE);
+
+/// Bytes of a `struct sigaction` of the kernel's.
+const ACTION: usize = SIGNAL_ACTION * size_of::<u64>();

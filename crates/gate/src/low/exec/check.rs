@@ -126,10 +126,9 @@ pub(crate) unsafe fn host_file(
     path: *const u8,
     flags: usize,
 ) -> Result<Option<LoaderHook>, Refusal> {
+    let programs = High::known_programs(thread).map(KnownPrograms);
     // SAFETY: the caller guarantees a NUL-terminated `path`, or one that the kernel answers with `EFAULT`.
-    let known = High::known_programs(thread)
-        .map(KnownPrograms)
-        .and_then(|known| unsafe { known.get(directory, path, flags) });
+    let known = programs.and_then(|known| unsafe { known.get(directory, path, flags) });
     match known {
         Some(Loader::Static) | None => {}
         Some(loader) => return Ok(Some(environment.load(thread, loader))),
@@ -162,8 +161,14 @@ pub(crate) unsafe fn host_file(
             return Ok(Some(LoaderHook::Preload));
         }
         head[end] = 0;
+        let interpreter = head[start..].as_ptr();
         // SAFETY: the string's NUL is within the buffer.
-        file = unsafe { File::open(Fd::CWD, head[start..].as_ptr(), 0) }?;
+        match programs.and_then(|known| unsafe { known.get(Fd::CWD, interpreter, 0) }) {
+            Some(Loader::Static) | None => {}
+            Some(loader) => return Ok(Some(environment.load(thread, loader))),
+        }
+        // SAFETY: as above.
+        file = unsafe { File::open(Fd::CWD, interpreter, 0) }?;
     }
     Ok(Some(LoaderHook::Preload))
 }
@@ -305,7 +310,7 @@ impl File {
         asked.is_ok() && self.stat().is_some_and(|stat| stat.st_mode & S_IFMT == S_IFREG)
     }
 
-    fn read(&self, to: &mut [u8], at: u64) -> usize {
+    pub(crate) fn read(&self, to: &mut [u8], at: u64) -> usize {
         read_file(self.0.get(), to, at)
     }
 

@@ -1,6 +1,7 @@
 //! execve(2) of host files: whether the gate can cover the file ([`check`], [`privileges`], [`known`]), how
 //! it is loaded ([`load`]), the environment of the new image ([`environment`]) and how that image reads it
-//! ([`inherited`], [`variables`]). Programs get [`outline`]s where that makes their start faster.
+//! ([`inherited`], [`variables`]). Programs and the
+//! interpreters of [`script`]s get [`outline`]s where that makes their start faster.
 //!
 //! Files in a mount also end in [`run`].
 
@@ -12,4 +13,5 @@ pub(crate) mod load;
 pub(crate) mod outline;
 pub(crate) mod privileges;
 pub(crate) mod run;
+pub(crate) mod script;
 pub(crate) mod variables;

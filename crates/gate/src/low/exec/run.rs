@@ -19,6 +19,7 @@ use crate::low::arrive::sigaction;
 use crate::low::exec::environment::Environment;
 use crate::low::exec::load::{Executed, LoaderHook, Named, Static};
 use crate::low::exec::outline::Outline;
+use crate::low::exec::script::{HEAD, Script};
 use crate::low::exec::{check, environment};
 use crate::low::live::{deferred, signal};
 use crate::low::thread::current;
@@ -162,8 +163,8 @@ unsafe fn by_gate(thread: &Thread, program: Static, argv: usize, environment: &E
     }
 }
 
-/// The exec by an outline, if there is one. Returns if the kernel refuses it: what it says of the outline, it
-/// need not say of the program.
+/// The exec by an outline of the program, or of the script's interpreter, if there is one. Returns if the
+/// kernel refuses it: what it says of the outline, it need not say of the program.
 ///
 /// # Safety
 /// As for [`run`].
@@ -171,7 +172,13 @@ unsafe fn by_gate(thread: &Thread, program: Static, argv: usize, environment: &E
 unsafe fn outlined(thread: &Thread, named: Named, file: Executed, argv: usize, environment: &Environment) {
     // SAFETY: the caller guarantees the paths and `argv`.
     unsafe {
-        if let Some(outline) = Outline::of(thread, file) {
+        let mut head = [0u8; HEAD];
+        let by_outline = match Outline::of(thread, file) {
+            Some(outline) => Some((outline, argv)),
+            None => Script::of(thread, file, argv, &mut head)
+                .and_then(|script| Some((Outline::of(thread, script.interpreter)?, script.argv))),
+        };
+        if let Some((outline, argv)) = by_outline {
             let file = Executed::descriptor(outline.pass());
             let _ = execute(thread, file, argv, environment, LoaderHook::Outline(named));
         }

@@ -28,6 +28,11 @@ impl Room {
         Ok(self.start.get() as *mut u8)
     }
 
+    /// Whether an address is in it.
+    pub(crate) fn holds(&self, address: usize) -> bool {
+        address.wrapping_sub(self.start.get()) < self.bytes.get()
+    }
+
     pub(crate) fn release(&self) {
         if self.bytes.get() != 0 {
             // SAFETY: the mapping belongs to this record and is not in use.

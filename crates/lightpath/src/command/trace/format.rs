@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use lp_abi::Errno;
 use lp_abi::linux::*;
-use lp_abi::signature::{Parameter, SIGNAL_ACTION, arguments};
+use lp_abi::signature::{Parameter, SHOWN_OF_STAT, SIGNAL_ACTION, arguments};
 use lp_region::trace::{DATA, NO_RESULT};
 
 use super::name;
@@ -201,9 +201,12 @@ fn argument(call: &Call<'_>, number: usize, kind: Parameter, line: &mut Vec<u8>)
     Ok(())
 }
 
-/// Appends what a `struct stat` says, if it is one.
+/// Appends what the shown part of a `struct stat` says, if it is one.
 fn attributes(bytes: &[u8], line: &mut Vec<u8>) -> Option<io::Result<()>> {
-    let long = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+    let long = |at: usize| {
+        let at = at - SHOWN_OF_STAT.start;
+        Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+    };
     let kind = long(core::mem::offset_of!(stat, st_mode))? as u32;
     let size = long(core::mem::offset_of!(stat, st_size))?;
     let device = long(core::mem::offset_of!(stat, st_rdev))?;
@@ -228,9 +231,9 @@ fn attributes(bytes: &[u8], line: &mut Vec<u8>) -> Option<io::Result<()>> {
 
 /// Appends what a `struct sigaction` of the kernel's says, if it is one.
 fn action(bytes: &[u8], line: &mut Vec<u8>) -> Option<io::Result<()>> {
-    let words: &[u8; SIGNAL_ACTION] = bytes.try_into().ok()?;
-    let word = |at: usize| u64::from_le_bytes(words[8 * at..8 * at + 8].try_into().unwrap_or_default());
-    let [handler, flags, restorer, mask] = [0, 1, 2, 3].map(word);
+    let (words, rest) = bytes.as_chunks::<8>();
+    let words: &[_; SIGNAL_ACTION] = words.try_into().ok().filter(|_| rest.is_empty())?;
+    let [handler, flags, restorer, mask] = words.map(u64::from_le_bytes);
     let handler = match handler {
         0 => "SIG_DFL".to_owned(),
         1 => "SIG_IGN".to_owned(),

@@ -23,9 +23,8 @@ use lp_abi::Fd;
 use lp_abi::gated::CALLS;
 use lp_region::Region;
 use lp_region::process::{CALLS_ALL_TRACED, CALLS_TRACED};
-use lp_region::sync::AtomicU64;
 use lp_region::sync::Ordering::Relaxed;
-use lp_region::trace::{Rings, hold};
+use lp_region::trace::{Rings, ask, hold};
 use syscalls::Sysno;
 
 use super::cli::Trace;
@@ -100,14 +99,11 @@ impl Plan {
         let rings = unsafe { Rings::map(fd) }.map_err(fail)?;
         hold(fd).map_err(fail)?;
         let front = rings.front();
-        // Relaxed, all: nobody is told of the tracer before this is done.
-        front.keeps.store(u32::from(!self.summary), Relaxed);
+        // Relaxed: nobody is told of the tracer before this is done.
         front.host.store(u32::from(self.host), Relaxed);
-        let all = [u64::MAX; CALLS / 64];
-        for (word, bits) in front.wanted.iter().zip(self.wanted.as_ref().unwrap_or(&all)) {
-            AtomicU64::store(word, *bits, Relaxed);
-        }
-        front.reading.store(1, Relaxed);
+        let what = if self.summary { ask::SUM } else { ask::ENTRY };
+        let wanted = self.wanted.unwrap_or([u64::MAX; CALLS / 64]);
+        rings.begin_to_read(what, |number| wanted[number / 64] >> (number % 64) & 1 != 0);
         Ok(rings)
     }
 

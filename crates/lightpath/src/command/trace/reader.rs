@@ -1,7 +1,7 @@
 //! The calls of a traced run, from the entries in its rings to where they go.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::io;
 use std::iter::Peekable;
 use std::sync::Arc;
@@ -9,19 +9,21 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering as Std};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 
-use lp_abi::signature::SHAPES;
-use lp_region::trace::HEAD;
+use lp_abi::signature::{NO_ARGUMENT, SHAPES, SIGNAL_ACTION};
+use lp_region::layout::LANES;
+use lp_region::trace::DATA;
+use lp_region::trace::entry::{Head, Kind, padded};
 
-use super::spool::{BATCHES, Batch, Spare, Spool};
+use super::spool::{Batch, Spare, Spool, batches};
 
-/// Arguments of a call that are kept with what they point to: two paths, and data.
+/// Arguments of a call that are kept with what they point to: two paths or actions, and data.
 const FOUND: usize = 3;
 
 /// A call that was answered in a process.
 pub(super) struct Call<'b> {
     pub(super) number: u32,
     pub(super) tid: u32,
-    /// The processor's counter at its end.
+    /// The processor's counter at its end, or at that of a call of the lane before it.
     pub(super) end: u64,
     pub(super) result: i64,
     pub(super) words: [u64; 6],
@@ -50,7 +52,7 @@ impl Reading {
     pub(super) fn start(spool: Spool, sink: impl Sink) -> Reading {
         let is_over = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&is_over);
-        let (to, from) = sync_channel(BATCHES);
+        let (to, from) = sync_channel(batches());
         let (sent, spare) = (spool.sent(), spool.spare());
         Reading {
             spool: std::thread::spawn(move || spool.run(&to, &over)),
@@ -80,6 +82,7 @@ fn tell(
 ) -> io::Result<Box<dyn Sink>> {
     // SAFETY: 0 is the calling thread. If it fails, the program waits for this thread more often.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+    let mut told = Told { times: vec![0; LANES], left: BTreeMap::new() };
     loop {
         let batch = match from.try_recv() {
             Err(TryRecvError::Empty) => {
@@ -90,7 +93,7 @@ fn tell(
         };
         let Some(mut batch) = batch else { return Ok(sink) };
         sent.fetch_sub(1, Std::Relaxed); // Relaxed: a number.
-        in_order(&batch, sink.as_mut())?;
+        told.tell(&batch, sink.as_mut())?;
         batch.clear();
         if let Ok(mut spare) = spare.lock() {
             spare.push(batch);
@@ -98,63 +101,151 @@ fn tell(
     }
 }
 
-/// Tells the calls of a batch by the order of their ends.
-fn in_order(batch: &Batch, sink: &mut dyn Sink) -> io::Result<()> {
-    let mut lanes: Vec<_> = batch.parts().map(|part| Entries(part).peekable()).collect();
-    if let [only] = &mut lanes[..] {
-        return only.try_for_each(|call| sink.call(&call));
-    }
-    let next = |lanes: &mut Vec<Peekable<Entries<'_>>>, lane: usize| {
-        lanes[lane].peek().map(|call| Reverse((call.end, lane)))
-    };
-    let mut heads: BinaryHeap<_> = (0..lanes.len()).filter_map(|lane| next(&mut lanes, lane)).collect();
-    while let Some(Reverse((_, lane))) = heads.pop() {
-        if let Some(call) = lanes[lane].next() {
-            sink.call(&call)?;
+/// How far the calls have been told.
+struct Told {
+    /// Each lane's last time.
+    times: Vec<u64>,
+    /// Entries of lanes that calls of other lanes may come before, which are not read yet.
+    left: BTreeMap<usize, Vec<u8>>,
+}
+
+impl Told {
+    /// Tells the calls of a batch, and those that are left, by the order of their ends.
+    fn tell(&mut self, batch: &Batch, sink: &mut dyn Sink) -> io::Result<()> {
+        let left = std::mem::take(&mut self.left);
+        let mut by_lane = BTreeMap::<usize, Vec<&[u8]>>::new();
+        let before = left.iter().map(|(lane, bytes)| (*lane, &bytes[..]));
+        before.chain(batch.parts()).for_each(|(lane, bytes)| by_lane.entry(lane).or_default().push(bytes));
+        if by_lane.len() > 1 {
+            let rests = by_lane.iter_mut().map(|(lane, parts)| (*lane, cut(parts, batch.whole_until)));
+            self.left = rests.filter(|(_, rest)| !rest.is_empty()).collect();
         }
-        heads.extend(next(&mut lanes, lane));
+        self.in_order(by_lane, sink)
     }
-    Ok(())
+
+    fn in_order(&mut self, by_lane: BTreeMap<usize, Vec<&[u8]>>, sink: &mut dyn Sink) -> io::Result<()> {
+        let names: Vec<usize> = by_lane.keys().copied().collect();
+        let entries = |(lane, parts): (usize, Vec<_>)| {
+            let time = self.times.get(lane).copied().unwrap_or_default();
+            Entries { parts: parts.into_iter(), bytes: &[], time }.peekable()
+        };
+        let mut lanes: Vec<_> = by_lane.into_iter().map(entries).collect();
+        let next = |lanes: &mut Vec<Peekable<Entries<'_>>>, index: usize| {
+            lanes[index].peek().map(|call| Reverse((call.end, index)))
+        };
+        let mut heads: BinaryHeap<_> = (0..lanes.len()).filter_map(|index| next(&mut lanes, index)).collect();
+        while let Some(Reverse((_, index))) = heads.pop() {
+            // All that are not later than the next lane's: calls without a time of their own come in rows.
+            let until = heads.peek().map_or(u64::MAX, |Reverse((end, _))| *end);
+            while let Some(call) = lanes[index].next_if(|call| call.end <= until) {
+                if let Some(time) = self.times.get_mut(names[index]) {
+                    *time = call.end;
+                }
+                sink.call(&call)?;
+            }
+            heads.extend(next(&mut lanes, index));
+        }
+        Ok(())
+    }
+}
+
+/// Takes the entries off a lane's that are later than `until`.
+fn cut(parts: &mut Vec<&[u8]>, until: u64) -> Vec<u8> {
+    for index in 0..parts.len() {
+        let part = parts[index];
+        let mut at = 0;
+        while let Some(word) = part.get(at..at + 8) {
+            let Some(head) = word.try_into().ok().map(u64::from_ne_bytes).and_then(Head::of) else { break };
+            let time =
+                part.get(at + 8..at + 16).and_then(|word| word.try_into().ok()).map(u64::from_ne_bytes);
+            if head.kind == Kind::Time && time > Some(until) {
+                let rest = [&part[at..]].into_iter().chain(parts[index + 1..].iter().copied());
+                let rest = rest.collect::<Vec<_>>().concat();
+                parts.truncate(index + 1);
+                parts[index] = &part[..at];
+                return rest;
+            }
+            at += head.length * 8;
+        }
+    }
+    Vec::new()
 }
 
 /// The entries of a lane, up to one that does not make sense, since a program has written over it.
-struct Entries<'b>(&'b [u8]);
+struct Entries<'b> {
+    /// Whole entries each.
+    parts: std::vec::IntoIter<&'b [u8]>,
+    /// What is left of a part.
+    bytes: &'b [u8],
+    /// The last time that was written.
+    time: u64,
+}
 
 impl<'b> Iterator for Entries<'b> {
     type Item = Call<'b>;
 
     fn next(&mut self) -> Option<Call<'b>> {
-        let bytes = self.0;
-        let word = |index: usize| {
-            let bytes = bytes.get(index * 8..index * 8 + 8)?;
-            Some(u64::from_ne_bytes(bytes.try_into().ok()?))
-        };
-        let head = word(0)?;
-        let (length, number) = (head as u16 as usize, (head >> 16) as u16);
-        self.0 = bytes.get(length * 8..)?;
-        let count = usize::from(SHAPES.get(usize::from(number))?.count);
-        let (mut found, mut index) = ([None; FOUND], HEAD + count);
-        for slot in &mut found {
-            if index >= length {
-                break;
+        loop {
+            if self.bytes.is_empty() {
+                self.bytes = self.parts.next()?;
             }
-            let (argument, count) = (word(index)? as u32 as usize, (word(index)? >> 32) as usize);
-            let data = bytes.get((index + 1) * 8..)?.get(..count)?;
-            *slot = Some((argument, data));
-            index += 1 + count.div_ceil(8);
+            let mut words = Words(self.bytes);
+            let head = Head::of(words.next()?)?;
+            let (entry, rest) = self.bytes.split_at_checked(head.length * 8)?;
+            self.bytes = rest;
+            words = Words(entry.get(8..)?);
+            match head.kind {
+                Kind::Nothing => {}
+                Kind::Time => self.time = words.next()?,
+                Kind::Call { number, tid, result } => {
+                    return call(number, tid, result, self.time, words);
+                }
+            }
         }
-        let mut words = [0; 6];
-        for (argument, to) in words[..count].iter_mut().enumerate() {
-            *to = word(HEAD + argument)?;
+    }
+}
+
+/// A call, of which `left` is the rest of its entry.
+fn call(number: u32, tid: u32, result: Option<i64>, end: u64, mut left: Words<'_>) -> Option<Call<'_>> {
+    let shape = SHAPES.get(number as usize)?;
+    let result = result.or_else(|| left.next().map(|word| word as i64))?;
+    let mut words = [0; 6];
+    for argument in (0..padded(usize::from(shape.count))).rev() {
+        *words.get_mut(argument)? = left.next()?;
+    }
+    let mut found = [None; FOUND];
+    for (slot, path) in found.iter_mut().zip(shape.paths.into_iter().filter(|path| *path != NO_ARGUMENT)) {
+        if let Some(length) = left.next()?.checked_sub(1) {
+            *slot = Some((usize::from(path), left.take(length as usize)?));
         }
-        // An entry that is shorter than its head would be read again and again.
-        (length >= HEAD).then_some(Call {
-            number: u32::from(number),
-            tid: (head >> 32) as u32,
-            end: word(1)?,
-            result: word(2)? as i64,
-            words,
-            found,
-        })
+    }
+    let data = shape.data(result as isize, DATA, |argument| words[argument % 6] as usize);
+    if let Some((argument, _, length)) = data
+        && let Some(bytes) = left.take(length)
+    {
+        found[FOUND - 1] = Some((argument, bytes));
+    }
+    let actions = shape.actions(result as isize, |argument| words[argument % 6] as usize);
+    for (slot, argument) in found.iter_mut().zip(actions) {
+        *slot = left.take(SIGNAL_ACTION * 8).map(|bytes| (argument, bytes));
+    }
+    Some(Call { number, tid, end, result, words, found })
+}
+
+/// The words of an entry that are left.
+struct Words<'b>(&'b [u8]);
+
+impl<'b> Words<'b> {
+    fn next(&mut self) -> Option<u64> {
+        let (word, rest) = self.0.split_first_chunk::<8>()?;
+        self.0 = rest;
+        Some(u64::from_ne_bytes(*word))
+    }
+
+    /// As many bytes, which fill whole words.
+    fn take(&mut self, length: usize) -> Option<&'b [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(length.checked_next_multiple_of(8)?)?;
+        self.0 = rest;
+        bytes.get(..length)
     }
 }

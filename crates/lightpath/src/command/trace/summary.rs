@@ -34,7 +34,7 @@ impl Sum {
     }
 }
 
-fn counter() -> u64 {
+pub(super) fn counter() -> u64 {
     // SAFETY: reads the processor's counter.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
@@ -64,8 +64,8 @@ impl<W: Write> Summary<W> {
 
     /// Prints the table.
     pub(super) fn finish(mut self) -> io::Result<()> {
-        // Those who outlive the command are not traced any more. Relaxed: they look at every call.
-        self.rings.front().reading.store(0, Relaxed);
+        // Those who outlive the command are not traced any more.
+        self.rings.end_reading();
         let (ticks, time) = (counter() - self.began.0, self.began.1.elapsed());
         let second = time.as_secs_f64() / ticks.max(1) as f64;
         let cost = cost();

@@ -14,13 +14,16 @@ use lp_abi::linux::{
 use lp_abi::{Errno, Fd, Result};
 
 use crate::layout::LANES;
-use crate::sync::{AtomicU32, AtomicU64, Ordering, futex_wait, futex_wake};
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering, futex_wait, futex_wake};
+
+pub mod entry;
+mod sole;
+
+pub use entry::EntryWriter;
+pub use sole::Sole;
 
 /// Words of a ring.
-pub const WORDS: usize = 1 << 16;
-/// Words of an entry before its arguments: its length, number and thread in one, the time of its end, the
-/// result.
-pub const HEAD: usize = 3;
+pub const WORDS: usize = 1 << 17;
 /// The result of a call that is recorded before the kernel makes it.
 pub const NO_RESULT: i64 = i64::MIN;
 /// Bytes of data that are kept of an argument, one more than are shown.
@@ -32,21 +35,43 @@ const PATIENCE: u64 = 50_000_000;
 /// The byte of the memfd that the tracer has locked. Locks of open files in flight lie below.
 const LOCK: i64 = 1 << 60;
 
+/// How far ahead of an entry a lane asks for the ring's lines, in words: the tracer's processor has them.
+const AHEAD: usize = 64;
+
+/// Asks for a line that is about to be written.
+#[inline(always)]
+fn prefetch(line: *const u64) {
+    // SAFETY: reads and writes nothing, and faults for no address.
+    unsafe { core::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags)) };
+}
+
 /// What the tracer asks for.
 #[repr(C, align(64))]
 pub struct TraceHeader {
+    /// The lane that alone appends entries, as [`Sole`] says. Atomic.
+    pub sole: Sole,
     /// Nonzero while the tracer reads. Atomic.
     pub reading: AtomicU32,
+    /// Nonzero to have the calls that go to the kernel too. Immutable while the tracer reads.
+    pub host: AtomicU32,
+    spare: [AtomicU64; 6],
     /// Grows as rings fill and writers wait: the tracer sleeps on it. Atomic.
     pub bell: AtomicU32,
     /// Nonzero while the tracer sleeps: a ring that is half full wakes it. Atomic.
     pub naps: AtomicU32,
-    /// Nonzero to keep each call, 0 to keep sums only ([`CallSum`]). Immutable while the tracer reads.
-    pub keeps: AtomicU32,
-    /// A bit for each call that is asked for. Immutable while the tracer reads.
-    pub wanted: [AtomicU64; CALLS / 64],
-    /// Nonzero to have the calls that go to the kernel too. Immutable while the tracer reads.
-    pub host: AtomicU32,
+    spare_too: [AtomicU64; 7],
+    /// What is asked for of each call: one of [`ask`]. Changes when the tracer comes and goes only.
+    asked: [AtomicU8; CALLS],
+}
+
+/// What is asked for of a call.
+pub mod ask {
+    /// Nothing.
+    pub const NOTHING: u8 = 0;
+    /// Its sum ([`super::CallSum`]).
+    pub const SUM: u8 = 1;
+    /// An entry for each.
+    pub const ENTRY: u8 = 2;
 }
 
 /// What is known of a ring: a line of its writer's, and one of the tracer's.
@@ -56,7 +81,9 @@ pub struct Ring {
     pub written: AtomicU64,
     /// Calls that found no room. Lane.
     pub lost: AtomicU64,
-    spare: [AtomicU64; 6],
+    /// What [`Sole`] said when the lane last wrote the time, if it named this lane. Lane.
+    pub(super) timed: AtomicU64,
+    spare: [AtomicU64; 5],
     /// Words ever read. The tracer's.
     pub read: AtomicU64,
     /// Grows as the tracer reads: the writer sleeps on it. The tracer's.
@@ -239,51 +266,102 @@ impl Rings {
         self.record(DATA_AT + lane % LANES * WORDS * 8 + nr % CALLS * size_of::<CallSum>())
     }
 
-    /// Whether call `nr` is asked for, and somebody asks.
-    #[inline]
-    pub fn wants(&self, nr: usize) -> bool {
-        let front = self.front();
-        // Relaxed, both: a tracer that has just left loses nothing.
-        front.reading.load(Ordering::Relaxed) != 0
-            && front.wanted[nr / 64 % (CALLS / 64)].load(Ordering::Relaxed) >> (nr % 64) & 1 != 0
+    /// What is asked for of call `nr`: one of [`ask`].
+    #[inline(always)]
+    pub fn asked(&self, nr: usize) -> u8 {
+        // Relaxed: a tracer that has just left loses nothing.
+        self.front().asked[nr % CALLS].load(Ordering::Relaxed)
     }
 
-    /// Begins an entry of at most `words` in the ring of a lane, which is the caller's. `is_there` says
+    /// Has `what` recorded of the calls that `is_wanted` holds for; for a tracer, before anybody is told of
+    /// it.
+    pub fn begin_to_read(&self, what: u8, is_wanted: impl Fn(usize) -> bool) {
+        let front = self.front();
+        front.sole.clear();
+        // Relaxed, all: who is told of the tracer later sees them.
+        for (nr, asked) in front.asked.iter().enumerate() {
+            asked.store(if is_wanted(nr) { what } else { ask::NOTHING }, Ordering::Relaxed);
+        }
+        front.reading.store(1, Ordering::Relaxed);
+    }
+
+    /// Nothing is recorded any more: the tracer leaves, or is gone.
+    pub fn end_reading(&self) {
+        let front = self.front();
+        // Relaxed, all: writers look at every call, and after each wait.
+        front.reading.store(0, Ordering::Relaxed);
+        front.asked.iter().for_each(|asked| asked.store(ask::NOTHING, Ordering::Relaxed));
+    }
+
+    /// Begins an entry of at most `room` words in the ring of a lane, which is the caller's. `is_there` says
     /// whether the tracer lives. `None` if there is no room and nobody makes any.
     #[inline(always)]
-    pub fn begin(&self, is_there: fn() -> bool, lane: usize, words: usize) -> Option<EntryWriter<'_>> {
-        let at = self.ring(lane).written.load(Ordering::Relaxed); // Relaxed: the lane's own.
-        let after = self.used(lane, at).saturating_add(words as u64);
-        let has_room = after <= WORDS as u64 / 2 || self.make_room_slow(is_there, lane, at, words);
-        has_room.then_some(EntryWriter { rings: self, lane, start: at, at: at + 1 })
+    pub fn begin(&self, is_there: fn() -> bool, lane: usize, room: usize) -> Option<EntryWriter<'_>> {
+        let ring = self.ring(lane);
+        let mut at = ring.written.load(Ordering::Relaxed); // Relaxed: the lane's own.
+        let room = room + entry::TIME;
+        let is_near = self.used(lane, at).saturating_add(room as u64) <= WORDS as u64 / 2
+            && at as usize % WORDS + room <= WORDS;
+        if !is_near {
+            at = self.make_room_slow(is_there, lane, at, room)?;
+        }
+        if !self.front().sole.is(&ring.timed) {
+            at = self.write_time_slow(lane, at);
+        }
+        prefetch(self.word(lane, at).as_ptr().wrapping_add(AHEAD));
+        Some(self.entry(lane, at))
+    }
+
+    /// An entry at a position of the lane's ring.
+    #[inline(always)]
+    fn entry(&self, lane: usize, at: u64) -> EntryWriter<'_> {
+        // SAFETY: callers have made sure that the room from there on is the lane's, and within the ring.
+        unsafe { EntryWriter::new(self.ring(lane), at, self.word(lane, at).as_ptr()) }
+    }
+
+    /// Writes the time, and returns the position after it.
+    #[cold]
+    #[inline(never)]
+    fn write_time_slow(self, lane: usize, at: u64) -> u64 {
+        let time = self.front().sole.time(lane % LANES, &self.ring(lane).timed);
+        self.entry(lane, at).end_as_time(time)
     }
 
     /// Words of a lane's ring, written up to `at`, that the tracer has not read.
     #[inline(always)]
-    fn used(&self, lane: usize, at: u64) -> u64 {
+    fn used(self, lane: usize, at: u64) -> u64 {
         // PAIRS: the release in `took`: the words have been read before they are overwritten.
         at.wrapping_sub(self.ring(lane).read.load(Ordering::Acquire))
     }
 
-    fn has_room(&self, lane: usize, at: u64, words: usize) -> bool {
+    fn has_room(self, lane: usize, at: u64, words: usize) -> bool {
         self.used(lane, at).saturating_add(words as u64) <= WORDS as u64
     }
 
-    /// Wakes the tracer as the ring fills; waits for it when the ring is full.
+    /// Makes room at `at` and returns where it is: passes over the ring's end, since an entry lies in one
+    /// piece, wakes the tracer as the ring fills, and waits for it when the ring is full.
     #[cold]
-    fn make_room_slow(&self, is_there: fn() -> bool, lane: usize, at: u64, words: usize) -> bool {
+    #[inline(never)]
+    fn make_room_slow(self, is_there: fn() -> bool, lane: usize, at: u64, room: usize) -> Option<u64> {
         let front = self.front();
-        // Relaxed: a wake that is missed is made by the next entry, or costs a nap.
-        if front.naps.load(Ordering::Relaxed) != 0 && !lp_abi::sys::is_limited() {
-            front.naps.store(0, Ordering::Relaxed);
-            front.bell.fetch_add(1, Ordering::Relaxed); // Relaxed: the futex call orders it.
-            futex_wake(&front.bell, 1);
+        let left = WORDS - at as usize % WORDS;
+        let passed = if left < room { left } else { 0 };
+        if self.used(lane, at).saturating_add((passed + room) as u64) > WORDS as u64 / 2 {
+            // Relaxed: a wake that is missed is made by the next entry, or costs a nap.
+            if front.naps.load(Ordering::Relaxed) != 0 && !lp_abi::sys::is_limited() {
+                front.naps.store(0, Ordering::Relaxed);
+                front.bell.fetch_add(1, Ordering::Relaxed); // Relaxed: the futex call orders it.
+                futex_wake(&front.bell, 1);
+            }
+            if !self.has_room(lane, at, passed + room) && !self.wait_slow(is_there, lane, at, passed + room) {
+                return None;
+            }
         }
-        self.has_room(lane, at, words) || self.wait_slow(is_there, lane, at, words)
+        Some(if passed != 0 { self.entry(lane, at).end_as_nothing(passed) } else { at })
     }
 
     #[cold]
-    fn wait_slow(&self, is_there: fn() -> bool, lane: usize, at: u64, words: usize) -> bool {
+    fn wait_slow(self, is_there: fn() -> bool, lane: usize, at: u64, words: usize) -> bool {
         let (front, ring) = (self.front(), self.ring(lane));
         // A limited process makes no calls of the gate's own.
         while words <= WORDS && !lp_abi::sys::is_limited() && front.reading.load(Ordering::Relaxed) != 0 {
@@ -297,7 +375,7 @@ impl Rings {
             futex_wake(&front.bell, 1);
             if futex_wait(&ring.turn, turn, PATIENCE) == Err(Errno::ETIMEDOUT) && !is_there() {
                 // It was killed: nobody waits for it any more.
-                front.reading.store(0, Ordering::Relaxed);
+                self.end_reading();
             }
         }
         // Relaxed: a counter that this lane alone writes.
@@ -316,68 +394,5 @@ impl Rings {
     }
 }
 
-/// An entry that is being written. It shows once [`EntryWriter::end`] is called, and never otherwise.
-pub struct EntryWriter<'r> {
-    rings: &'r Rings,
-    lane: usize,
-    start: u64,
-    at: u64,
-}
-
-impl EntryWriter<'_> {
-    /// Appends a word.
-    #[inline(always)]
-    pub fn push(&mut self, word: u64) {
-        self.rings.word(self.lane, self.at).store(word, Ordering::Relaxed); // Relaxed: see `end`.
-        self.at += 1;
-    }
-
-    /// Appends what argument `number` points to.
-    pub fn push_bytes(&mut self, number: usize, bytes: &[u8]) {
-        self.push(number as u64 | (bytes.len() as u64) << 32);
-        for chunk in bytes.chunks(8) {
-            let word = chunk.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
-            self.push(word);
-        }
-    }
-
-    /// Appends `length` bytes that argument `number` points to, which `copy` writes where it is told; nothing
-    /// if it fails. `false` if they would lie across the ring's end.
-    #[inline(always)]
-    pub fn push_in_place(
-        &mut self,
-        number: usize,
-        length: usize,
-        copy: impl FnOnce(*mut u8) -> Result<()>,
-    ) -> bool {
-        let words = length.div_ceil(8);
-        let first = (self.at + 1) as usize % WORDS;
-        if first + words > WORDS {
-            return false;
-        }
-        if copy(self.rings.word(self.lane, self.at + 1).as_ptr().cast()).is_ok() {
-            self.push(number as u64 | (length as u64) << 32);
-            self.at += words as u64;
-        }
-        true
-    }
-
-    /// Publishes the entry, as that of call `number` of a thread.
-    #[inline(always)]
-    pub fn end(self, number: usize, tid: u32) {
-        let total = self.at - self.start;
-        let head = total | (number as u64) << 16 | u64::from(tid) << 32;
-        self.rings.word(self.lane, self.start).store(head, Ordering::Relaxed); // Relaxed: see below.
-        // PAIRS: the tracer's acquire: who sees the count sees the words.
-        self.rings.ring(self.lane).written.store(self.at, Ordering::Release);
-    }
-}
-
-/// Words that [`EntryWriter::push_bytes`] takes for so many bytes.
-pub const fn words_for(bytes: usize) -> usize {
-    1 + bytes.div_ceil(8)
-}
-
 const _: () = assert!(CALLS * size_of::<CallSum>() <= WORDS * 8);
 const _: () = assert!(size_of::<Ring>() == 128 && size_of::<TraceHeader>() <= FRONT);
-const _: () = assert!(HEAD + 6 + 2 * words_for(lp_abi::PATH_MAX) + words_for(144) < 1 << 16);
