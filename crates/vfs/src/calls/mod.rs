@@ -26,6 +26,7 @@ pub mod getcwd;
 pub mod getdents;
 pub mod handle;
 pub mod ioctl;
+pub mod landlock;
 pub mod link;
 pub mod lseek;
 pub mod mkdir;
