@@ -244,6 +244,8 @@ pub(crate) static CALLS: &[Call] = &[
     call("open", &[], |door, dir| door.open(NEW, &dir.a, libc::O_RDONLY, 0)),
     biased("create-crowded", &["@", "@/n"], |door, dir| door.mkfifo(&dir.n), crowd),
     call("chroot", &[], |door, dir| door.chroot(&dir.e)),
+    call("restrict", &[], |door, _| door.restrict()),
+    call("restrict-often", &[], |door, _| door.restrict() + door.restrict() + door.restrict()),
     call("mkdir", &["@", "@/n"], |door, dir| door.mkdir(&dir.n)),
     call("mkfifo", &["@", "@/n"], |door, dir| door.mkfifo(&dir.n)),
     call("symlink", &["@", "@/n"], |door, dir| door.symlink(c"target", &dir.n)),

@@ -72,6 +72,8 @@ pub(crate) trait Door {
     fn pread(&self, fd: i32, to: &mut [u8], at: i64) -> i64;
     /// chroot(2).
     fn chroot(&self, path: &CStr) -> i64;
+    /// landlock_restrict_self(2), with rules that refuse no other call but those on mounts.
+    fn restrict(&self) -> i64;
     /// mkdir(2).
     fn mkdir(&self, path: &CStr) -> i64;
     /// mknod(2) of a FIFO.

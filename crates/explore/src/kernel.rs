@@ -74,6 +74,22 @@ impl Door for Kernel {
         answer(i64::from(unsafe { libc::chroot(path.as_ptr()) }))
     }
 
+    fn restrict(&self) -> i64 {
+        let rights = lp_vfs::landlock::right::MAKE_BLOCK | lp_vfs::landlock::right::REFER;
+        let handled = u64::from(rights);
+        // SAFETY: the kernel reads the rights, the path and the rule: eight bytes and a descriptor.
+        unsafe {
+            let ruleset = libc::syscall(libc::SYS_landlock_create_ruleset, &raw const handled, 8, 0);
+            let root = libc::open(c"/".as_ptr(), libc::O_PATH | libc::O_CLOEXEC);
+            let rule = [rights, 0, root as u32];
+            libc::syscall(libc::SYS_landlock_add_rule, ruleset, 1, rule.as_ptr(), 0);
+            let done = answer(libc::syscall(libc::SYS_landlock_restrict_self, ruleset, 0));
+            libc::close(root);
+            libc::close(ruleset as i32);
+            done
+        }
+    }
+
     fn mkdir(&self, path: &CStr) -> i64 {
         // SAFETY: above.
         answer(i64::from(unsafe { libc::mkdir(path.as_ptr(), 0o755) }))

@@ -10,6 +10,7 @@ use lp_abi::{Errno, Fd, Result as Answer, UserPtr, lent};
 use lp_region::life::SlotState;
 use lp_region::sync::Ordering;
 use lp_region::{LaneId, ProcessId, Region, RunId};
+use lp_vfs::landlock::{self, Entry, right};
 use lp_vfs::link::Two;
 use lp_vfs::mapping::MapAccess;
 use lp_vfs::open::Opened;
@@ -252,6 +253,15 @@ impl Door for Light {
 
     fn chroot(&self, path: &CStr) -> i64 {
         place(chdir::chroot(self.task(), Fd::CWD, lent::path(path)))
+    }
+
+    fn restrict(&self) -> i64 {
+        let rights = right::MAKE_BLOCK | right::REFER;
+        let draft = landlock::extend(self.task(), |add| {
+            add(Entry::layer(rights))?;
+            add(Entry { key: Entry::key_above(!0, true), rights })
+        });
+        done(draft.and_then(|draft| draft.commit()))
     }
 
     fn mkdir(&self, path: &CStr) -> i64 {

@@ -92,15 +92,22 @@ pub struct Process {
     /// What such a process sees in place of user and group ids that its namespace does not have.
     pub overflow_ids: [AtomicU32; 2],
     /// Unused.
-    pub unused_too: [AtomicU32; 11],
+    pub unused_too: AtomicU32,
+    /// What its threads have restricted themselves to (landlock(7)): an inode without a name as a
+    /// [`crate::ids::Spot`] without a mount, or 0. `lp_vfs`'s `rights::domain` has its content.
+    pub domain: AtomicU64,
+    /// The same for the image after an exec by a thread that has credentials of its own; else 0.
+    pub next_domain: AtomicU64,
+    /// Unused.
+    pub unused_last: [AtomicU32; 6],
     /// Supplementary groups from the start on, extents of the maps of ids from the end.
     pub groups: [AtomicU32; 192],
 }
 
 impl Process {
     /// What keeps an inode and its mount in use besides open files: each is a [`crate::ids::Spot`] or 0.
-    pub fn places(&self) -> [&AtomicU64; 3] {
-        [&self.cwd, &self.exe, &self.root]
+    pub fn places(&self) -> [&AtomicU64; 5] {
+        [&self.cwd, &self.exe, &self.root, &self.domain, &self.next_domain]
     }
 
     /// Makes each close check for `reason`.
@@ -114,16 +121,18 @@ impl Process {
         let Process {
             life: _, table_lock, pid, run, pid_namespace, moves, threads_gone, fd_limit, threads, umask, ruid, fsuid,
              fsgid, caps, group_count, mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited, closed,
-             cwd, root, parked, exe, fsize_limit, unused, unused_word, id_maps, overflow_ids, unused_too, gate_words, groups,
+             cwd, root, parked, exe, fsize_limit, unused, unused_word, id_maps, overflow_ids, unused_too, domain, next_domain,
+             unused_last, gate_words, groups,
         } = self;
         let words = [
             pid, run, pid_namespace, moves, threads_gone, fd_limit, threads, umask, ruid, fsuid, fsgid, caps, group_count,
-            mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited, closed, unused_word,
+            mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited, closed, unused_word, unused_too,
         ];
         // Relaxed: published with the slot's life.
-        words.into_iter().chain(unused).chain(id_maps).chain(overflow_ids).chain(unused_too)
+        words.into_iter().chain(unused).chain(id_maps).chain(overflow_ids).chain(unused_last)
             .chain(gate_words).chain(groups).for_each(|word| word.store(0, Ordering::Relaxed));
-        [cwd, root, parked, exe, fsize_limit].into_iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        [cwd, root, parked, exe, fsize_limit, domain, next_domain].into_iter()
+            .for_each(|word| word.store(0, Ordering::Relaxed));
         table_lock.clear();
     }
 }
@@ -269,5 +278,6 @@ const _: () = {
     assert!(size_of::<Process>() == crate::layout::PROCESS_SIZE);
     assert!(core::mem::offset_of!(Process, cwd) == 64 && core::mem::offset_of!(Process, parked) == 128);
     assert!(core::mem::offset_of!(Process, closed) == 192);
+    assert!(core::mem::offset_of!(Process, groups) == 256);
     assert!(size_of::<Run>() <= crate::layout::RUN_SIZE);
 };

@@ -369,6 +369,8 @@ pub mod file_mode {
     pub const REGULAR: u32 = 16;
     /// `FMODE_CREATED`: this open made the file.
     pub const CREATED: u32 = 32;
+    /// ftruncate(2) is refused: opened by a process that may not truncate it (landlock(7)).
+    pub const UNCUT: u32 = 64;
     /// Where the mount's number starts.
     pub const MOUNT_SHIFT: u32 = 16;
 }

@@ -53,9 +53,9 @@ pub use caller::task::{Outside, Place, Task, Time};
 pub use caller::{clock, id_map, identity, task};
 pub use calls::{
     access, cachestat, chdir, chmod, chown, close, copy, dup, ends, fallocate, fcntl, file_attr, fsmount,
-    fspick, fsync, getcwd, getdents, handle, ioctl, link, lseek, mkdir, mknod, mount, mount_setattr,
-    mount_show, move_mount, open, open_tree, readlink, rename, stat, statfs, symlink, target, truncate,
-    umount, unlink, utimens, write,
+    fspick, fsync, getcwd, getdents, handle, ioctl, landlock, link, lseek, mkdir, mknod, mount,
+    mount_setattr, mount_show, move_mount, open, open_tree, readlink, rename, stat, statfs, symlink, target,
+    truncate, umount, unlink, utimens, write,
 };
 pub use content::{bulk, chunk, linking, map, owner, page, run, version};
 pub use descriptors::{busy, flight, opened};

@@ -20,6 +20,7 @@ use crate::calls::CALLS;
 use crate::high::calls::wait;
 use crate::high::fd::{device, placeholder};
 use crate::high::life::credentials;
+use crate::high::life::held;
 use crate::high::life::join;
 use crate::high::life::left;
 use crate::high::life::look;
@@ -98,17 +99,18 @@ impl Above for High {
         Calls { table, way, hidden: apart::lowest().raw() as u32 }
     }
 
-    fn thread_start(thread: &Thread) {
+    fn thread_start(thread: &Thread, stack: usize) {
         let Some((region, process)) = joined() else { return };
         match boot::thread_lane(region, process, thread.tid.get()) {
-            Ok(lane) => credentials::of_new_thread(set_task(thread, region, process, lane)),
+            Ok(lane) => credentials::of_new_thread(set_task(thread, region, process, lane), stack),
             Err(_) => report::refuse(&[b"the region has no place for another thread"]),
         }
     }
 
-    fn before_thread(thread: &Thread) {
+    fn before_thread(thread: &Thread, stack: usize) {
         join::join(thread);
         if let Some(task) = task_of(thread) {
+            held::announce(task, stack);
             boot::before_thread(task);
         }
     }
@@ -377,8 +379,8 @@ impl Above for High {
 
 /// The table for a process that has a task, and whether fast paths may bypass it.
 fn calls_of(task: &Task) -> (&'static Table, LowFds) {
-    let is_inside = id_map::is_inside(task.process);
-    let (table, way) = if is_inside {
+    let is_mapped = id_map::is_inside(task.process) || held::any(task);
+    let (table, way) = if is_mapped {
         (&MAPPED, LowFds::Long)
     } else if bus::exist() {
         (&HOLED, LowFds::Long)
@@ -389,7 +391,7 @@ fn calls_of(task: &Task) -> (&'static Table, LowFds) {
     };
     // PAIRS: the release of a tracer that comes later: its rings are named.
     match task.run.stats.load(Ordering::Acquire) {
-        CALLS_COUNTED if !is_inside => (&COUNTED, LowFds::Long),
+        CALLS_COUNTED if !is_mapped => (&COUNTED, LowFds::Long),
         CALLS_TRACED if traced::open(task, table) => match way {
             LowFds::Short => (&traced::TRACED, LowFds::Recorded),
             way => (&traced::TRACED, way),

@@ -74,12 +74,12 @@ pub(crate) trait Above: Quick {
     /// Selects the dispatch table and the entries' fast paths for the process.
     fn calls(thread: &Thread) -> Calls;
 
-    /// A thread has made its first call: gives it a task.
-    fn thread_start(thread: &Thread);
+    /// A thread has made its first call, on the stack that `stack` is on: gives it a task.
+    fn thread_start(thread: &Thread, stack: usize);
 
     /// A thread is about to be created that shares memory and descriptors with its creator: marks the
-    /// descriptor table shared.
-    fn before_thread(thread: &Thread);
+    /// descriptor table shared. Its stack ends at `stack`.
+    fn before_thread(thread: &Thread, stack: usize);
 
     /// The thread announced by [`Self::before_thread`] was not created.
     fn thread_not_made(thread: &Thread);

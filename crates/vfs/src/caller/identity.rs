@@ -5,7 +5,7 @@ use lp_region::sync::{AtomicU32, Ordering};
 
 use crate::caller::task::Task;
 
-/// Copies ids, groups and capabilities.
+/// Copies ids, groups, capabilities and the domain.
 pub fn copy_credentials(from: &Process, to: &Process) {
     let ids: [fn(&Process) -> &AtomicU32; 7] = [
         |p| &p.ruid,
@@ -20,6 +20,8 @@ pub fn copy_credentials(from: &Process, to: &Process) {
     for id in ids {
         id(to).store(id(from).load(Ordering::Relaxed), Ordering::Relaxed);
     }
+    // Release: a scan for users of an inode sees it here; the slot that it comes from holds it meanwhile.
+    to.domain.store(from.domain.load(Ordering::Relaxed), Ordering::Release);
     let groups = from.group_count.load(Ordering::Relaxed) as usize;
     for (to, from) in to.groups.iter().zip(&from.groups).take(groups) {
         to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);

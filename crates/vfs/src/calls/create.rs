@@ -6,6 +6,7 @@ use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeRef, MountId};
 
 use crate::caller::task::{Place, Task};
+use crate::calls::landlock;
 use crate::inodes::{inode, watched};
 use crate::lane::writer;
 use crate::life::reclaim;
@@ -70,6 +71,9 @@ pub(crate) fn at(
             Err(_) if hash::lookup(task.region, parent.dir.id, &name).is_some() => return Err(Errno::EEXIST),
             Err(errno) => return Err(errno),
         };
+        if landlock::is_held(task) {
+            may_make_slow(task, &parent, &name, what.mode)?;
+        }
         return match named(task, (parent.dir, parent.mount), &name, &what) {
             Err(Errno::ESTALE) => continue,
             // EEXIST also precedes EROFS.
@@ -82,6 +86,19 @@ pub(crate) fn at(
         };
     }
     Err(Errno::ESTALE)
+}
+
+/// Checks that a thread that has restricted itself may make a file. The kernel's filename_create precedes.
+///
+/// # Errors
+/// `EEXIST`, `EROFS`; `EACCES`.
+#[cold]
+fn may_make_slow(task: &Task<'_>, parent: &Parent, name: &Name<'_>, mode: u32) -> Result<()> {
+    if hash::lookup(task.region, parent.dir.id, name).is_some() {
+        return Err(Errno::EEXIST);
+    }
+    drop(writer::begin(task, parent.mount)?);
+    landlock::may_make(task, parent.dir, parent.mount, mode)
 }
 
 /// Creates an inode and its name at a place, unless the name exists.

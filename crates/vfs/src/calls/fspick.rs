@@ -10,6 +10,7 @@ use lp_region::InodeId;
 use lp_region::sync::Ordering;
 
 use crate::caller::task::{Place, Task};
+use crate::calls::landlock;
 use crate::calls::mount_at::{in_one_shape, is_mount, may_mount};
 use crate::calls::{mount, target};
 use crate::life::superblock::Options;
@@ -71,6 +72,7 @@ fn root(task: &Task<'_>, number: u32) -> u64 {
 /// `EINVAL` for options that do not fit it; `EBUSY` if it cannot become read-only; `ESTALE` if it is gone.
 pub fn reconfigure(task: &Task<'_>, picked: Picked, text: &[u8]) -> Result<()> {
     may_mount(task)?;
+    landlock::may_mount(task)?;
     if picked.root == 0 || root(task, picked.number) != picked.root {
         return Err(Errno::ESTALE);
     }

@@ -2,18 +2,19 @@
 
 use lp_abi::linux::{AT_EMPTY_PATH, AT_SYMLINK_FOLLOW};
 use lp_abi::{Errno, Fd, Result, UserPtr};
+use lp_region::DirentId;
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering;
-use lp_region::{DirentId, Spot};
 
 use crate::caller::event;
 use crate::caller::task::{Outside, Place, Task};
+use crate::calls::landlock::{self, Refer};
 use crate::content::allowance::{self, What};
 use crate::inodes::{inode, watched};
 use crate::lane::writer;
 use crate::names::change::{self, Links, Plain, Seats};
 use crate::names::hash::{self, Load};
-use crate::names::walk::{self, Follow, LastType, Parent, PathBuffer};
+use crate::names::walk::{self, Follow, Found, LastType, Parent, PathBuffer};
 use crate::names::{dir, dirent, name};
 use crate::rights::{permission, protected};
 use crate::watches::watch_names;
@@ -52,7 +53,7 @@ pub fn linkat(
     }
     for _ in 0..walk::TRIES {
         let from = match source(task, old_dirfd, old, flags)? {
-            Place::Inside(spot) => Place::Inside(spot),
+            Place::Inside(found) => Place::Inside(found),
             Place::Outside(outside) => Place::Outside(walk::keep(task, outside, PathBuffer::Path)?),
         };
         let to = match walk::parent(task, new_dirfd, new, PathBuffer::Other) {
@@ -60,14 +61,14 @@ pub fn linkat(
             Err(_) if matches!(from, Place::Outside(_)) => return Err(Errno::EXDEV),
             to => to?,
         };
-        let (inode, parent) = match (from, to) {
-            (Place::Inside(inode), Place::Inside(parent)) => (inode, parent),
+        let (found, parent) = match (from, to) {
+            (Place::Inside(found), Place::Inside(parent)) => (found, parent),
             (Place::Outside(old), Place::Outside(new)) => {
                 return Ok(Two::Outside { old, new: walk::keep(task, new, PathBuffer::Other)? });
             }
             _ => return Err(Errno::EXDEV),
         };
-        match link_at(task, inode, &parent) {
+        match link_at(task, &found, &parent) {
             Err(Errno::ESTALE) => {}
             done => return done.map(|()| Two::Done),
         }
@@ -75,22 +76,22 @@ pub fn linkat(
     Err(Errno::ESTALE)
 }
 
-fn source(task: &Task<'_>, dirfd: Fd, path: UserPtr, flags: u32) -> Result<Place<Spot>> {
+fn source(task: &Task<'_>, dirfd: Fd, path: UserPtr, flags: u32) -> Result<Place<Found>> {
     if flags & AT_EMPTY_PATH != 0 && walk::is_empty(path)? {
         return Ok(match task.fget_any(dirfd) {
-            Ok(held) => Place::Inside(held.spot()),
+            Ok(held) => Place::Inside(Found::of(&held)),
             Err(_) => Place::Outside(Outside::AsGiven),
         });
     }
     let follow = if flags & AT_SYMLINK_FOLLOW != 0 { Follow::Link } else { Follow::No };
-    Ok(walk::inode(task, dirfd, path, follow)?.map(|found| found.spot()))
+    walk::inode(task, dirfd, path, follow)
 }
 
 /// Checks the directory and the file in Linux's order. The caller must hold the directory's lock.
 fn check(
     task: &Task<'_>,
     (dir, file): (&Inode, &Inode),
-    parent: &Parent,
+    (found, parent): (&Found, &Parent),
     place: &name::Key<'_, '_>,
     is_same_mount: bool,
 ) -> Result<()> {
@@ -105,6 +106,15 @@ fn check(
         return Err(Errno::EXDEV);
     }
     protected::may_link(task, file)?;
+    let refer = Refer {
+        old: (found.inode, found.parent),
+        new_dir: parent.dir,
+        new: None,
+        mount: parent.mount,
+        removes: false,
+        exchanges: false,
+    };
+    landlock::may_refer(task, &refer)?;
     permission::may_create(task, dir)?;
     let flags = file.flags.load(Ordering::Relaxed);
     if flags & (inode_flags::IMMUTABLE | inode_flags::APPEND) != 0 || dir::is(file) {
@@ -113,23 +123,23 @@ fn check(
     Ok(())
 }
 
-/// Gives the file `target` a name at a place.
+/// Gives the file `found` a name at a place.
 ///
 /// # Errors
 /// Those of [`linkat`]; `ESTALE` if either was freed since the walk.
-pub(crate) fn link_at(task: &Task<'_>, target: Spot, parent: &Parent) -> Result<()> {
+pub(crate) fn link_at(task: &Task<'_>, found: &Found, parent: &Parent) -> Result<()> {
     if parent.last != LastType::Name {
         return Err(Errno::EEXIST);
     }
     let name = parent.name(task);
-    let is_same_mount = target.mount == parent.mount;
-    let target = target.inode;
+    let is_same_mount = found.mount == parent.mount;
+    let target = found.inode;
     let (dir, file) = (task.region.inode(parent.dir.id), task.region.inode(target.id));
     let _writing = writer::begin(task, parent.mount)?;
     let mut locked = dir::enter(task, parent.dir)?;
     let place = name::Key::new(parent.dir.id, &name);
     let file_locked = loop {
-        check(task, (dir, file), parent, &place, is_same_mount)?;
+        check(task, (dir, file), (found, parent), &place, is_same_mount)?;
         if let Some(file_locked) = inode::lock_soon(task, target.id) {
             break file_locked;
         }

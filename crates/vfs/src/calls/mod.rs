@@ -27,6 +27,7 @@ pub mod getdents;
 pub mod handle;
 pub mod ioctl;
 pub(crate) mod keep;
+pub mod landlock;
 pub mod link;
 pub mod lseek;
 pub mod mkdir;

@@ -11,6 +11,7 @@ use lp_region::sync::Ordering;
 use lp_region::{InodeId, InodeRef, MountId, ucopy};
 
 use crate::caller::task::{Place, Task};
+use crate::calls::landlock;
 use crate::calls::mount_at::{in_one_shape, is_mount, may_mount, point, propagation, uppermost};
 use crate::calls::remount::{self, RemountTarget};
 use crate::calls::{mount_setattr, move_mount};
@@ -70,6 +71,7 @@ fn mount_once(
         return Err(Errno::EINVAL);
     }
     may_mount(task)?;
+    landlock::may_mount(task)?;
     let types = MS_SHARED | MS_PRIVATE | MS_SLAVE | MS_UNBINDABLE;
     if flags & (MS_REMOUNT | MS_BIND) == MS_REMOUNT | MS_BIND {
         reconfigure_mount(task, &at, flags)

@@ -6,6 +6,7 @@ use lp_region::mount::Groups;
 use lp_region::sync::Ordering;
 
 use crate::caller::task::{Place, Task};
+use crate::calls::landlock;
 use crate::calls::link::Two;
 use crate::calls::mount_at::{in_one_shape, is_mount, may_mount, point, uppermost};
 use crate::calls::target;
@@ -66,6 +67,7 @@ fn once(task: &Task<'_>, from: (Fd, UserPtr), to: (Fd, UserPtr), flags: u32) -> 
     }
     may_move(task, flags)?;
     let (Place::Inside(source), Place::Inside(target)) = places? else { return Err(Errno::EXDEV) };
+    landlock::may_mount(task)?;
     if flags & flag::BENEATH != 0 {
         return Err(Errno::EINVAL);
     }

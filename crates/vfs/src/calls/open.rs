@@ -15,8 +15,9 @@ use crate::caller::task::{Place, Task};
 use crate::caller::walked;
 use crate::calls::create::{self, Made};
 use crate::calls::keep;
-pub use crate::calls::open_how::{Extended, read_how};
-use crate::calls::open_how::{FORGOTTEN, How, KNOWN, PLAIN, TMPFILE, WITH_PATH, mode_of};
+use crate::calls::landlock::{self, right};
+pub use crate::calls::open_how::{Extended, read_how, same_how};
+use crate::calls::open_how::{FORGOTTEN, HELD, How, KNOWN, PLAIN, TMPFILE, WITH_PATH, mode_of};
 use crate::calls::truncate;
 use crate::descriptors::busy;
 use crate::inodes::{inode, watched};
@@ -159,7 +160,7 @@ pub(crate) fn found(task: &Task, pin: Pin, found: &Found, flags: u32) -> Result<
     if flags & O_PATH != 0 {
         flags &= WITH_PATH;
     }
-    let how = How::new(flags, 0)?;
+    let how = How::new(flags, 0)?.by(task);
     if flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL {
         return Err(Errno::EEXIST);
     }
@@ -183,7 +184,7 @@ pub(crate) fn found(task: &Task, pin: Pin, found: &Found, flags: u32) -> Result<
 /// # Errors
 /// Those of openat2(2).
 pub fn openat2(task: &Task, dirfd: Fd, path: UserPtr, how: &Extended, top: Top<'_>) -> Result<Place<Opened>> {
-    open(task, dirfd, path, &how.how, Limited::new(how.resolve, top))
+    open(task, dirfd, path, &how.how.by(task), Limited::new(how.resolve, top))
 }
 
 #[inline]
@@ -241,7 +242,13 @@ fn open_or_make(
     let found = match found {
         Some(found) => found,
         None => {
+            if how.has(HELD) {
+                may_make_slow(task, &place)?;
+            }
             match create::named(task, (place.dir, place.mount), &place.name, &how.kind())? {
+                Made::New(found) if how.has(HELD) => {
+                    return made_slow(task, dirfd, &found, how).map(Place::Inside);
+                }
                 Made::New(found) => return made(task, dirfd, &found, how).map(Place::Inside),
                 Made::Existing(_) if !how.has(O_EXCL) => return Err(Errno::ESTALE), // Somebody was faster.
                 Made::Existing(found) => found,
@@ -314,6 +321,38 @@ fn made(task: &Task, dirfd: Fd, found: &Found, how: &How) -> Result<Opened> {
     Ok(if watched::has_shadow(task.region.inode(found.inode.id)) { watched(opened) } else { opened })
 }
 
+/// Checks that a thread that has restricted itself may make a file, in the order of the kernel's
+/// lookup_open.
+///
+/// # Errors
+/// `ENOENT` in a removed directory; `EROFS`; `EACCES`.
+#[cold]
+fn may_make_slow(task: &Task, place: &walk::Named<'_>) -> Result<()> {
+    if mounts::is_gone(task, place.dir) {
+        return Err(Errno::ENOENT);
+    }
+    drop(writer::begin(task, place.mount)?);
+    landlock::may_make(task, place.dir, place.mount, S_IFREG)
+}
+
+/// [`made`] by a thread that has restricted itself. The file stays even if it may not be opened.
+#[cold]
+fn made_slow(task: &Task, dirfd: Fd, found: &Found, how: &How) -> Result<Opened> {
+    let lacks = landlock::may_open(task, found, how.rights(S_IFREG), right::TRUNCATE)?;
+    made(task, dirfd, found, how).map(|opened| without(task, opened, lacks))
+}
+
+/// Notes in an open file what may not be done through it.
+fn without(task: &Task, opened: Opened, lacks: u32) -> Opened {
+    if let Opened::File(id) | Opened::Watched(id) | Opened::WatchedCut(id) = opened
+        && lacks & right::TRUNCATE != 0
+    {
+        // Relaxed: in no table yet.
+        task.region.file(id).mode.fetch_or(file_mode::UNCUT, Ordering::Relaxed);
+    }
+    opened
+}
+
 /// Open with `O_TMPFILE`: a file without a name in the directory that the path names.
 fn open_nameless(
     task: &Task,
@@ -351,7 +390,11 @@ fn make_nameless(task: &Task, dir: &Found, how: &How) -> Result<Opened> {
     task.region.settle::<Inode>(task.lane);
     let found =
         Found { inode: new.linked_in(), dirent: DirentId::NONE, parent: dir.inode.id, mount: dir.mount };
-    finish(task, &found, how, S_IFREG).map(|new| Opened::File(new.hand_over()))
+    let lacks = match how.has(HELD) {
+        true => landlock::may_open(task, &found, how.rights(S_IFREG), right::TRUNCATE)?,
+        false => 0,
+    };
+    finish(task, &found, how, S_IFREG).map(|new| without(task, Opened::File(new.hand_over()), lacks))
 }
 
 /// The kernel's do_open, for an existing inode that is pinned. The open file takes the pin over; otherwise it
@@ -376,7 +419,7 @@ fn may_open(task: &Task, found: &Found, how: &How) -> Result<Opened> {
     if how.has(O_PATH) {
         return finish(task, found, how, kind).map(|new| Opened::File(new.hand_over()));
     }
-    if is_plain(record) && how.flags & (O_TRUNC | O_NOATIME) | how.access & permission::WRITE == 0 {
+    if is_plain(record) && how.flags & (O_TRUNC | O_NOATIME | HELD) | how.access & permission::WRITE == 0 {
         permission::check(task, record, how.access)?;
         return finish(task, found, how, kind).map(|new| Opened::File(new.hand_over()));
     }
@@ -441,12 +484,32 @@ fn open_marked_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<
     }
 }
 
-/// Opens what the caller has been permitted to open.
+/// Opens what the file's mode permits the caller to open.
 fn open_checked(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Opened> {
-    let record = task.region.inode(found.inode.id);
-    if how.has(O_NOATIME) && !credentials::owns(task, record) {
+    match how.flags & (O_NOATIME | HELD) {
+        0 => open_permitted(task, found, how, kind),
+        _ => open_checked_slow(task, found, how, kind),
+    }
+}
+
+/// [`open_checked`] with `O_NOATIME`, or by a thread that has restricted itself.
+#[cold]
+fn open_checked_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Opened> {
+    if how.has(O_NOATIME) && !credentials::owns(task, task.region.inode(found.inode.id)) {
         return Err(Errno::EPERM);
     }
+    let lacks = match how.has(HELD) {
+        true => landlock::may_open(task, found, how.rights(kind), right::TRUNCATE)?,
+        false => 0,
+    };
+    if kind == S_IFREG && how.has(O_TRUNC) && lacks != 0 {
+        return Err(Errno::EACCES);
+    }
+    open_permitted(task, found, how, kind).map(|opened| without(task, opened, lacks))
+}
+
+/// Opens what the caller has been permitted to open.
+fn open_permitted(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Opened> {
     match kind {
         S_IFREG => {}
         S_IFDIR if how.has(O_DIRECT) => return Err(Errno::EINVAL),

@@ -8,7 +8,9 @@ use lp_abi::{Errno, Result, UserSlice};
 use lp_region::records::file_mode;
 use lp_region::{extensible, ucopy};
 
+use crate::caller::task::Task;
 use crate::calls::create::{InitialContent, InodeKind};
+use crate::calls::landlock::{self, right};
 use crate::names::limits::SCOPED;
 use crate::names::walk::Follow;
 use crate::rights::permission;
@@ -22,7 +24,9 @@ pub(super) const KNOWN: u32 = 0o37_777_703;
 /// Flags allowed with `O_PATH`; open(2) ignores others, openat2(2) refuses them.
 pub(super) const WITH_PATH: u32 = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 /// Flags that an open file does not keep.
-pub(super) const FORGOTTEN: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC;
+pub(super) const FORGOTTEN: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC | HELD;
+/// The caller has restricted itself (landlock(7)). No flag of open(2).
+pub(super) const HELD: u32 = 1 << 31;
 /// Flags that do not change a plain open for reading, besides the access mode.
 pub(super) const PLAIN: u32 = O_LARGEFILE | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 /// The `RESOLVE_*` flags that openat2(2) knows (`VALID_RESOLVE_FLAGS`).
@@ -65,6 +69,24 @@ impl How {
         Ok(How { flags, mode, access })
     }
 
+    /// The same open by this caller, with [`HELD`] if it has restricted itself.
+    pub(super) fn by(self, task: &Task<'_>) -> How {
+        let held = landlock::is_held(task) && !self.has(O_PATH);
+        How { flags: self.flags | if held { HELD } else { 0 }, ..self }
+    }
+
+    /// The rights that it takes to open a file of this type: the kernel's get_required_file_open_access.
+    pub(super) fn rights(&self, kind: u32) -> u32 {
+        // The kernel's OPEN_FMODE, as in [`mode_of`].
+        let access = self.flags.wrapping_add(1) & O_ACCMODE;
+        let reads = match access & file_mode::READ {
+            0 => 0,
+            _ if kind == S_IFDIR => return right::READ_DIR,
+            _ => right::READ_FILE,
+        };
+        reads | if access & file_mode::WRITE != 0 { right::WRITE_FILE } else { 0 }
+    }
+
     /// What it creates.
     #[inline(always)]
     pub(super) fn kind(&self) -> InodeKind {
@@ -97,6 +119,13 @@ impl Extended {
     pub fn flags(&self) -> u32 {
         self.how.flags
     }
+}
+
+/// What openat2(2) takes in the place of the arguments of open(2): the kernel's build_open_how.
+pub fn same_how(flags: u32, mode: u32) -> open_how {
+    let known = flags & if flags & O_PATH != 0 { KNOWN & WITH_PATH } else { KNOWN };
+    let mode = if known & (O_CREAT | TMPFILE) != 0 { mode & 0o7777 } else { 0 };
+    open_how { flags: known.into(), mode: mode.into(), resolve: 0 }
 }
 
 /// Reads and checks the `struct open_how` of openat2(2).

@@ -8,6 +8,7 @@ use lp_region::{InodeId, InodeRef, Spot};
 
 use crate::caller::below::{self, Need};
 use crate::caller::task::{Place, Task};
+use crate::calls::landlock::{self, Refer};
 use crate::calls::link::Two;
 use crate::calls::unlink;
 use crate::inodes::inode::{self, Locked};
@@ -65,6 +66,21 @@ pub fn renameat2(
     }
 }
 
+/// [`renameat2`] by a thread that may have restricted itself (landlock(7)).
+///
+/// # Errors
+/// Those of [`renameat2`].
+pub fn renameat2_checked(
+    task: &Task<'_>,
+    old_dirfd: Fd,
+    old: UserPtr,
+    new_dirfd: Fd,
+    new: UserPtr,
+    flags: u32,
+) -> Result<Two> {
+    by_walk(task, (old_dirfd, old), (new_dirfd, new), what(flags)?)
+}
+
 /// [`renameat2`] from a place that is known.
 struct Source<'t, 'r> {
     task: &'t Task<'r>,
@@ -99,7 +115,7 @@ impl<'t> AtKnown<'t> for Destination<'t, '_> {
 
     #[inline(always)]
     fn at(self, dir: Spot, name: Name<'t>) -> Option<Result<()>> {
-        match rename_at(self.task, &self.from, &walk::named_in(dir, name), self.how) {
+        match rename_at::<false>(self.task, &self.from, &walk::named_in(dir, name), self.how) {
             Err(Errno::ESTALE) => None,
             done => Some(done),
         }
@@ -135,7 +151,7 @@ fn by_walk(
             to => to?,
         };
         match (&from, &to) {
-            (Place::Inside(from), Place::Inside(to)) => match rename_at(task, from, to, how) {
+            (Place::Inside(from), Place::Inside(to)) => match rename_at::<true>(task, from, to, how) {
                 Err(Errno::ESTALE) => {}
                 done => return done.map(|()| Two::Done),
             },
@@ -214,8 +230,9 @@ fn check_places(from: &Named<'_>, to: &Named<'_>, mode: Mode) -> Result<()> {
     Ok(())
 }
 
+/// Renames. Whether the thread may is looked at if it may have restricted itself (`CHECKED`).
 #[inline(always)]
-fn rename_at(
+fn rename_at<const CHECKED: bool>(
     task: &Task<'_>,
     from: &Named<'_>,
     to: &Named<'_>,
@@ -223,7 +240,7 @@ fn rename_at(
 ) -> Result<()> {
     check_places(from, to, mode)?;
     let place = Key::new(to.dir.id, &to.name);
-    let ask = Ask { task, from, to, place: &place, mode, behind };
+    let ask = Ask::<CHECKED> { task, from, to, place: &place, mode, behind };
     let done = match ask.once(InodeId::NONE) {
         Ok(done) => done,
         Err(Stop::Failed(errno)) if errno != below::MISSING => return Err(errno),
@@ -302,7 +319,7 @@ struct Done {
 }
 
 /// The arguments of a rename.
-struct Ask<'a, 'r> {
+struct Ask<'a, 'r, const CHECKED: bool> {
     task: &'a Task<'r>,
     from: &'a Named<'a>,
     to: &'a Named<'a>,
@@ -311,7 +328,7 @@ struct Ask<'a, 'r> {
     behind: Behind,
 }
 
-impl<'a, 'r> Ask<'a, 'r> {
+impl<'a, 'r, const CHECKED: bool> Ask<'a, 'r, CHECKED> {
     /// [`Ask::attempt`] as a writer of the mount.
     #[inline(always)]
     fn once(&self, first: InodeId) -> Tried<Done> {
@@ -406,10 +423,27 @@ impl<'a, 'r> Ask<'a, 'r> {
         Ok(rename)
     }
 
+    /// Checks that a thread that has restricted itself may rename.
+    #[cold]
+    fn may_refer(&self, rename: &Rename<'_, '_>) -> Result<()> {
+        let refer = Refer {
+            old: (rename.source.target(), self.from.dir.id),
+            new_dir: self.to.dir,
+            new: rename.target.map(|hit| hit.target()),
+            mount: self.from.mount,
+            removes: true,
+            exchanges: self.mode == Mode::Exchange,
+        };
+        landlock::may_refer(self.task, &refer)
+    }
+
     /// The rest of an attempt, which holds the locks of `held`: both directories are among them.
     #[inline(always)]
     fn complete<const N: usize>(&self, rename: &Rename<'_, '_>, held: [InodeId; N]) -> Tried<Done> {
         let (task, source, target) = (self.task, rename.source, rename.target);
+        if CHECKED && landlock::is_held(task) {
+            self.may_refer(rename)?;
+        }
         if target.is_some_and(|target| target.target() == source.target()) {
             return Ok(Done { load: Load::Fits, victim: InodeId::NONE });
         }

@@ -58,6 +58,21 @@ pub fn at<T>(
     flags: u32,
     mut work: impl FnMut(InodeId, &Inode, MountId) -> Result<T>,
 ) -> Result<Place<T>> {
+    found_at(task, dirfd, path, flags, |found, inode| work(found.inode.id, inode, found.mount))
+}
+
+/// [`at`] for work that also needs to know how the inode was reached.
+///
+/// # Errors
+/// Those of [`at`].
+#[inline]
+pub(crate) fn found_at<T>(
+    task: &Task,
+    dirfd: Fd,
+    path: UserPtr,
+    flags: u32,
+    mut work: impl FnMut(&Found, &Inode) -> Result<T>,
+) -> Result<Place<T>> {
     if is_itself(path) || flags & AT_EMPTY_PATH != 0 && walk::is_empty(path)? {
         return descriptor(task, dirfd, work);
     }
@@ -67,8 +82,7 @@ pub fn at<T>(
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
         };
         if let Ok(_pin) = keep::hold(task, pin::slot::WALK, dirfd, found.spot()) {
-            let id = found.inode.id;
-            return work(id, task.region.inode(id), found.mount).map(Place::Inside);
+            return work(&found, task.region.inode(found.inode.id)).map(Place::Inside);
         }
     }
     Err(Errno::ESTALE)
@@ -111,11 +125,7 @@ pub(crate) fn found(
 }
 
 /// Calls `work` on the inode of a descriptor or of `Fd::CWD`.
-fn descriptor<T>(
-    task: &Task,
-    fd: Fd,
-    mut work: impl FnMut(InodeId, &Inode, MountId) -> Result<T>,
-) -> Result<Place<T>> {
+fn descriptor<T>(task: &Task, fd: Fd, mut work: impl FnMut(&Found, &Inode) -> Result<T>) -> Result<Place<T>> {
     if fd == Fd::CWD {
         // Relaxed: changes only in its own process.
         let cwd = Spot::from_word(task.process.cwd.load(Relaxed));
@@ -123,11 +133,12 @@ fn descriptor<T>(
         if id.is_none() {
             return Ok(Place::Outside(Outside::AsGiven));
         }
-        return work(id, task.region.inode(id), cwd.mount).map(Place::Inside);
+        let found = Found { inode: cwd.inode, dirent: DirentId::NONE, parent: id, mount: cwd.mount };
+        return work(&found, task.region.inode(id)).map(Place::Inside);
     }
     if task.table.whose(fd) == table::Whose::NotOurs {
         return Ok(Place::Outside(Outside::AsGiven));
     }
     let held = task.fget_any(fd)?;
-    work(held.inode_id(), held.inode, held.mount()).map(Place::Inside)
+    work(&Found::of(&held), held.inode).map(Place::Inside)
 }

@@ -12,12 +12,14 @@ use lp_region::{InodeId, InodeRef, MountId};
 use crate::caller::below;
 use crate::caller::event::Touched;
 use crate::caller::task::{Place, Task};
-use crate::calls::target;
+use crate::calls::{landlock, target};
 use crate::content::{cut, linking};
 use crate::descriptors::busy;
+use crate::descriptors::fget::HeldFile;
 use crate::inodes::inode::{self, Touch};
 use crate::inodes::watched;
 use crate::lane::writer;
+use crate::names::walk::Found;
 use crate::rights::{permission, privileges};
 
 /// Changes the size of a regular file. Its times change even if the size does not. The caller must hold its
@@ -76,7 +78,8 @@ pub fn truncate(task: &Task, dirfd: Fd, path: UserPtr, length: i64) -> Result<Pl
     if length < 0 {
         return Err(Errno::EINVAL);
     }
-    target::at(task, dirfd, path, 0, |id, inode, mount| {
+    target::found_at(task, dirfd, path, 0, |found, inode| {
+        let (id, mount) = (found.inode.id, found.mount);
         match inode.mode.load(Relaxed) & S_IFMT {
             S_IFREG => {}
             S_IFDIR => return Err(Errno::EISDIR),
@@ -91,6 +94,9 @@ pub fn truncate(task: &Task, dirfd: Fd, path: UserPtr, length: i64) -> Result<Pl
         }
         let writing = writer::begin(task, mount)?;
         permission::check(task, inode, permission::WRITE)?;
+        if landlock::is_held(task) {
+            may_truncate_held(task, found, inode)?;
+        }
         let held = inode::lock(task, id);
         may_resize(task, inode, length as u64)?;
         // Unlike ftruncate(2), truncate(2) sets no times itself, and tmpfs only where the size changes or
@@ -116,6 +122,15 @@ fn may_truncate_slow(task: &Task, id: InodeId, inode: &Inode, mount: MountId, le
     if watched::is_leased(inode) { watched::break_leases_slow(task, id, None) } else { Ok(()) }
 }
 
+/// The order of checks as in `vfs_truncate`, for a thread that has restricted itself.
+#[cold]
+fn may_truncate_held(task: &Task, found: &Found, inode: &Inode) -> Result<()> {
+    if inode.flags.load(Relaxed) & (inode_flags::APPEND | inode_flags::IMMUTABLE) != 0 {
+        return Err(Errno::EPERM);
+    }
+    landlock::may_truncate(task, found)
+}
+
 /// Sets the size of an open file.
 ///
 /// # Errors
@@ -126,10 +141,11 @@ pub fn ftruncate(task: &Task, fd: Fd, length: i64) -> Result<()> {
     }
     let held = task.fget_no_path(fd)?;
     let wanted = file_mode::WRITE | file_mode::REGULAR;
-    if held.file.mode.load(Relaxed) & wanted != wanted {
-        return Err(Errno::EINVAL);
-    }
+    let mode = held.file.mode.load(Relaxed);
     let inode = held.inode;
+    if mode & (wanted | file_mode::UNCUT) != wanted {
+        return Err(not_cut(task, &held, mode));
+    }
     let writing = writer::begin(task, held.mount())?;
     let locked = inode::lock(task, held.inode_id());
     // An append-only file is refused; an immutable one that was opened before is not.
@@ -141,4 +157,17 @@ pub fn ftruncate(task: &Task, fd: Fd, length: i64) -> Result<()> {
     drop((locked, writing));
     watched::touched(task, held.inode_id(), inode, Touched::Modified);
     Ok(())
+}
+
+/// Why an open file is not truncated: it is not open for writing, or was opened by a thread that may not
+/// truncate it.
+#[cold]
+fn not_cut(task: &Task, held: &HeldFile<'_>, mode: u32) -> Errno {
+    let wanted = file_mode::WRITE | file_mode::REGULAR;
+    match mode & wanted == wanted {
+        false => Errno::EINVAL,
+        true if writer::is_read_only(task, held.mount()) => Errno::EROFS,
+        true if held.inode.flags.load(Relaxed) & inode_flags::APPEND != 0 => Errno::EPERM,
+        true => Errno::EACCES,
+    }
 }

@@ -7,6 +7,7 @@ use lp_region::mount_change::Set;
 use lp_region::sync::Ordering;
 
 use crate::caller::task::{Place, Task};
+use crate::calls::landlock;
 use crate::calls::mount_at::{in_one_shape, is_mount, may_mount};
 use crate::life::mount_tree::{self, Draft, Tree};
 use crate::life::{mount_end, reclaim};
@@ -48,6 +49,7 @@ fn leave<'r>(task: &Task<'r>, tree: &Tree<'_, 'r>, found: &Found, flags: u32) ->
     if !tree.holds(id) || !is_mount(task, found) {
         return Err(Errno::EINVAL);
     }
+    landlock::may_mount(task)?;
     let record = task.region.mount(id);
     if flags & MNT_EXPIRE != 0 && flags & (MNT_FORCE | MNT_DETACH) != 0 {
         return Err(Errno::EINVAL);

@@ -8,6 +8,7 @@ use lp_region::{InodeId, Spot};
 use crate::caller::below::{self, Need};
 use crate::caller::event;
 use crate::caller::task::{Place, Task};
+use crate::calls::landlock;
 use crate::inodes::{inode, watched};
 use crate::lane::writer;
 use crate::life::reclaim;
@@ -26,6 +27,17 @@ pub fn unlinkat(task: &Task<'_>, dirfd: Fd, path: UserPtr, flags: u32) -> Result
         0 => unlink(task, dirfd, path),
         AT_REMOVEDIR => rmdir(task, dirfd, path),
         _ => Err(Errno::EINVAL),
+    }
+}
+
+/// [`unlinkat`] by a thread that may have restricted itself (landlock(7)).
+///
+/// # Errors
+/// Those of [`unlinkat`].
+pub fn unlinkat_checked(task: &Task<'_>, dirfd: Fd, path: UserPtr, flags: u32) -> Result<Place<()>> {
+    match flags {
+        0 => remove(task, dirfd, path, Victim::File),
+        _ => unlinkat(task, dirfd, path, flags),
     }
 }
 
@@ -50,7 +62,7 @@ impl<'t> AtKnown<'t> for Unlink<'t, '_> {
 
     #[inline(always)]
     fn at(self, dir: Spot, name: Name<'t>) -> Option<Result<()>> {
-        match remove_at(self.0, &walk::named_in(dir, name), Victim::File) {
+        match remove_at(self.0, &walk::named_in(dir, name), Victim::File, || Ok(())) {
             Err(Errno::ESTALE | below::MISSING) => None,
             done => Some(done),
         }
@@ -73,7 +85,8 @@ fn remove(task: &Task<'_>, dirfd: Fd, path: UserPtr, expected: Victim) -> Result
             Place::Inside(named) => named,
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
         };
-        match remove_at(task, &named, expected) {
+        let allowed = || landlock::may_remove(task, named.dir, named.mount, expected == Victim::Directory);
+        match remove_at(task, &named, expected, allowed) {
             Err(Errno::ESTALE) => {}
             Err(below::MISSING) => {
                 if let Some(hit) = hash::lookup(task.region, named.dir.id, &named.name) {
@@ -86,8 +99,14 @@ fn remove(task: &Task<'_>, dirfd: Fd, path: UserPtr, expected: Victim) -> Result
     Err(Errno::ESTALE)
 }
 
+/// Removes a name, unless `allowed` refuses.
 #[inline(always)]
-fn remove_at(task: &Task<'_>, named: &Named<'_>, expected: Victim) -> Result<()> {
+fn remove_at(
+    task: &Task<'_>,
+    named: &Named<'_>,
+    expected: Victim,
+    allowed: impl Fn() -> Result<()>,
+) -> Result<()> {
     match (expected, named.last) {
         (_, LastType::Name) => {}
         (Victim::File, _) => return Err(Errno::EISDIR),
@@ -110,6 +129,7 @@ fn remove_at(task: &Task<'_>, named: &Named<'_>, expected: Victim) -> Result<()>
         if expected == Victim::File && named.trailing_slash {
             return Err(if dir::is(victim) { Errno::EISDIR } else { Errno::ENOTDIR });
         }
+        allowed()?;
         permission::may_delete(task, dir, victim, expected)?;
         if let Some(victim_locked) = inode::lock_soon(task, hit.target().id) {
             break (hit, victim_locked);

@@ -27,4 +27,5 @@ mod path_text;
 pub(crate) mod removal;
 pub mod root;
 pub(crate) mod tree;
+pub(crate) mod upward;
 pub mod walk;

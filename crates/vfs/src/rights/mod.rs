@@ -7,6 +7,7 @@
 
 pub(crate) mod acl;
 pub(crate) mod credentials;
+pub(crate) mod domain;
 pub(crate) mod initial;
 pub mod permission;
 pub(crate) mod privileges;

@@ -18,12 +18,12 @@ use lp_region::ucopy;
 use lp_vfs::getcwd::{self, Start};
 use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::{self, Follow, Found};
-use lp_vfs::{busy, mounts, permission, pin, read, root};
+use lp_vfs::{busy, landlock, mounts, permission, pin, read, root};
 
 use crate::high::calls::chmod::last_of;
 use crate::high::calls::exec_arguments::{Arguments, Exec, SCRIPTS};
 use crate::high::calls::stat::is_empty;
-use crate::high::calls::{exec_interpreter, linker};
+use crate::high::calls::{exec_held, exec_interpreter, linker};
 use crate::high::fd::descriptor;
 use crate::high::fd::placeholder::close_number;
 use crate::high::frame::at::{At, EMPTY, Last, Route, Which, buffer};
@@ -128,6 +128,9 @@ fn dispatch(task: &'static Task<'static>, at: At, exec: &Exec) -> isize {
 /// Executes a host file. If the kernel does not find it, a link or a script may lead into a mount.
 fn host(task: &'static Task<'static>, at: At, last: Last, exec: &Exec) -> isize {
     task.process.exe.store(0, Ordering::Relaxed); // Relaxed: the process's own word.
+    if let Err(errno) = exec_held::host(task, at, exec.flags) {
+        return errno.to_ret();
+    }
     if exec.arguments.is_none()
         && let Some(traced) = linker::traced(task, at, exec)
     {
@@ -233,7 +236,10 @@ pub(crate) fn may_execute(task: &Task, found: &Found) -> Result<()> {
     match mode & S_IFMT {
         // The kernel's path_noexec.
         S_IFREG if mounts::has(task, found.mount, mount_flags::NOEXEC) => Err(Errno::EACCES),
-        S_IFREG => permission::check(task, inode, permission::EXEC),
+        S_IFREG => {
+            permission::check(task, inode, permission::EXEC)?;
+            landlock::may_execute(task, found)
+        }
         lp_abi::linux::S_IFLNK => Err(Errno::ELOOP),
         _ => Err(Errno::EACCES),
     }
@@ -400,6 +406,9 @@ fn script(task: &'static Task<'static>, given: At, head: &[u8], exec: &Exec, scr
 
 /// Executes a host interpreter, which may itself be a script with an interpreter of ours.
 fn host_interpreter(task: &'static Task<'static>, at: At, exec: &Exec, scripts: usize) -> isize {
+    if let Err(errno) = exec_held::host(task, at, 0) {
+        return errno.to_ret();
+    }
     task.process.exe.store(0, Ordering::Relaxed); // Relaxed: the process's own word.
     // SAFETY: the record is the thread's own; the strings and the vector are the gate's, the rest is the
     // program's.

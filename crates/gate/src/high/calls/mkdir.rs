@@ -1,7 +1,7 @@
 //! mkdir(2), mkdirat(2), rmdir(2), unlink(2), unlinkat(2), mknod(2), mknodat(2).
 
 use lp_abi::linux::{__NR_mkdirat, __NR_mknodat, __NR_unlinkat, AT_REMOVEDIR, S_IFIFO, S_IFMT, S_IFSOCK};
-use lp_abi::{Errno, Fd, UserPtr};
+use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::InodeRef;
 use lp_region::sync::Ordering;
 use lp_vfs::task::{Place, Task};
@@ -43,6 +43,19 @@ handlers! {
         remove(task, At { dirfd, path }, flags)
     }
 
+    /// unlink(2) by a thread that has restricted itself.
+    fn unlink_checked(task, path: UserPtr) {
+        remove_by(task, At::cwd(path), 0, unlink::unlinkat_checked)
+    }
+
+    /// unlinkat(2) by a thread that has restricted itself.
+    fn unlinkat_checked(task, dirfd: Fd, path: UserPtr, flags: u32) {
+        if flags & !AT_REMOVEDIR != 0 {
+            return lp_abi::Errno::EINVAL.to_ret();
+        }
+        remove_by(task, At { dirfd, path }, flags, unlink::unlinkat_checked)
+    }
+
     /// mknod(2).
     fn mknod(task, path: UserPtr, mode: u32, device: u32) {
         make_node(task, At::cwd(path), mode, device)
@@ -70,13 +83,23 @@ fn remove(task: &Task, at: At, flags: u32) -> isize {
 
 #[inline(never)]
 fn remove_routed(task: &Task, at: At, flags: u32) -> isize {
+    remove_by(task, at, flags, unlink::unlinkat)
+}
+
+/// Removes a name, in the file system by `unlinkat`.
+fn remove_by(
+    task: &Task,
+    at: At,
+    flags: u32,
+    unlinkat: impl Fn(&Task<'_>, Fd, UserPtr, u32) -> Result<Place<()>>,
+) -> isize {
     let host = |at: At| match kernels::names_one(at) {
-        true => flat(unlink::unlinkat(task, at.dirfd, at.path, flags)).unwrap_or(Errno::EBUSY.to_ret()),
+        true => flat(unlinkat(task, at.dirfd, at.path, flags)).unwrap_or(Errno::EBUSY.to_ret()),
         false => kernel!(__NR_unlinkat, at.dirfd, at.path, flags),
     };
     let ours = |at: At| {
         let node = if node::any(task) { node_at(task, at) } else { None };
-        let done = unlink::unlinkat(task, at.dirfd, at.path, flags)?;
+        let done = unlinkat(task, at.dirfd, at.path, flags)?;
         if let (Place::Inside(()), Some(inode)) = (done, node) {
             node::remove(task, inode);
         }

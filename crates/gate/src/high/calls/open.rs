@@ -16,7 +16,7 @@ use lp_vfs::watch::{self, Touched};
 use crate::high::calls::openat2;
 use crate::high::fd::{device, directory, fd_info, parent, placeholder};
 use crate::high::frame::at::{At, Last, Route, Which};
-use crate::high::frame::handler::{handlers, interruptible, ret, thread};
+use crate::high::frame::handler::{given_slice, handlers, interruptible, ret, thread};
 use crate::high::route::hostlink;
 use crate::high::route::path::{is_plainly_ours, leave, may_be_link, route, route_outside};
 use crate::high::run::mount_table;
@@ -49,20 +49,45 @@ handlers! {
             _ => open_routed(task, at, &How::extended(how)),
         }
     }
+
+    /// open(2) by a thread that has restricted itself.
+    fn open_checked(task, path: UserPtr, flags: u32, mode: u32) {
+        open_held(task, At::cwd(path), flags, mode)
+    }
+
+    /// openat(2) by a thread that has restricted itself.
+    fn openat_checked(task, dirfd: Fd, path: UserPtr, flags: u32, mode: u32) {
+        open_held(task, At { dirfd, path }, flags, mode)
+    }
+
+    /// creat(2) by a thread that has restricted itself.
+    fn creat_checked(task, path: UserPtr, mode: u32) {
+        open_held(task, At::cwd(path), O_CREAT | O_WRONLY | O_TRUNC, mode)
+    }
 }
 
 /// Arguments of an open.
 pub(super) struct How {
     flags: u32,
     mode: u32,
-    /// The `open_how` of openat2(2).
-    given: Option<UserSlice>,
+    given: Given,
+}
+
+/// The `open_how` of an open.
+#[derive(Clone, Copy)]
+enum Given {
+    /// There is none.
+    Nothing,
+    /// That of openat2(2).
+    How(UserSlice),
+    /// One for the file system only, of a thread that has restricted itself.
+    Held(UserSlice),
 }
 
 impl How {
     #[inline(always)]
     pub(super) fn plain(flags: u32, mode: u32) -> How {
-        How { flags, mode, given: None }
+        How { flags, mode, given: Given::Nothing }
     }
 
     /// openat2's argument. The callee that makes the call validates it.
@@ -74,15 +99,15 @@ impl How {
             // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid `open_how`.
             unsafe { ucopy::get(given.start().cast::<open_how>().as_ptr()) }.map_or(0, |how| how.flags)
         };
-        How { flags: flags as u32, mode: 0, given: Some(given) }
+        How { flags: flags as u32, mode: 0, given: Given::How(given) }
     }
 
     /// Opens `at` in the file system.
     #[inline(always)]
     fn open(&self, task: &Task, at: At) -> Result<Place<Opened>> {
         match self.given {
-            None => open::openat(task, at.dirfd, at.path, self.flags, self.mode),
-            Some(given) => open_extended(task, at, given),
+            Given::Nothing => open::openat(task, at.dirfd, at.path, self.flags, self.mode),
+            Given::How(given) | Given::Held(given) => open_extended(task, at, given),
         }
     }
 
@@ -104,6 +129,14 @@ fn open_at(task: &'static Task<'static>, at: At, how: How) -> isize {
         return open_ours(task, &how, || how.open(task, at), |outside| open_outside(task, at, outside, &how));
     }
     open_routed(task, at, &how)
+}
+
+/// An open by a thread that has restricted itself: in the file system as by openat2(2), which checks that.
+#[cold]
+fn open_held(task: &'static Task<'static>, at: At, flags: u32, mode: u32) -> isize {
+    let same = open::same_how(flags, mode);
+    let held = given_slice((&raw const same).addr(), size_of::<open_how>());
+    open_routed(task, at, &How { flags, mode, given: Given::Held(held) })
 }
 
 /// An open of any path.
@@ -232,7 +265,7 @@ fn open_host(task: &'static Task<'static>, at: At, how: &How) -> isize {
 /// as the program does.
 fn open_without_links(task: &'static Task<'static>, at: At, how: &How) -> Option<isize> {
     const PLAIN: u32 = O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_DIRECTORY | O_LARGEFILE;
-    if how.given.is_some() || how.flags & !PLAIN != 0 || lp_abi::sys::is_limited() {
+    if matches!(how.given, Given::How(_)) || how.flags & !PLAIN != 0 || lp_abi::sys::is_limited() {
         return None;
     }
     let straight = open_how { flags: how.flags.into(), mode: 0, resolve: RESOLVE_NO_SYMLINKS.into() };
@@ -247,8 +280,8 @@ fn open_without_links(task: &'static Task<'static>, at: At, how: &How) -> Option
 /// Opens what the kernel finds.
 pub(super) fn open_by_kernel(task: &'static Task<'static>, at: At, how: &How) -> isize {
     let call = match how.given {
-        None => (__NR_openat, [how.flags as usize, how.mode as usize]),
-        Some(given) => (__NR_openat2, [given.start().addr(), given.len()]),
+        Given::Nothing | Given::Held(_) => (__NR_openat, [how.flags as usize, how.mode as usize]),
+        Given::How(given) => (__NR_openat2, [given.start().addr(), given.len()]),
     };
     ask(task, at, how, call)
 }
@@ -291,7 +324,9 @@ fn note(task: &Task, fd: Fd, at: At, flags: u32) {
 /// Reopens the file of descriptor `fd`, which has no path, through /proc/self/fd.
 #[cold]
 pub(super) fn reopen(task: &'static Task<'static>, fd: Fd, how: &How) -> isize {
-    if let Some(Err(errno)) = how.given.map(open::read_how) {
+    if let Given::How(given) = how.given
+        && let Err(errno) = open::read_how(given)
+    {
         return errno.to_ret();
     }
     open_ours(task, how, || open::reopen(task, fd, how.flags).map(Place::Inside), |_| Errno::ENOENT.to_ret())

@@ -24,8 +24,8 @@ const BPF_WITH_PATH: [u32; 2] = [6, 7];
 /// Prefixes of the links in `/proc/self/fd` for the region, for placeholders and for io_uring instances.
 const UNTOUCHABLE: [&[u8]; 2] = [b"/memfd:lightpath", b"anon_inode:[io_uring]"];
 
-/// A call that does not exist in a run: io_uring(7), whose work bypasses the gate; landlock(7),
-/// whose rules the kernel cannot apply to mounts; and calls newer than the gate.
+/// A call that does not exist in a run: io_uring(7), whose work bypasses the gate; and calls newer than the
+/// gate.
 pub(crate) unsafe extern "sysv64" fn absent(
     _: usize,
     _: usize,

@@ -1,7 +1,7 @@
 //! rename(2), renameat(2), renameat2(2).
 
 use lp_abi::linux::__NR_renameat2;
-use lp_abi::{Errno, Fd, UserPtr};
+use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_vfs::link::Two;
 use lp_vfs::rename;
 use lp_vfs::task::Task;
@@ -27,6 +27,23 @@ handlers! {
     fn renameat2(task, olddir: Fd, old: UserPtr, newdir: Fd, new: UserPtr, flags: u32) {
         move_entry(task, At { dirfd: olddir, path: old }, At { dirfd: newdir, path: new }, flags)
     }
+
+    /// rename(2) by a thread that has restricted itself.
+    fn rename_checked(task, old: UserPtr, new: UserPtr) {
+        move_by(task, At::cwd(old), At::cwd(new), 0, rename::renameat2_checked)
+    }
+
+    /// renameat(2) by a thread that has restricted itself.
+    fn renameat_checked(task, olddir: Fd, old: UserPtr, newdir: Fd, new: UserPtr) {
+        let (old, new) = (At { dirfd: olddir, path: old }, At { dirfd: newdir, path: new });
+        move_by(task, old, new, 0, rename::renameat2_checked)
+    }
+
+    /// renameat2(2) by a thread that has restricted itself.
+    fn renameat2_checked(task, olddir: Fd, old: UserPtr, newdir: Fd, new: UserPtr, flags: u32) {
+        let (old, new) = (At { dirfd: olddir, path: old }, At { dirfd: newdir, path: new });
+        move_by(task, old, new, flags, rename::renameat2_checked)
+    }
 }
 
 #[inline(always)]
@@ -44,10 +61,21 @@ fn move_entry(task: &Task, old: At, new: At, flags: u32) -> isize {
 
 #[inline(never)]
 fn move_routed(task: &Task, old: At, new: At, flags: u32) -> isize {
+    move_by(task, old, new, flags, rename::renameat2)
+}
+
+/// Renames, in the file system by `renameat2`.
+fn move_by(
+    task: &Task,
+    old: At,
+    new: At,
+    flags: u32,
+    renameat2: impl Fn(&Task<'_>, Fd, UserPtr, Fd, UserPtr, u32) -> Result<Two>,
+) -> isize {
     if let Err(errno) = rename::check_flags(flags) {
         return errno.to_ret();
     }
-    let ours = |a: At, b: At| rename::renameat2(task, a.dirfd, a.path, b.dirfd, b.path, flags);
+    let ours = |a: At, b: At| renameat2(task, a.dirfd, a.path, b.dirfd, b.path, flags);
     let host = |a: At, b: At| kernel!(__NR_renameat2, a.dirfd, a.path, b.dirfd, b.path, flags);
     let first = |old: At| across::parent(task, old);
     let pair = Pair { paths: [old, new], last: Last::Link, ours: &ours, host: &host, first: &first };

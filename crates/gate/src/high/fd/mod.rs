@@ -2,8 +2,8 @@
 //! gate's own descriptors ([`own_descriptor`]), devices answered here ([`device`]), /proc/self/fd
 //! ([`directory`]), host directories that list mounts ([`parent`]), file systems that the program has made
 //! and not mounted yet ([`made`]), contexts that change one of ours ([`picked`]), and descriptors in messages
-//! ([`rights`]). [`fd_info`] answers /proc/self/fdinfo. [`marked_fds`]: the descriptors open on such
-//! directories.
+//! ([`rights`]). [`ruleset`]: what is kept of rulesets of landlock(7). [`fd_info`] answers
+//! /proc/self/fdinfo. [`marked_fds`]: the descriptors open on such directories.
 
 pub(crate) mod descriptor;
 pub(crate) mod device;
@@ -16,3 +16,4 @@ pub(crate) mod parent;
 pub(crate) mod picked;
 pub(crate) mod placeholder;
 pub(crate) mod rights;
+pub(crate) mod ruleset;

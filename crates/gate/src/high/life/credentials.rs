@@ -9,6 +9,7 @@ use lp_vfs::namespace;
 use lp_vfs::task::Task;
 
 use crate::High;
+use crate::high::life::held;
 use crate::high::run::words::STALE;
 use crate::low::above::Above;
 use crate::low::cover::patch;
@@ -66,6 +67,14 @@ pub(crate) fn securebits_changed(task: &'static Task<'static>, bits: u32, done: 
     done
 }
 
+/// Gives the calling thread credentials of its own if there are other threads.
+pub(crate) fn part_from_others(task: &'static Task<'static>) {
+    // Relaxed, as in `changed`.
+    if is_shared(task) && task.process.threads.load(Ordering::Relaxed) != 0 {
+        part(task);
+    }
+}
+
 /// Whether a thread uses the process's credentials.
 fn is_shared(task: &Task) -> bool {
     core::ptr::eq(task.credentials.get(), task.process)
@@ -98,11 +107,12 @@ fn part(task: &'static Task<'static>) {
     }
 }
 
-/// A thread has made its first call. It has the credentials of its creator.
-pub(crate) fn of_new_thread(task: &'static Task<'static>) {
+/// A thread has made its first call, on this stack. It has the credentials of its creator.
+pub(crate) fn of_new_thread(task: &'static Task<'static>, stack: usize) {
     if PARTED.load(Ordering::Relaxed) != 0 {
         part(task);
         load_all(task.credentials.get(), task.process);
+        held::inherit(task, stack);
     }
 }
 
@@ -117,6 +127,8 @@ pub(crate) fn before_exec(task: &Task) {
     if !is_shared(task) {
         // Relaxed, here and below: orders nothing.
         task.process.gate_words[STALE].store(1, Ordering::Relaxed);
+        let domain = task.credentials.get().domain.load(Ordering::Relaxed);
+        task.process.next_domain.store(domain, Ordering::Release); // Release: a scan for users sees it.
     }
 }
 
@@ -124,6 +136,7 @@ pub(crate) fn before_exec(task: &Task) {
 pub(crate) fn exec_failed(task: &Task) {
     if !is_shared(task) {
         task.process.gate_words[STALE].store(0, Ordering::Relaxed);
+        task.process.next_domain.store(0, Ordering::Relaxed);
     }
 }
 
@@ -131,5 +144,9 @@ pub(crate) fn exec_failed(task: &Task) {
 pub(crate) fn after_exec(task: &Task) {
     if task.process.gate_words[STALE].swap(0, Ordering::Relaxed) != 0 {
         load_all(task.process, task.process);
+        let process = task.process;
+        // Release: a scan for users sees one of the two.
+        process.domain.store(process.next_domain.load(Ordering::Relaxed), Ordering::Release);
+        process.next_domain.store(0, Ordering::Release);
     }
 }

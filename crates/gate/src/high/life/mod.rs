@@ -2,6 +2,7 @@
 //! its credentials ([`task`], [`credentials`]). A tracer may come meanwhile ([`look`]).
 
 pub(crate) mod credentials;
+pub(crate) mod held;
 pub(crate) mod join;
 pub(crate) mod left;
 pub(crate) mod look;

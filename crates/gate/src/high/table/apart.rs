@@ -11,7 +11,7 @@ use lp_abi::linux::*;
 use lp_abi::{Errno, Fd};
 use lp_region::ucopy;
 
-use crate::high::calls::openat2;
+use crate::high::calls::{landlock, openat2};
 use crate::high::fd::{directory, parent};
 use crate::high::frame::at::{At, Last, Route, Which};
 use crate::high::frame::handler::{given, kernel, ret};
@@ -311,6 +311,11 @@ handlers! {
     /// prlimit64(2): as for setrlimit.
     fn prlimit64(words) {
         if words[1] as u32 == RLIMIT_AS && words[2] != 0 { join() } else { NOT_OURS }
+    }
+
+    /// landlock_create_ruleset(2): with flags it makes none.
+    fn landlock_create_ruleset(words) {
+        if words[2] as u32 == 0 { join() } else { landlock::about(words[0], words[1], words[2] as u32) }
     }
 
     /// prctl(2): under a filter joining may be impossible.

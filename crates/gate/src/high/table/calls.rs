@@ -6,9 +6,9 @@
 
 use crate::high::calls::{
     access, aio, allocate, cachestat, chdir, chmod, close, credentials, dup, exec, fcntl, file_attr, filter,
-    fsopen, fsync, getdents, handle, inotify, ioctl, kcmp, link, listmount, lseek, madvise, mkdir, mlock,
-    mmap, mount, mprotect, mremap, open, open_tree, poll, read, refused, remap_file_pages, rename, sendfile,
-    shmop, sigprocmask, socket, stat, statfs, statmount, truncate, utimensat, watch, write, xattr,
+    fsopen, fsync, getdents, handle, inotify, ioctl, kcmp, landlock, link, listmount, lseek, madvise, mkdir,
+    mlock, mmap, mount, mprotect, mremap, open, open_tree, poll, read, refused, remap_file_pages, rename,
+    sendfile, shmop, sigprocmask, socket, stat, statfs, statmount, truncate, utimensat, watch, write, xattr,
 };
 use crate::high::table::apart;
 use crate::low::arrive::sigaction;
@@ -442,9 +442,9 @@ calls! {
     __NR_epoll_pwait2: Handled(poll::epoll_wait);
     __NR_mount_setattr: Handled(mount::mount_setattr, apart::at_once);
     __NR_quotactl_fd: Handled(refused::no_quota);
-    __NR_landlock_create_ruleset: Handled(refused::absent, refused::absent);
-    __NR_landlock_add_rule: Handled(refused::absent, refused::absent);
-    __NR_landlock_restrict_self: Handled(refused::absent, refused::absent);
+    __NR_landlock_create_ruleset: Handled(landlock::create_ruleset, apart::landlock_create_ruleset);
+    __NR_landlock_add_rule: Handled(landlock::add_rule, apart::at_once);
+    __NR_landlock_restrict_self: Handled(landlock::restrict_self, apart::at_once);
     __NR_memfd_secret: Handled(allocate::makes_descriptor);
     __NR_process_mrelease: Special;
     __NR_futex_waitv: Neither;

@@ -15,6 +15,7 @@
 //! | fork | a process without anything of ours: the child leaves the run; else `EAGAIN` |
 //! | creating a thread | `EAGAIN` without a reserved record, and in a static program |
 //! | vfork, posix_spawn | `EAGAIN`: what is executed cannot attach |
+//! | landlock_restrict_self | `EPERM`: rules on mounts could not be found |
 //! | execve | `EPERM`: the new image cannot attach |
 //! | changing ids or `RLIMIT_FSIZE` | `EPERM`: the file system could not follow |
 //! | waiting for a lock | spins; others find what a dead process holds |
@@ -77,9 +78,10 @@ extern "sysv64" fn answer(nr: u32, words: &[usize; 6]) -> isize {
     if let Some(done) = of_process(thread, nr, words) {
         return done;
     }
-    let Some(handler) = CALLS.handler(nr) else { return NOT_OURS };
     // SAFETY: null or the thread's own task.
-    let Some(task) = (unsafe { thread.task.get().as_ref() }) else { return without(nr, words) };
+    let task = unsafe { thread.task.get().as_ref() };
+    let Some(handler) = mapped::table(task, nr).handler(nr) else { return NOT_OURS };
+    let Some(task) = task else { return without(nr, words) };
     if !concerns(task, nr, words) {
         return NOT_OURS;
     }
@@ -114,11 +116,13 @@ fn of_process(thread: &Thread, nr: u32, words: [usize; 6]) -> Option<isize> {
         __NR_clone => fork(thread, nr, words, a as u64, b),
         __NR_clone3 => {
             // SAFETY: the copy routine handles bad pointers.
-            let Ok(given) = (unsafe { lp_region::ucopy::get(a as *const [u64; 6]) }) else {
+            let Ok(given) = (unsafe { lp_region::ucopy::get(a as *const [u64; 7]) }) else {
                 return Some(NOT_OURS);
             };
-            fork(thread, nr, words, given[0], given[5] as usize)
+            fork(thread, nr, words, given[0], given[5].wrapping_add(given[6]) as usize)
         }
+        // The rules on mounts could not be read from its rulesets.
+        __NR_landlock_restrict_self => Errno::EPERM.to_ret(),
         __NR_vfork => Errno::EAGAIN.to_ret(),
         __NR_execve | __NR_execveat => Errno::EPERM.to_ret(),
         __NR_setuid | __NR_setgid | __NR_setreuid | __NR_setregid | __NR_setresuid | __NR_setresgid
@@ -142,7 +146,7 @@ fn fork(thread: &Thread, nr: u32, words: [usize; 6], flags: u64, stack: usize) -
         return match pool::are_ready() && !tls::is_by_gs() {
             true => {
                 if !thread.task.get().is_null() {
-                    High::before_thread(thread);
+                    High::before_thread(thread, stack);
                 }
                 NOT_OURS
             }

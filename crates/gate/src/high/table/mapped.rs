@@ -1,5 +1,8 @@
-//! The calls of a process in a user namespace other than the run's: a dispatch table of its own, so that
-//! other processes pay nothing.
+//! The calls of a process in a user namespace other than the run's, or with a thread that has restricted
+//! itself (landlock(7)): a dispatch table of its own, so that other processes pay nothing.
+//!
+//! A restricted thread's calls go to the handlers in [`held`](crate::high::table::held), where there are
+//! some.
 //!
 //! The ids in the results of stat(2) and its kin become those of the namespace ([`lp_vfs::id_map`]). Which
 //! map that is, is read before the process loses sight of it.
@@ -14,12 +17,15 @@ use lp_region::process::CALLS_COUNTED;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
 use lp_vfs::id_map::{self, IdKind};
+use lp_vfs::landlock;
 use lp_vfs::task::Task;
 
 use crate::high::frame::handler::task;
 use crate::high::memory::bus;
+use crate::high::table::calls::CALLS;
+use crate::high::table::held::HELD;
 use crate::high::table::{count, holed};
-use crate::low::dispatch::{NOT_OURS, stub_table, to_handler};
+use crate::low::dispatch::{NOT_OURS, Table, stub_table, to_handler};
 use crate::low::thread::current;
 
 global_asm!(
@@ -32,7 +38,7 @@ global_asm!(
     "mov edi, [rbp - 56]",
     "lea rsi, [rbp - 48]",
     "call {before}",
-    to_handler!("lea r10, [rip + lp_table_calls]"),
+    to_handler!("mov r10, rax"),
     "call rax",
     "3:",
     "mov edi, [rbp - 56]",
@@ -54,12 +60,21 @@ global_asm!(
 );
 
 stub_table! {
-    /// The table of a process in a user namespace.
+    /// The table of a process in a user namespace, or with a restricted thread.
     pub(crate) MAPPED "lp_table_mapped": "lp_mapped"
 }
 
-/// Before call `nr`. `words` holds its arguments in reverse order.
-extern "sysv64" fn before(nr: u32, words: &[usize; 6]) {
+/// The table with the handler of a call.
+pub(crate) fn table(task: Option<&Task>, nr: u32) -> &'static Table {
+    match task {
+        Some(task) if landlock::is_held(task) && HELD.handles(nr) => &HELD,
+        _ => &CALLS,
+    }
+}
+
+/// Before call `nr`. `words` holds its arguments in reverse order. Returns the address of the table with its
+/// handler.
+extern "sysv64" fn before(nr: u32, words: &[usize; 6]) -> usize {
     if bus::exist() {
         holed::touch(nr, words);
     }
@@ -83,6 +98,7 @@ extern "sysv64" fn before(nr: u32, words: &[usize; 6]) {
     ) {
         id_map::settle(task().process);
     }
+    table(Some(task()), nr).address()
 }
 
 /// After call `nr`, whose result it returns.

@@ -1,11 +1,12 @@
 //! Dispatch tables: all calls ([`calls`]), those of a process that is apart ([`apart`]) or has limited itself
-//! ([`limited`]) or is in a user namespace ([`mapped`]), which examine a call's [`arguments`], counted calls
-//! ([`count`]) and traced ones ([`traced`]).
+//! ([`limited`]) or is in a user namespace or has restricted itself ([`mapped`], [`held`]), which examine a
+//! call's [`arguments`], counted calls ([`count`]) and traced ones ([`traced`]).
 
 pub(crate) mod apart;
 pub(crate) mod arguments;
 pub mod calls;
 pub(crate) mod count;
+pub(crate) mod held;
 pub(crate) mod holed;
 pub(crate) mod limited;
 pub(crate) mod mapped;

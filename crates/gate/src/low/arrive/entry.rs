@@ -146,6 +146,7 @@ global_asm!(
     "lea rsp, [rax + {stack_bytes} - 16]",
     "mov [rsp], rax",
     "lp_save_vectors",
+    "mov rdi, rbp",
     "call {start_slow}",
     "movzx r8d, al",
     "lp_load_vectors",
@@ -181,6 +182,7 @@ global_asm!(
     "7:",
     "and rsp, -16",
     "lp_save_vectors",
+    "mov rdi, rbp",
     "call {start_slow}",
     "movzx r8d, al",
     "lp_load_vectors",
@@ -239,6 +241,7 @@ global_asm!(
     "jmp 20b",
     // The thread's first call.
     "50:",
+    "mov rdi, rbp",
     "call {start_slow}",
     "test al, al",
     "jnz 51f",

@@ -273,7 +273,8 @@ fn repair(signal: usize, address: usize) -> bool {
         return false;
     }
     // A thread may touch a mapping before its first call.
-    if current::thread().is_null() && first_call::start_slow() {
+    let stack = (&raw const address).addr();
+    if current::thread().is_null() && first_call::start_slow(stack) {
         return false;
     }
     tls::set_in_gate(1);

@@ -9,11 +9,11 @@ use crate::low::thread::{current, lend, pool};
 use crate::low::tools::report;
 
 /// Creates a record for the calling thread, which has none. Returns whether it must not have one now, because
-/// its words are lent: the kernel answers the call.
+/// its words are lent: the kernel answers the call. `stack` is on the program's stack.
 ///
 /// Blocks signals meanwhile, because a signal handler might make the first call.
 #[cold]
-pub(crate) extern "sysv64" fn start_slow() -> bool {
+pub(crate) extern "sysv64" fn start_slow(stack: usize) -> bool {
     if lend::is_lent() {
         return true;
     }
@@ -29,7 +29,7 @@ pub(crate) extern "sysv64" fn start_slow() -> bool {
         }
         current::enter(thread);
         // SAFETY: the record is this thread's own, and `current`.
-        High::thread_start(unsafe { &*thread });
+        High::thread_start(unsafe { &*thread }, stack);
     }
     signal::set_mask(SIG_SETMASK, before);
     false

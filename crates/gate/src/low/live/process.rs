@@ -83,7 +83,12 @@ pub(crate) unsafe extern "sysv64" fn clone(
     _: usize,
 ) -> isize {
     let arguments = [flags, stack, parent_tid, child_tid, tls, 0];
-    make(__NR_clone, arguments, flags as u64, if stack == 0 { ChildStack::Parents } else { ChildStack::Own })
+    make(
+        __NR_clone,
+        arguments,
+        flags as u64,
+        if stack == 0 { ChildStack::Parents } else { ChildStack::Own(stack) },
+    )
 }
 
 /// clone3(2).
@@ -103,8 +108,10 @@ pub(crate) unsafe extern "sysv64" fn clone3(
         return Errno::EFAULT.to_ret();
     };
     let flags = words[offset_of!(clone_args, flags) / 8];
-    let stack = words[offset_of!(clone_args, stack) / 8];
-    let stack = if stack == 0 { ChildStack::Parents } else { ChildStack::Own };
+    let [stack, bytes] =
+        [offset_of!(clone_args, stack), offset_of!(clone_args, stack_size)].map(|at| words[at / 8]);
+    let top = stack.wrapping_add(bytes) as usize;
+    let stack = if stack == 0 { ChildStack::Parents } else { ChildStack::Own(top) };
     make(__NR_clone3, [arguments, size, third, 0, 0, 0], flags, stack)
 }
 
@@ -185,7 +192,8 @@ pub(crate) unsafe extern "sysv64" fn exit_group(
 #[derive(Clone, Copy, PartialEq)]
 enum ChildStack {
     Parents,
-    Own,
+    /// Its top.
+    Own(usize),
 }
 
 fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: ChildStack) -> isize {
@@ -227,7 +235,7 @@ fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: ChildStack) -> isize 
     match stack {
         _ if has(CLONE_VM) => share(stack),
         ChildStack::Parents => copy_here([fourth, fifth]),
-        ChildStack::Own => copy_elsewhere(),
+        ChildStack::Own(_) => copy_elsewhere(),
     }
 }
 
@@ -303,8 +311,9 @@ fn make_thread(stack: ChildStack) -> isize {
             return AGAIN;
         }
     }
-    High::before_thread(thread);
-    thread.own_stack.set(u64::from(stack == ChildStack::Own));
+    let top = if let ChildStack::Own(top) = stack { top } else { 0 };
+    High::before_thread(thread, top);
+    thread.own_stack.set(u64::from(stack != ChildStack::Parents));
     MAKE_THREAD
 }
 
@@ -380,7 +389,7 @@ fn share(stack: ChildStack) -> isize {
         (*child).own_actions.copy(&*thread.actions.get());
         (*child).actions.set(&raw const (*child).own_actions);
         (*child).parent.set(thread);
-        (*child).own_stack.set(u64::from(stack == ChildStack::Own));
+        (*child).own_stack.set(u64::from(stack != ChildStack::Parents));
         &*child
     };
     if let Err(errno) = High::before_vfork(thread, child) {
