@@ -351,9 +351,6 @@ impl Check<'_> {
             if flags & inode_flags::LINKED_BELOW != 0 || dir::is(inode) && flags & inode_flags::PENDING != 0 {
                 continue;
             }
-            if flags & inode_flags::DEAD != 0 {
-                self.half(inode, || format!("inode {index} has {wanted} links and says that it has none"));
-            }
             if nlink != wanted && has_type(inode.mode.load(Relaxed)) {
                 self.half(inode, || format!("inode {index} has {wanted} links and counts {nlink}"));
             }

@@ -136,24 +136,6 @@ fn damage_is_named_refused_and_mended() {
     }
 }
 
-#[test]
-fn a_file_with_a_name_that_says_it_has_none_is_mended() {
-    let dir = tempfile::tempdir().unwrap();
-    let (path, listed) = made(dir.path());
-    let at = INODES_AT as u64 + inode(&path, "/light/big") * 256 + core::mem::offset_of!(Inode, flags) as u64;
-    let mut flags = [0; 4];
-    File::open(&path).unwrap().read_exact_at(&mut flags, at).unwrap();
-    let dead = u32::from_le_bytes(flags) | lp_region::records::inode_flags::DEAD;
-    put(&path, at, &dead.to_le_bytes());
-    let (status, text) = fsck(&[], &path);
-    assert!(status == Some(4) && text.contains("and says that it has none"), "{status:?} {text}");
-    let (status, text) = fsck(&["--repair"], &path);
-    assert!(status == Some(1) && text.contains(": mended: "), "{status:?} {text}");
-    let (status, text) = fsck(&[], &path);
-    assert!(status == Some(0) && text.contains(": clean: "), "{status:?} {text}");
-    assert_eq!(String::from_utf8_lossy(&sh(&path, LIST).stdout), listed);
-}
-
 /// Makes a region one of a former boot.
 fn age(region: &Path) {
     put(region, core::mem::offset_of!(Header, boot) as u64, &[7; 16]);
