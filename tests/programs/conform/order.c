@@ -415,6 +415,9 @@ GROUP(order, of_closed_numbers)
     T(fcntl(fd, 99, 0));
     T(fcntl(fd, F_SETFL, O_APPEND));
     T(fcntl(fd, F_DUPFD, -1));
+    T(fcntl(fd, 1027, kept));
+    T(fcntl(kept, 1027, fd));
+    T(fcntl(1, 1027, fd));
     T(fsync(fd));
     T(syscall(SYS_sync_file_range, fd, -1, 5, 99));
     T(posix_fadvise(fd, 0, 0, 99));
