@@ -94,6 +94,11 @@ struct path path(unsigned which)
     return p;
 }
 
+int may_be_target(const struct path *p)
+{
+    return !strstr(p->text, "..") && strncmp(p->text, "dots", 4);
+}
+
 int dir_fd(char *text)
 {
     unsigned at = slot();

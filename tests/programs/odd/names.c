@@ -18,7 +18,8 @@ void names(void)
         break;
     }
     case 3:
-        DO(symlinkat(q.at, fd, p.at), "symlinkat(%s, %s, %s)", q.text, dir, p.text);
+        if (may_be_target(&q))
+            DO(symlinkat(q.at, fd, p.at), "symlinkat(%s, %s, %s)", q.text, dir, p.text);
         break;
     case 4: {
         int flags = PICK(0, 0, AT_REMOVEDIR, AT_REMOVEDIR, 1, AT_SYMLINK_NOFOLLOW);
