@@ -9,6 +9,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -139,6 +140,15 @@ static int closed_numbers(void)
     return 0;
 }
 
+/* A vector with a bad address before a bad length. */
+static int vectors(void)
+{
+    char byte;
+    struct iovec v[] = { { (void *)-8, 2 }, { &byte, -1 } };
+    say("readv", readv(open("f", O_CREAT | O_RDWR, 0644), v, 2));
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 4 || chdir(argv[2]))
@@ -153,6 +163,8 @@ int main(int argc, char **argv)
         return read_only();
     if (!strcmp(argv[1], "closed_numbers"))
         return closed_numbers();
+    if (!strcmp(argv[1], "vectors"))
+        return vectors();
     if (!strcmp(argv[1], "link_of_host"))
         return link_of_host(argv[3]);
     return 2;

@@ -43,6 +43,14 @@ pub fn require(names: &[&str]) -> Result<()> {
     }
 }
 
+/// Whether a program comes from npm or PyPI, which a machine may not reach.
+pub fn is_of_registry(name: &str) -> bool {
+    package(name).starts_with(REGISTRY)
+}
+
+/// How the packages of [`PACKAGES`] are named.
+const REGISTRY: &str = "of that name";
+
 /// Debian's package for a program.
 fn package(name: &str) -> &str {
     match name {

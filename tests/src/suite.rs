@@ -31,10 +31,12 @@ pub fn run(trials: Result<Vec<Trial>>) -> ExitCode {
     }
 }
 
-/// A trial that compares one session. It is ignored where a program is missing, unless all have to run.
+/// A trial that compares one session. It is ignored where a program is missing, unless all have to run that
+/// the distribution's packages allow.
 pub fn trial(name: &str, session: Session) -> Trial {
     let needs: Vec<&str> = session.needs.iter().map(String::as_str).collect();
-    let missing = program::missing(&needs).filter(|_| !program::all_must_run());
+    let may_miss = |name: &&str| !program::all_must_run() || program::is_of_registry(name);
+    let missing = program::missing(&needs).filter(may_miss);
     let missing = missing.map(|program| format!("{program} is missing"));
     let compare = move || session.compare().map_err(|error| Failed::from(format!("{error:#}")));
     let trial = Trial::test(name, compare);

@@ -11,7 +11,7 @@ use lp_tests::door::{Door, Place};
 use lp_tests::{binary, compile, process, suite};
 
 /// A case, and what it says on the kernel and on Lightpath.
-const CASES: [(&str, &str, &str); 6] = [
+const CASES: [(&str, &str, &str); 7] = [
     ("of_two_users", "test 0", "test 1"),
     (
         "large_maps",
@@ -25,6 +25,7 @@ const CASES: [(&str, &str, &str); 6] = [
         "flag 0, create 0, move 0, open EROFS, mount ro",
     ),
     ("closed_numbers", "rename EBADF, mount 0, unlink EROFS", "rename ENOENT, mount 0, unlink ENOENT"),
+    ("vectors", "readv EINVAL", "readv EFAULT"),
     ("link_of_host", "link 0, chroot 0, open 0", "link 0, chroot 0, open ENOENT"),
 ];
 

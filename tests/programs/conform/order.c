@@ -415,6 +415,9 @@ GROUP(order, of_closed_numbers)
     T(fcntl(fd, 99, 0));
     T(fcntl(fd, F_SETFL, O_APPEND));
     T(fcntl(fd, F_DUPFD, -1));
+    T(fcntl(fd, 1027, kept));
+    T(fcntl(kept, 1027, fd));
+    T(fcntl(1, 1027, fd));
     T(fsync(fd));
     T(syscall(SYS_sync_file_range, fd, -1, 5, 99));
     T(posix_fadvise(fd, 0, 0, 99));
@@ -455,27 +458,4 @@ GROUP(order, watched_descriptors)
                 snprintf(text, sizeof text, "%s watches %s, %u, %u", sides[a].text, sides[b].text, i / 3 + 1, i % 3);
                 TN(text, syscall(SYS_epoll_ctl, sides[a].fd, i / 3 + 1, sides[b].fd, events[i % 3]));
             }
-}
-
-/* Vectors with several faults. */
-GROUP(order, of_vectors)
-{
-    char byte[16];
-    int fd = make_open("f", "some text", O_RDWR);
-    const struct iovec kinds[] = { { byte, 2 }, { BAD, 2 }, { byte, -1 }, { BAD, -1 }, { byte, LONG_MAX }, { byte, 1L << 60 }, { byte, 1L << 47 }, { (void *)(1L << 47), 2 }, { (void *)-8, 2 }, { (void *)-8, 0 },
-        { NULL, 0 }, { byte, 0 } };
-    for (unsigned a = 0; a < COUNT(kinds); a++)
-        for (unsigned b = 0; b <= COUNT(kinds); b++) {
-            struct iovec both[] = { kinds[a], kinds[b % COUNT(kinds)] };
-            int count = b < COUNT(kinds) ? 2 : 1;
-            char text[60];
-            lseek(fd, 0, SEEK_SET);
-            snprintf(text, sizeof text, "readv %u %u %d", a, b, count);
-            /* What a length beyond the buffer would write to is not ours to give. */
-            if (a < 4 && b < 4 || count == 2)
-                TN(text, readv(fd, both, count));
-            snprintf(text, sizeof text, "pwritev %u %u %d", a, b, count);
-            if (a < 4 && b < 4)
-                TN(text, pwritev(fd, both, count, 0));
-        }
 }

@@ -56,9 +56,7 @@ void descriptors(void)
         break;
     case 1:
         DO(close(f[a]), "close(f[%u])", a);
-        /* Sometimes calls go on with the number. */
-        if (f[a] < 3 || roll(3))
-            f[a] = -1;
+        f[a] = -1;
         break;
     case 2: {
         static const long commands[] = { F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETOWN, F_GETSIG, F_SETSIG, F_GETLEASE, F_GETPIPE_SZ, F_SETPIPE_SZ, F_ADD_SEALS,

@@ -67,7 +67,9 @@ struct path path(unsigned which)
     }
     case 5: {
         unsigned at = slot();
-        sprintf(room, "/proc/self/fd/%d%s", which || f[at] < 0 ? 0 : f[at], PICK(0, 0, 1) ? "/a" : "");
+        /* The link of a closed number has known differences. */
+        int fd = which || fcntl(f[at], F_GETFD) < 0 ? 0 : f[at];
+        sprintf(room, "/proc/self/fd/%d%s", fd, PICK(0, 0, 1) ? "/a" : "");
         break;
     }
     case 6:
@@ -90,6 +92,11 @@ struct path path(unsigned which)
     }
     snprintf(p.text, sizeof p.text, "\"%s\"", room);
     return p;
+}
+
+int may_be_target(const struct path *p)
+{
+    return !strstr(p->text, "..") && strncmp(p->text, "dots", 4);
 }
 
 int dir_fd(char *text)

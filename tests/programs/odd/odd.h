@@ -33,6 +33,9 @@ struct path {
     char text[200];
 };
 struct path path(unsigned which);
+/* Whether no path through a symbolic link to it leads out of the sequence's directory, above which only the
+ * kernel's file system is read-only. */
+int may_be_target(const struct path *p);
 long amount(void);
 long small(void);
 long where(void);

@@ -84,7 +84,8 @@ static void two_paths(void)
         DO(syscall(SYS_link, p.at, q.at), "syscall(SYS_link, %s, %s)", p.text, q.text);
         break;
     default:
-        DO(syscall(SYS_symlink, q.at, p.at), "syscall(SYS_symlink, %s, %s)", q.text, p.text);
+        if (may_be_target(&q))
+            DO(syscall(SYS_symlink, q.at, p.at), "syscall(SYS_symlink, %s, %s)", q.text, p.text);
     }
 }
 

@@ -120,15 +120,9 @@ fn verify(offset: u64, len: usize) -> Result<()> {
 /// # Errors
 /// Those of `write`; `EINVAL` for a bad vector.
 pub fn writev(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Result<usize> {
-    match writev_quick(task, fd, entries) {
-        Some(done) => Ok(done),
-        None => writev_whole(task, fd, entries),
+    if let Some(done) = writev_quick(task, fd, entries) {
+        return Ok(done);
     }
-}
-
-/// [`writev`] without a fast path.
-#[inline(never)]
-fn writev_whole(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Result<usize> {
     let held = writable(task, fd)?;
     let from = Vector::new(entries)?;
     at_position(task, &held, from, from.len(), Append::AsOpened)
@@ -176,12 +170,6 @@ pub fn pwritev2(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64, fla
     {
         return Ok(done);
     }
-    pwritev_whole(task, fd, entries, offset, flags)
-}
-
-/// [`pwritev2`] without a fast path.
-#[inline(never)]
-fn pwritev_whole(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64, flags: u32) -> Result<usize> {
     let held = writable(task, fd)?;
     let from = Vector::new(entries)?;
     if from.is_empty() {

@@ -47,11 +47,8 @@ pub(crate) trait Buffer: Copy {
     }
 }
 
-/// The end of user space on x86-64 with four levels of page tables; with five it is higher.
-const USER_END: usize = 0x7fff_ffff_f000;
-
-/// Bits of an address below it.
-const USER_BITS: u32 = 47;
+/// The end of user space on x86-64 with five levels of page tables; with four it is lower.
+const USER_END: usize = 1 << 56;
 
 /// One buffer.
 #[derive(Clone, Copy)]
@@ -68,19 +65,9 @@ impl Single {
         let at = given.start().addr();
         let end = at.wrapping_add(given.len());
         if end < at || end > USER_END {
-            Self::may_be_higher_slow(at, end)?;
-        }
-        Ok(Single(given.first(MAX_RW_COUNT)))
-    }
-
-    /// Only with five levels of page tables there is memory so high: what ends in it is in user space.
-    #[cold]
-    fn may_be_higher_slow(at: usize, end: usize) -> Result<()> {
-        if end < at {
             return Err(Errno::EFAULT);
         }
-        // SAFETY: the copy routine handles bad pointers.
-        unsafe { ucopy::get((end - 1) as *const u8) }.map(drop)
+        Ok(Single(given.first(MAX_RW_COUNT)))
     }
 
     /// Its length.
@@ -127,7 +114,6 @@ impl Vector {
     ///
     /// # Errors
     /// `EINVAL` for more than `UIO_MAXIOV` entries or a negative length; `EFAULT`.
-    #[inline(never)]
     pub(crate) fn new(entries: UserSlice<iovec>) -> Result<Vector> {
         if entries.len() > UIO_MAXIOV as usize {
             return Err(Errno::EINVAL);
@@ -139,32 +125,10 @@ impl Vector {
             if (entry.len() as isize) < 0 {
                 return Err(Errno::EINVAL);
             }
-            if Single::new(entry).is_err() {
-                return Self::too_high_slow(entries);
-            }
+            Single::new(entry)?;
             left = (left + entry.len()).min(MAX_RW_COUNT);
         }
         Ok(Vector { entries, now: Single(UserSlice::EMPTY), left })
-    }
-
-    /// [`Vector::new`] of a vector in which a buffer reaches beyond user space. The kernel clips a single
-    /// one before it looks, and with several finds negative lengths first.
-    #[cold]
-    fn too_high_slow(entries: UserSlice<iovec>) -> Result<Vector> {
-        if entries.len() == 1 {
-            let clipped = entry(entries)?.first(MAX_RW_COUNT);
-            return Single::new(clipped).map(|now| Vector {
-                entries,
-                now: Single(UserSlice::EMPTY),
-                left: now.len(),
-            });
-        }
-        for index in 0..entries.len() {
-            if (entry(entries.skip(index))?.len() as isize) < 0 {
-                return Err(Errno::EINVAL);
-            }
-        }
-        Err(Errno::EFAULT)
     }
 
     /// Total length in bytes.
@@ -240,12 +204,12 @@ impl Few {
         let (mut len, mut high) = (0usize, 0);
         for piece in self.pieces() {
             let (at, bytes) = (piece.iov_base as usize, piece.iov_len as usize);
-            // access_ok with four levels of page tables, and the sum does not wrap.
+            // access_ok, and the sum does not wrap: no bit 63 in any of them.
             len = len.wrapping_add(bytes);
             high |= at | bytes | at.wrapping_add(bytes) | len;
         }
         self.len = len;
-        (high >> USER_BITS == 0 && len.wrapping_sub(1) < PAGE_SIZE).then_some(())
+        (high as isize >= 0 && len.wrapping_sub(1) < PAGE_SIZE).then_some(())
     }
 
     #[inline(always)]

@@ -106,6 +106,7 @@ fn fcntl_other(task: &'static Task<'static>, fd: Fd, command: u32, argument: usi
     }
     match command {
         F_DUPFD => dup_other(task, fd, argument as u32, 0),
+        F_DUPFD_QUERY if descriptor::is_hidden(task, Fd::new(argument as i32)) => Errno::EBADF.to_ret(),
         F_DUPFD_CLOEXEC => dup_other(task, fd, argument as u32, entry::CLOEXEC),
         F_SETFD if descriptor::is_listed(task, fd) => {
             let _ = fcntl::set_fd(task, fd, argument as u32);
