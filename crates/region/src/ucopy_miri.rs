@@ -149,7 +149,7 @@ pub unsafe fn put_stat(to: *mut stat, from: &Inode, device: u64) -> Result<()> {
     (stat.st_mtime, stat.st_mtime_nsec) = stamp(&from.mtime);
     // Relaxed: as above.
     let changed = from.ctime.load(Ordering::Relaxed);
-    (stat.st_ctime, stat.st_ctime_nsec) = (changed as i64, word(&from.ctime_nsec).into());
+    (stat.st_ctime, stat.st_ctime_nsec) = (changed, word(&from.ctime_nsec).into());
     // SAFETY: `to` is good, by this function's contract.
     unsafe { put(to, &stat) }
 }

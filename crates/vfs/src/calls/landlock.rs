@@ -1,7 +1,7 @@
 //! landlock(7): landlock_restrict_self(2), and what other calls check of a thread that has restricted itself.
 //!
 //! A right to a file is granted by rules on it and on the directories above it, up to the host's root
-//! directory; each layer of the [domain](crate::rights::domain) must grant it. The way up takes no lock: it
+//! directory; each layer of the domain (`rights::domain`) must grant it. The way up takes no lock: it
 //! is walked again if a directory has moved meanwhile.
 //!
 //! The checks stand where Linux has its hooks (security/landlock/fs.c), so an errno precedes another one as
