@@ -193,6 +193,22 @@ int main(int c, char **v)
 X
 gcc -o app m.c -Llib -lfoo '-Wl,-rpath,$ORIGIN/lib:$ORIGIN/plug' -Wl,-rpath-link,lib; ./app plug.so ./plug/plug.so "$T/plug/plug.so" '$ORIGIN/plug/plug.so' nosuch.so libfoo.so '$ORIGIN/nosuch.so'; cd plug; ../app ./plug.so plug.so; LD_LIBRARY_PATH=. ../app plug.so; ls /proc/self/fd | wc -l
 
+#:: loaded_after_a_change_of_user needs gcc
+# Such a process cannot add to root's site images, and its directory in /proc is closed to its new user. The
+# library has the bytes of a system call, within another instruction.
+echo 'int answer(void) { volatile int syscall_like = 0x50f; return syscall_like; }' >lib.c; gcc -shared -fPIC -o lib.so lib.c; cat >p.c <<'X'
+#include <dlfcn.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(void) {
+    if (getuid() == 0 && setresuid(65534, 65534, 65534)) return 1;
+    void *library = dlopen("./lib.so", RTLD_NOW);
+    int (*answer)(void) = library ? (int (*)(void))dlsym(library, "answer") : 0;
+    return printf("%d\n", answer ? answer() : -1) < 0;
+}
+X
+gcc -o p p.c; chmod 755 . lib.so; ./p; echo $?
+
 #:: concurrent needs gcc limit 120
 main; mkdir lib; library lib/libfoo.so shared; gcc main.c -Llib -lfoo '-Wl,-rpath,$ORIGIN/lib' -o app; for i in 1 2 3 4; do (for j in 1 2 3 4 5 6 7 8 9 10; do ./app; done) & done | sort | uniq -c; wait; ./app >/dev/null & kill -9 $! 2>/dev/null; wait 2>/dev/null; ./app; for i in 1 2 3 4 5 6 7 8; do library "lib/new$i.so" "take $i"; mv -f "lib/new$i.so" lib/libfoo.so; ./app; done
 

@@ -174,9 +174,11 @@ fn a_run_inside_a_run_is_refused() {
 
 #[test]
 fn the_environment_shows_the_mount_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().to_str().unwrap();
     let run = |user_preload: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lightpath"));
-        command.args(["run", "--", "env"]).env_clear().env("PATH", "/usr/bin:/bin").env("HOME", "/nowhere");
+        command.args(["run", "--", "env"]).env_clear().env("PATH", "/usr/bin:/bin").env("HOME", home);
         if !user_preload.is_empty() {
             command.env("LD_PRELOAD", user_preload);
         }
@@ -185,11 +187,9 @@ fn the_environment_shows_the_mount_and_nothing_else() {
         lines.sort();
         lines
     };
-    assert_eq!(run(""), ["HOME=/nowhere", "LIGHTPATH=/light", "PATH=/usr/bin:/bin"]);
-    assert_eq!(
-        run("libm.so.6"),
-        ["HOME=/nowhere", "LD_PRELOAD=libm.so.6", "LIGHTPATH=/light", "PATH=/usr/bin:/bin"]
-    );
+    let home = format!("HOME={home}");
+    assert_eq!(run(""), [&home, "LIGHTPATH=/light", "PATH=/usr/bin:/bin"]);
+    assert_eq!(run("libm.so.6"), [&home, "LD_PRELOAD=libm.so.6", "LIGHTPATH=/light", "PATH=/usr/bin:/bin"]);
 }
 
 #[test]

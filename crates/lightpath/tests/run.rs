@@ -290,10 +290,11 @@ fn a_core_dump_lands_on_the_host() {
 #[test]
 fn an_environment_that_is_too_large_is_one_line() {
     // The kernel takes a quarter of the stack limit: 256 KiB here.
+    let home = tempfile::tempdir().unwrap();
     let filled = |last: usize| {
         let mut command = lightpath();
         command.args(["run", "--", "true", &"x".repeat(100_000), &"x".repeat(100_000), &"x".repeat(last)]);
-        command.env_clear().env("HOME", "/nowhere").env("PATH", "/usr/bin:/bin");
+        command.env_clear().env("HOME", home.path()).env("PATH", "/usr/bin:/bin");
         // SAFETY: setrlimit is async-signal-safe and the limit is a live object.
         unsafe {
             command.pre_exec(|| {

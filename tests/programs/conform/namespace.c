@@ -732,11 +732,12 @@ GROUP(namespace, entered_below)
         return;
     make_owned();
     pid_t child = mapped_child("0 1000 1\n1 100005 10\n", "0 1000 1\n1 100007 10\n", further_below, CLONE_NEWUSER);
-    int fd;
-    while ((fd = open("pid", O_RDONLY)) < 0 || read(fd, text, sizeof text - 1) <= 0)
-        usleep(1000);
+    for (ssize_t got = 0; got <= 0; usleep(1000)) {
+        int fd = open("pid", O_RDONLY);
+        got = read(fd, text, sizeof text - 1);
+        close(fd);
+    }
     pid_t below = atoi(text);
-    close(fd);
     unlink("pid");
     snprintf(path, sizeof path, "/proc/%d/ns/user", below);
     int space = open(path, O_RDONLY), process = syscall(SYS_pidfd_open, below, 0);

@@ -144,28 +144,20 @@ fn write(
     finish: impl FnOnce(&std::fs::File) -> std::io::Result<()>,
 ) -> Result<PathBuf, String> {
     use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
 
     let path = directory.join(name);
     let mut hidden = std::ffi::OsString::from(".");
     hidden.push(name);
-    hidden.push(format!(".{}", std::process::id()));
-    let scratch = directory.join(hidden);
-    let _ = std::fs::remove_file(&scratch);
     let written = (|| {
-        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o755).open(&scratch)?;
+        let mut file = tempfile::Builder::new().prefix(&hidden).tempfile_in(directory)?;
         file.write_all(bytes)?;
         // The umask must not keep other users out of root's directory; the directory's mode decides who may
         // enter.
-        file.set_permissions(std::fs::Permissions::from_mode(0o755))?;
-        finish(&file)?;
-        drop(file);
-        std::fs::rename(&scratch, &path)
+        file.as_file().set_permissions(std::fs::Permissions::from_mode(0o755))?;
+        finish(file.as_file())?;
+        file.persist(&path).map_err(|e| e.error)
     })();
-    written.map(|()| path).map_err(|e| {
-        let _ = std::fs::remove_file(&scratch);
-        format!("writing to {}: {}", directory.display(), reason(&e))
-    })
+    written.map(|_| path).map_err(|e| format!("writing to {}: {}", directory.display(), reason(&e)))
 }
 
 #[cfg(test)]
@@ -200,6 +192,21 @@ mod tests {
         for name in ["/tmp/a b", "/tmp/a:b", "/tmp/$LIB"] {
             assert!(prepare(Path::new(name)).unwrap_err().contains("LD_PRELOAD"), "{name}");
         }
+    }
+
+    #[test]
+    fn several_place_the_same() {
+        let dir = scratch();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        write(dir.path(), OsStr::new("lib.so"), b"the bytes", |_| Ok(())).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]

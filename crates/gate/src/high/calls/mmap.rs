@@ -19,7 +19,7 @@ use crate::high::memory::fill::{self, Content};
 use crate::high::run::image;
 use crate::high::run::own;
 use crate::high::run::own::end_of;
-use crate::low::cover::build;
+use crate::low::cover::build::{self, Source};
 use crate::low::cover::mapped_code::{MappedFile, mapped};
 use crate::low::dispatch::NOT_OURS;
 use crate::low::tools::names;
@@ -206,8 +206,7 @@ fn cover(task: &Task, of: InodeRef, at: usize, wanted: &Wanted) {
     let read = |to: &mut [u8], at: u64| read_at(task, record, to, at).unwrap_or(0);
     let build = || {
         let Ok(copy) = image::copied(task, of, c"lightpath-code") else { return false };
-        let mut room = [0; names::ROOM];
-        build::build(core::iter::once(names::of_descriptor(copy.get(), &mut room))).none_needed
+        build::build(core::iter::once(Source::Open(copy.get()))).none_needed
     };
     let source = MappedFile { read: &read, name: names::NAMELESS, shown, build: &build };
     // SAFETY: the mapping was just made, and nothing in it runs yet.

@@ -1,7 +1,10 @@
 //! Runs the builder of site images for objects that the bundle does not know.
 
+use core::ffi::CStr;
+
 use lp_abi::image::NONE_NEEDED;
-use lp_abi::linux::{__NR_clone, __NR_execve, __NR_exit_group, __NR_wait4};
+use lp_abi::linux::{__NR_clone, __NR_execve, __NR_exit_group, __NR_fcntl, __NR_wait4, F_SETFD};
+use lp_abi::{Fd, OwnedFd};
 
 use crate::High;
 use crate::low::above::Above;
@@ -19,10 +22,20 @@ pub(crate) struct Built {
     pub(crate) none_needed: bool,
 }
 
-/// Runs the builder for the objects with these names (empty: the program itself) and waits for it.
+/// An object for the builder.
+#[derive(Clone, Copy)]
+pub(crate) enum Source<'a> {
+    /// By its path; the empty one is the program's.
+    Path(&'a [u8]),
+    /// By a descriptor, which the builder inherits: /proc/PID/fd of a process that has changed users is closed
+    /// to its user. At most one at a time, and not beside the program.
+    Open(Fd),
+}
+
+/// Runs the builder for these objects and waits for it.
 #[cold]
 #[inline(never)]
-pub(crate) fn build<'a>(names: impl Iterator<Item = &'a [u8]>) -> Built {
+pub(crate) fn build<'a>(sources: impl Iterator<Item = Source<'a>>) -> Built {
     const PATHS: usize = 16 << 10;
     let settings = home::settings();
     let (mut used, mut given) = (0, 0);
@@ -36,21 +49,27 @@ pub(crate) fn build<'a>(names: impl Iterator<Item = &'a [u8]>) -> Built {
         c"--build".as_ptr().cast(),
     ];
     argv[..fixed.len()].copy_from_slice(&fixed);
-    let mut copy = None;
-    for name in names.take(BATCH) {
+    let (mut copy, mut open) = (None, None);
+    for source in sources.take(BATCH) {
         let mut own = [0; names::ROOM];
-        if name.is_empty() {
+        let link;
+        if let Source::Path(b"") = source {
             // SAFETY: in the gate `current` is set.
             copy = High::copy_of_program(unsafe { &*current::thread() });
+            open = copy.as_ref().map(OwnedFd::get);
         }
-        let path = match &copy {
-            Some(copy) if name.is_empty() => names::of_descriptor(copy.get(), &mut own),
-            _ if name.is_empty() => names::of_program(&mut own),
-            _ => name,
+        let path = match (source, open) {
+            (Source::Open(fd), _) | (Source::Path(b""), Some(fd)) => {
+                open = Some(fd);
+                link = fd.link();
+                CStr::from_bytes_until_nul(&link).unwrap_or_default().to_bytes()
+            }
+            (Source::Path(b""), None) => names::of_program(&mut own),
+            (Source::Path(path), _) => path,
         };
         let Some(length) = store(&mut paths[used..], path) else {
             if given == 0 {
-                report::refuse(&[b"path too long: ", names::shown(name, &mut [0; names::ROOM])]);
+                report::refuse(&[b"path too long: ", names::shown(path, &mut [0; names::ROOM])]);
             }
             break;
         };
@@ -60,16 +79,17 @@ pub(crate) fn build<'a>(names: impl Iterator<Item = &'a [u8]>) -> Built {
     }
     let status = match settings.builder.get().is_empty() {
         true => FAILED,
-        false => run(settings.builder.pointer(), &argv),
+        false => run(settings.builder.pointer(), &argv, open),
     };
+    drop(copy);
     Built { given, none_needed: status == NONE_NEEDED }
 }
 
 /// Exit status of a builder that was not executed.
 const FAILED: usize = 127;
 
-/// Runs a program, waits for its end and returns its exit status. `argv` ends with null.
-fn run(path: *const u8, argv: &[*const u8]) -> usize {
+/// Runs a program that inherits `open`, waits for its end and returns its exit status. `argv` ends with null.
+fn run(path: *const u8, argv: &[*const u8], open: Option<Fd>) -> usize {
     // Fork without an exit signal, so that the program does not see the child. execve(2) resets the signal to
     // SIGCHLD, so the builder is a grandchild, and the child between does not exec.
     match fork_silently() {
@@ -83,6 +103,10 @@ fn run(path: *const u8, argv: &[*const u8]) -> usize {
             exit(wait_for(builder));
         }
         Err(_) => exit(FAILED),
+    }
+    if let Some(fd) = open {
+        // SAFETY: fcntl(2) takes no pointer here. The table is this child's own.
+        let _ = unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_SETFD, 0) };
     }
     let environment = [core::ptr::null::<u8>(); 1];
     // SAFETY: the path and the arguments are NUL-terminated, and both vectors end with null.

@@ -3,7 +3,7 @@
 use lp_abi::image::{ObjectRecord, state};
 use lp_abi::refusal::Refusal;
 
-use crate::low::cover::build::{BATCH, build};
+use crate::low::cover::build::{BATCH, Source, build};
 use crate::low::cover::patch;
 use crate::low::cover::patch::Bundle;
 use crate::low::object::objects::Object;
@@ -75,7 +75,7 @@ unsafe fn cover_unknown<'o>(
     let objects = objects.iter().flatten();
     let (mut built, mut none_needed) = (0, true);
     while built < objects.clone().count() {
-        let more = build(objects.clone().skip(built).map(|object| object.name));
+        let more = build(objects.clone().skip(built).map(|object| Source::Path(object.name)));
         built += more.given;
         none_needed &= more.none_needed;
     }

@@ -4,7 +4,7 @@ use lp_abi::Fd;
 use lp_abi::linux::{__NR_mmap, MAP_ANONYMOUS, PROT_EXEC};
 use lp_abi::sys::syscall6;
 
-use crate::low::cover::build;
+use crate::low::cover::build::{self, Source};
 use crate::low::cover::loaded;
 use crate::low::cover::loaded::Outcome;
 use crate::low::cover::patch::Bundle;
@@ -39,7 +39,7 @@ pub(crate) unsafe extern "sysv64" fn mmap(
             let read = |to: &mut [u8], at: u64| read_file(fd, to, at);
             let mut room = [0; names::ROOM];
             let name = names::of_descriptor(fd, &mut room);
-            let build = || build::build(core::iter::once(name)).none_needed;
+            let build = || build::build(core::iter::once(Source::Path(name))).none_needed;
             mapped(&MappedFile { read: &read, name, shown: name, build: &build }, result as usize, offset);
         }
     }

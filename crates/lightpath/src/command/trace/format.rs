@@ -321,7 +321,7 @@ mod tests {
         let chown = call(__NR_fchown, [3, u64::from(u32::MAX), u64::MAX, 0, 0, 0], 0, None);
         assert_eq!(line(&chown), "fchown(3, -1, -1)                       = 0");
         let fifo = call(__NR_mknod, [1, 0o10600, 0, 0, 0, 0], 0, Some((0, b"p")));
-        assert_eq!(line(&fifo), "mknod(\"p\", S_IFIFO|0600)               = 0");
+        assert_eq!(line(&fifo), "mknod(\"p\", S_IFIFO|0600)                = 0");
     }
 
     #[test]
