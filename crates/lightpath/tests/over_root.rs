@@ -121,7 +121,7 @@ useradd -m tester && ls -d /home/tester; su tester -c 'id -un; cd; pwd; echo hi 
 mkdir /src; cd /src; printf 'all: p\np: p.c\n\tcc -o p p.c\ninstall: p\n\tinstall -D p $(DESTDIR)/opt/x/bin/p\n' > Makefile
 printf '#include <stdio.h>\nint main() { return puts("built") < 0; }\n' > p.c; make -s install; /opt/x/bin/p
 echo 'int f() { return 7; }' > l.c; cc -shared -fPIC -o /usr/lib/libmine.so l.c
-printf '#include <stdio.h>\nint f(); int main() { printf("%%d\\n", f()); }' > m.c; cc -o /usr/bin/usesmine m.c -lmine -Wl,-rpath,/usr/lib; usesmine; ldconfig; usesmine
+printf '#include <stdio.h>\nint f(); int main() { printf("%%d\\n", f()); }' > m.c; cc -o /usr/bin/usesmine m.c -lmine; usesmine; ldconfig; usesmine
 mkdir -p pkg/DEBIAN pkg/opt/pkg; printf 'Package: p\nVersion: 1\nArchitecture: all\nMaintainer: m <m@m>\nDescription: d\n' > pkg/DEBIAN/control
 printf '#!/bin/sh\necho configured > /opt/pkg/state\n' > pkg/DEBIAN/postinst; chmod 755 pkg/DEBIAN/postinst; echo one > pkg/opt/pkg/one
 dpkg-deb -b pkg p.deb > /dev/null; dpkg -i p.deb > /dev/null; cat /opt/pkg/*; dpkg -l p | tail -1 | cut -c1-6; dpkg -r p > /dev/null; ls /opt/pkg"#,

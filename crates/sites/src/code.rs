@@ -182,14 +182,15 @@ pub(crate) fn listed_targets(elf: &Elf<'_>, listings: &[Listing], sites: &BTreeS
 /// function may be far apart. Targets from the same region are in its listing.
 ///
 /// Short branches come from nearby code, which is disassembled. Other branches are found by their bytes at
-/// all addresses: bytes that only look like a branch to a place near a site count, too.
+/// all addresses. Bytes that only look like a branch to a place near a site count where functions are not
+/// known; a known one is disassembled.
 pub(crate) fn branch_targets(elf: &Elf<'_>, sites: &BTreeSet<u64>) -> BTreeSet<u64> {
     let mut targets = BTreeSet::new();
     let (Some(first), Some(last)) = (sites.first(), sites.last()) else { return targets };
     let around = first.saturating_sub(NEAR)..=last.saturating_add(NEAR);
     let mut add = |from: u64, target: u64| {
         let is_other = || elf.region(target).is_none_or(|region| !region.range.contains(&from));
-        if around.contains(&target) && is_near(target, sites) && is_other() {
+        if around.contains(&target) && is_near(target, sites) && is_other() && is_branch(elf, from, target) {
             targets.insert(target);
         }
     };
@@ -216,6 +217,17 @@ pub(crate) fn branch_targets(elf: &Elf<'_>, sites: &BTreeSet<u64>) -> BTreeSet<u
         }
     }
     targets
+}
+
+/// Whether the byte at `address` may be of a branch to `target`.
+fn is_branch(elf: &Elf<'_>, address: u64, target: u64) -> bool {
+    match elf.region(address) {
+        Some(region) if region.known == BoundsKnown::Function => {
+            let mut branches = decode(elf, region.range).filter(|it| branch_target(it) == Some(target));
+            branches.any(|branch| (branch.ip()..branch.next_ip()).contains(&address))
+        }
+        _ => true,
+    }
 }
 
 /// Bytes of the displacement in a branch that is not short.

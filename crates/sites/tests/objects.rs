@@ -375,6 +375,40 @@ third:
 ";
 
 #[test]
+fn bytes_within_an_instruction_are_no_branch() {
+    for is_described in [true, false] {
+        let (start, end) = if is_described { (".cfi_startproc", ".cfi_endproc") } else { ("", "") };
+        let analysis = assembled(&LOOKALIKE.replace("START", start).replace("END", end));
+        let is_read = |site: &Site| site.number.is(0);
+        assert_eq!(analysis.sites.iter().map(is_read).collect::<Vec<_>>(), [is_described]);
+    }
+}
+
+/// A constant in one function that reads as a jump into the site of another.
+const LOOKALIKE: &str = "
+first:
+    START
+    mov $0, %eax
+1:  syscall
+    ret
+    END
+caller:
+    .cfi_startproc
+    call first
+    call second
+    ret
+    .skip 300, 0xcc
+    .cfi_endproc
+second:
+    START
+    .byte 0x48, 0xb8, 0xe9
+    .long 1b - 2f
+2:  .byte 0, 0, 0
+    ret
+    END
+";
+
+#[test]
 fn bundle_keeps_what_it_learnt() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join(Bundle::file_name());

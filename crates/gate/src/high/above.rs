@@ -277,6 +277,15 @@ impl Above for High {
     }
 
     #[cold]
+    fn storage_in_mount_only(thread: &Thread, name: &[u8]) -> Option<u64> {
+        if !Self::has_run(thread) || !libraries::may_be_in_mount_only(name) {
+            return None;
+        }
+        join::join(thread);
+        task_of(thread).and_then(|task| libraries::default_storage_of(task, name))
+    }
+
+    #[cold]
     fn list_leads_into_mount(thread: &Thread, list: List, text: *const u8) -> bool {
         Self::has_run(thread) && libraries::list_leads_into_mount(task_of(thread), list, text)
     }

@@ -1,7 +1,7 @@
 //! Whether the places where the loader looks for libraries lead into a mount, so that the gate must be loaded
 //! first. Needs no task, so it also answers for a process that is apart.
 
-use lp_abi::linux::{__NR_openat, O_CLOEXEC, O_NOCTTY, O_NONBLOCK};
+use lp_abi::linux::{__NR_faccessat, __NR_openat, F_OK, O_CLOEXEC, O_NOCTTY, O_NONBLOCK};
 use lp_abi::{Errno, Fd};
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
@@ -96,6 +96,38 @@ pub(crate) fn storage_of(task: &Task, origin: &[u8], directory: &[u8], name: &[u
         }
         Place::Outside(_) => None,
     }
+}
+
+/// Where the GNU loader looks for libraries by itself, or by the usual ld.so.conf.
+const DEFAULTS: [&[u8]; 8] = [
+    b"/lib/x86_64-linux-gnu",
+    b"/usr/lib/x86_64-linux-gnu",
+    b"/lib64",
+    b"/usr/lib64",
+    b"/usr/local/lib",
+    b"/usr/local/lib/x86_64-linux-gnu",
+    b"/lib",
+    b"/usr/lib",
+];
+
+/// Whether the loader may find the library `name` by itself only in a mount: one is over a place where it
+/// looks, and the host has no such file.
+#[cold]
+pub(crate) fn may_be_in_mount_only(name: &[u8]) -> bool {
+    let is_on_host = |directory: &&[u8]| {
+        put(b"", &[directory, b"/", name]).is_some_and(|_| {
+            let path = buffer(Which::Second).as_ptr();
+            // SAFETY: the path is NUL-terminated; the call changes nothing.
+            unsafe { lp_abi::syscall!(__NR_faccessat, Fd::CWD, path, F_OK) }.is_ok()
+        })
+    };
+    DEFAULTS.iter().any(|directory| mounts().holds(directory)) && !DEFAULTS.iter().any(is_on_host)
+}
+
+/// [`storage_of`] where the loader looks by itself.
+#[cold]
+pub(crate) fn default_storage_of(task: &Task, name: &[u8]) -> Option<u64> {
+    DEFAULTS.iter().find_map(|directory| storage_of(task, b"", directory, name))
 }
 
 fn storage_on_host(at: At) -> Option<u64> {

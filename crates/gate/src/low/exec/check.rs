@@ -50,22 +50,33 @@ pub(crate) struct Program<'p> {
 }
 
 impl Program<'_> {
-    /// Whether it makes the loader look in a mount: in a directory, or for a library that it names by a path.
+    /// Whether it makes the loader look in a mount: in a directory, or for a library that it names by a path
+    /// or that the host does not have.
     fn leads_into_mount(&self, thread: &Thread) -> bool {
         let mut leads = |path: &[u8]| High::leads_into_mount(thread, self.origin, path);
-        self.elf.directories(&mut leads) || self.elf.needed(&mut |name| name.contains(&b'/') && leads(name))
+        self.elf.directories(&mut leads)
+            || self.elf.needed(&mut |name| name.contains(&b'/') && leads(name))
+            || self.needs_mount(thread)
+    }
+
+    /// Whether it needs a library that the loader finds by itself, and only in a mount.
+    fn needs_mount(&self, thread: &Thread) -> bool {
+        self.elf.needed(&mut |name| High::storage_in_mount_only(thread, name).is_some())
     }
 
     /// Bytes of thread-local storage of the libraries that it needs and that lie in directories that it
-    /// names.
+    /// names, or where only a mount has them.
     fn storage(&self, thread: &Thread) -> u64 {
         let mut sum = 0u64;
         self.elf.needed(&mut |name| {
-            self.elf.directories(&mut |directory| {
+            let is_found = self.elf.directories(&mut |directory| {
                 let bytes = High::storage_of(thread, self.origin, directory, name);
                 sum = sum.saturating_add(bytes.unwrap_or(0));
                 bytes.is_some()
             });
+            if !is_found {
+                sum = sum.saturating_add(High::storage_in_mount_only(thread, name).unwrap_or(0));
+            }
             false
         });
         sum
@@ -96,7 +107,7 @@ impl Program<'_> {
         remember: impl FnOnce(Loader),
     ) -> LoaderHook {
         // Where its paths lead depends on the run's mounts.
-        if self.elf.has_paths() || self.needs_first_library() {
+        if self.elf.has_paths() || self.needs_first_library() || self.needs_mount(thread) {
             return self.load_with_needs(thread, loader, environment);
         }
         let loader = match loader {
