@@ -284,6 +284,29 @@ GROUP(landlock, what_is_open)
     attributes("f");
 }
 
+GROUP(landlock, removed_names)
+{
+    /* So that the directories are not the first in their slots. */
+    for (int i = 0; i < 1000; i++) {
+        mkdir("old", 0755);
+        rmdir("old");
+    }
+    tree();
+    int of_a = T(open("a/f", O_RDWR)), of_b = T(open("b/f", O_RDWR));
+    unlink("a/f");
+    unlink("b/f");
+    CHILD
+    {
+        hold(READ_FILE | WRITE_FILE, "a", READ_FILE);
+        char name[64];
+        sprintf(name, "/proc/self/fd/%d", of_a);
+        T(reach(name, O_RDONLY));
+        T(reach(name, O_WRONLY));
+        sprintf(name, "/proc/self/fd/%d", of_b);
+        T(reach(name, O_RDONLY));
+    }
+}
+
 GROUP(landlock, names)
 {
     tree();

@@ -21,16 +21,16 @@ macro_rules! fields {
 const HEADER: Fields = fields!(Header: magic version checksum length data_pages identity inode_limit hash_state
     read_only tree roots tickets split_lock lane_limit chunk_limit chunk_hint process_limit slabs moves life in_file
     numbers boot flown programs shadows mount_turn mount_serial mount_limit frozen left);
-const INODE: Fields = fields!(Inode: seq pages size atime mtime ctime ctime_nsec nlink mode uid gid zero number generation
-    flags acl default_acl xattr rdev root parent self_dirent link lock data_seq map tail btime btime_nsec
-    atime_due entries custody inline locks_lock locks moving);
+const INODE: Fields = fields!(Inode: seq pages size atime mtime ctime ctime_nsec nlink mode uid gid zero
+    number generation flags acl default_acl xattr rdev root parent self_dirent link lock data_seq map tail
+    btime btime_nsec atime_due entries custody inline locks_lock locks moving);
 const LANE: Fields = fields!(Lane: process tid id generation burial waits_for posix_wait shifting walked
     writing writing_depth pins unlisting holding changing intent taken claims unlinked chains arrived kept moves
     caches pages moving reads answered passed bytes);
-const PROCESS: Fields = fields!(Process: life pid run pid_namespace fd_limit threads umask ruid fsuid fsgid caps
-    group_count permitted fsize_limit cwd exe mappings exe_dirent first_lane rgid limited attached root unused parked
-    table_lock moves threads_gone posix_locks gate_words unused_word closed id_maps overflow_ids unused_too
-    domain next_domain unused_last groups);
+const PROCESS: Fields = fields!(Process: life pid run pid_namespace fd_limit threads umask ruid fsuid fsgid
+    caps group_count permitted fsize_limit cwd exe mappings exe_dirent first_lane rgid limited attached root
+    unused parked table_lock moves threads_gone posix_locks gate_words unused_word closed id_maps
+    overflow_ids unused_too domain next_domain unused_last groups);
 const FILE: Fields = fields!(OpenFile: position inode flags shared lock generation link parent dirent locked in_flight
     mode custody);
 const DIRENT: Fields = fields!(Dirent: target position parent hash seq shape long link name);

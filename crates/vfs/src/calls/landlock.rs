@@ -63,7 +63,7 @@ fn make<'t, 'r>(
         domain.pieces(|piece| fill::append_private(task, id, piece))?;
     }
     each(&mut |entry| fill::append_private(task, id, &entry.to_bytes()))?;
-    region.inode(id).nlink.store(0, Relaxed); // Relaxed: nobody else knows the inode.
+    inode::set_links(region.inode(id), 0);
     pin::known_inode(task, pin::slot::FIRST, id);
     kept::orphan(task, id);
     region.settle::<Inode>(task.lane);

@@ -202,7 +202,7 @@ pub(crate) fn and_above_removed(task: &Task<'_>, dir: InodeRef) -> impl Iterator
 /// The directory from which this one was removed; `None` if it was not removed.
 fn above_removed(task: &Task<'_>, dir: InodeRef) -> Option<InodeRef> {
     let record = task.region.inode(dir.id);
-    if dir.id.is_none() || !record.is_dead() {
+    if dir.id.is_none() || !is(record) || !record.is_dead() {
         return None;
     }
     let id = InodeId(record.parent.load(Ordering::Relaxed)); // Relaxed: does not change any more.

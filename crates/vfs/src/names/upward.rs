@@ -77,7 +77,8 @@ impl<'t, 'r> Climb<'t, 'r> {
             }
         }
         let record = region.inode(inode.id);
-        if dir::is(record) {
+        let is_dir = dir::is(record);
+        if is_dir {
             parent = InodeId(record.parent.load(Relaxed)); // Relaxed: as seen; `consistently` looks again.
         }
         if parent.is_none() || parent == inode.id {
@@ -85,8 +86,7 @@ impl<'t, 'r> Climb<'t, 'r> {
         }
         let up = current(self.task, parent);
         // A removed directory remembers its parent, which may have been removed too.
-        let is_lost =
-            mounts::is_gone(self.task, inode) && record.tail.load(Acquire) != u64::from(up.generation);
+        let is_lost = is_dir && record.is_dead() && record.tail.load(Acquire) != u64::from(up.generation);
         (!is_lost && dir::is(region.inode(parent))).then_some(Step::In(up, parent, mount))
     }
 }
