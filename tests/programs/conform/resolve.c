@@ -1,6 +1,8 @@
 /* openat2: the `resolve` flags that limit a walk. */
 #include "conform.h"
 #include <linux/openat2.h>
+#include <sched.h>
+#include <sys/mount.h>
 
 static const struct {
     const char *name;
@@ -153,8 +155,17 @@ GROUP(resolve, absolute_paths)
     each(AT_FDCWD, "/top/f", O_RDONLY);
 }
 
+/* Keeps root from making files in the host's root directory, where absolute paths lead. */
+static void fence(void)
+{
+    struct mount_attr read_only = { .attr_set = MOUNT_ATTR_RDONLY };
+    if (geteuid() == 0 && (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) || syscall(SYS_mount_setattr, AT_FDCWD, "/", 0, &read_only, sizeof read_only)))
+        say("fence: %s", strerrorname_np(errno));
+}
+
 GROUP(resolve, making)
 {
+    fence();
     int dir = tree();
     const char *paths[] = { "new", "../new", "dangling", "/made", "deep/../made too", "absolute", "up", "g", ".", "..", "/", "deep/" };
     for (unsigned i = 0; i < COUNT(paths); i++)
