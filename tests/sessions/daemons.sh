@@ -122,7 +122,7 @@ http { access_log $T/n/acc; sendfile on; client_body_temp_path $T/n/b; proxy_tem
 X
 nginx -p "$T/n" -c "$T/n/c" & p=$!
 get() { curl -s --unix-socket "$T/n/sock" "$@"; }
-for i in $(seq 500); do get http://x/small >/dev/null && break; sleep 0.02; done; : >n/acc
+for i in $(seq 500); do get http://x/small >/dev/null && break; sleep 0.02; done
 get http://x/small; get http://x/big | cmp - www/big; echo two >www/small; get http://x/small; echo three >new; mv new www/small; get http://x/small; get -r 10-20 http://x/big; get -o /dev/null -w '%{http_code}\n' http://x/none; echo tail >>www/big; get http://x/big | tail -1; : >www/big; get http://x/big | wc -c
 for i in 1 2 3 4; do (for j in $(seq 25); do get http://x/small >/dev/null || echo lost; done) & w="$w $!"; done; wait $w; kill -HUP $p; sleep 0.3; get http://x/small; kill -QUIT $p; wait $p; echo $?; wc -l <n/acc; rm -r n
 
