@@ -409,9 +409,16 @@ signal.signal(signal.SIGALRM, lambda *_: os.write(w, b"z"))
 signal.setitimer(signal.ITIMER_REAL, 0.1)
 print(os.read(r, 1))
 signal.siginterrupt(signal.SIGALRM, False)
-signal.setitimer(signal.ITIMER_REAL, 0.1)
 if not os.fork():
-    time.sleep(0.3)
+    def until_asleep():
+        seen = 0
+        while seen < 5:
+            time.sleep(0.02)
+            state = open(f"/proc/{os.getppid()}/stat").read().rsplit(")", 1)[1].split()[0]
+            seen = seen + 1 if state == "S" else 0
+    until_asleep()
+    os.kill(os.getppid(), signal.SIGALRM)
+    until_asleep()
     os.write(w, b"y")
     os._exit(0)
 print(os.read(r, 1))
