@@ -9,7 +9,7 @@
 //!
 //! Cycle: `change`, `dir`.
 //!
-//! Cycle: `limits`, `walk`.
+//! Cycle: `limits`, `walk`, `walk::limited`.
 //!
 //! Cycle: `mounts`, `root`.
 

@@ -10,35 +10,35 @@
 //! What is left to walk is text: the program's path or, once a symbolic link was met, `scratch.walk`, which
 //! has the text at its end so that a link's target can be put before it.
 
+mod dots;
+mod limited;
+mod links;
+
 use core::slice;
 
-use lp_abi::linux::{
-    RESOLVE_BENEATH, RESOLVE_CACHED, RESOLVE_IN_ROOT, RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV, S_IFDIR, S_IFMT,
-};
-use lp_abi::{Errno, Fd, MAX_SYMLINKS, NAME_MAX, PATH_MAX, Result, UserPtr};
-use lp_region::mount::mount_flags;
+use lp_abi::linux::{RESOLVE_CACHED, RESOLVE_NO_XDEV, S_IFDIR, S_IFMT};
+use lp_abi::{Errno, Fd, NAME_MAX, PATH_MAX, Result, UserPtr};
 use lp_region::records::{COVERED, Inode};
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, MountId, Spot};
 
+pub(crate) use self::limited::{limited_end, limited_inode};
 use crate::caller::below::{self, Need};
 use crate::caller::prefix_cache::{self, Prefix};
 use crate::caller::task::{Outside, Place, Task};
-use crate::inodes::inode as inodes;
 pub use crate::names::goal::{End, Follow, Found, LastType, Parent};
 pub(crate) use crate::names::goal::{Ended, Named};
 use crate::names::goal::{Existing, Goal, Making, Placing};
 pub(crate) use crate::names::known::{AtKnown, found, in_known, is_end, known, look_up, named_in};
 use crate::names::known::{Bare, Whole, base, may_everyone_search};
-use crate::names::limits::{Free, Limited, Limits, SCOPED, Top};
-use crate::names::mounts::{self, AboveRoot, Crossing};
+use crate::names::limits::{Free, Limits};
+use crate::names::mounts::{self, Crossing};
 use crate::names::name::Name;
 pub use crate::names::path_text::PathBuffer;
 pub(crate) use crate::names::path_text::{PathText, copied, copy_path, is_empty, keep};
 use crate::names::path_text::{buffer, shorten};
-use crate::names::{dir, dirent, hash, link_target, root, tree};
+use crate::names::{hash, root};
 use crate::rights::permission::{self, EXEC};
-use crate::rights::protected;
 
 /// Bytes of `scratch.walk` available for text, including its NUL.
 const TEXT: usize = 2 * PATH_MAX;
@@ -208,98 +208,6 @@ fn walk<G: Goal>(task: &Task<'_>, dirfd: Fd, given: PathText, goal: G) -> Result
         }
     }
     walk.run(goal)
-}
-
-/// [`inode`] within limits.
-///
-/// # Errors
-/// Those of [`inode`] and of openat2(2).
-pub(crate) fn limited_inode(
-    task: &Task<'_>,
-    dirfd: Fd,
-    path: UserPtr,
-    follow: Follow,
-    limits: Limited<'_>,
-) -> Result<Place<Found>> {
-    let text = copy_path(task, PathBuffer::Path, path)?;
-    limited_again(task, dirfd, text, Existing(follow), limits)
-}
-
-/// [`end`] within limits.
-///
-/// # Errors
-/// Those of [`end`] and of openat2(2).
-pub(crate) fn limited_end<'t>(
-    task: &'t Task<'_>,
-    dirfd: Fd,
-    path: UserPtr,
-    follow: Follow,
-    limits: Limited<'_>,
-) -> Result<Place<Ended<'t>>> {
-    let text = copy_path(task, PathBuffer::Path, path)?;
-    Ok(limited_again(task, dirfd, text, Making(follow), limits)?.map(|end| end.named(task)))
-}
-
-fn limited_again<G: Goal>(
-    task: &Task<'_>,
-    dirfd: Fd,
-    text: PathText,
-    goal: G,
-    limits: Limited<'_>,
-) -> Result<Place<G::End>> {
-    for _ in 0..TRIES {
-        match walk_limited(task, dirfd, text, goal, limits.begin(task)) {
-            Err(Errno::ESTALE) => {}
-            done => return done,
-        }
-    }
-    Err(Errno::ESTALE)
-}
-
-/// A walk that openat2(2) limits. An absolute path is one of a mount, which a door has found on the host; or
-/// it starts from the base ([`RESOLVE_IN_ROOT`]).
-fn walk_limited<G: Goal>(
-    task: &Task<'_>,
-    dirfd: Fd,
-    given: PathText,
-    goal: G,
-    mut limits: Limited<'_>,
-) -> Result<Place<G::End>> {
-    let text = buffer(task, given.which).cast::<u8>().cast_const();
-    // SAFETY: the buffer holds `length` bytes and a NUL.
-    let (end, slash) = unsafe { (text.add(given.length), *text == b'/') };
-    let absolute = slash && !(limits.has(RESOLVE_IN_ROOT) && limits.top == Top::Base);
-    let mut from = Spot::NONE;
-    if !absolute {
-        let Some(base) = base(task, dirfd) else { return Ok(Place::Outside(Outside::AsGiven)) };
-        if !dir::is(task.region.inode(base.inode.id)) {
-            return Err(Errno::ENOTDIR);
-        }
-        if limits.top == Top::Base {
-            limits.top = Top::Spot(base);
-        }
-        from = base;
-    }
-    let (here, mount, which, base) = (from.inode, from.mount, given.which, from.to_word());
-    let mut walk =
-        Walk { task, limits, which, text, end, here, mount, settled: true, links: 0, base, tree: ODD };
-    if absolute {
-        match walk.enter() {
-            Crossing::Inside { .. }
-                if limits.has(RESOLVE_NO_XDEV) && root::of(task).is_none() && !mounts::are_whole(task) =>
-            {
-                return Err(Errno::EXDEV);
-            }
-            Crossing::Inside { root, walked } => walk.start(root, walked),
-            Crossing::Outside => return Ok(Place::Outside(Outside::AsGiven)),
-        }
-    }
-    let done = walk.run(goal)?;
-    if let Place::Inside(end) = &done {
-        let (end, within) = G::reached(end);
-        limits.check(task, end, within)?;
-    }
-    Ok(done)
 }
 
 /// The text after leading slashes.
@@ -604,244 +512,6 @@ impl<'r, L: Limits> Walk<'_, 'r, L> {
             .snapshot(|| (inode.self_dirent.load(Ordering::Relaxed), inode.parent.load(Ordering::Relaxed)));
         self.check(self.here)?;
         Ok(Found { inode: self.here, dirent: DirentId(dirent), parent: InodeId(parent), mount: self.mount })
-    }
-
-    /// `.` or `..`.
-    #[cold]
-    fn dots(&mut self, name: &Name<'_>) -> Result<Turn> {
-        self.tree = ODD;
-        self.may_search()?;
-        let after = name.end();
-        self.text = past_slashes(after);
-        let last = if name.is_dot() { LastType::Dot } else { LastType::DotDot };
-        if last == LastType::DotDot {
-            self.base = 0;
-            match self.up()? {
-                Up::Parent => {}
-                Up::Here if self.limits.has(RESOLVE_BENEATH) => {
-                    return Err(self.missed(Errno::EXDEV));
-                }
-                Up::Here if self.text != self.end => return Ok(Turn::On),
-                Up::Here => return Ok(Turn::At(last, self.directory()?)),
-                Up::Host => return self.leave(after),
-            }
-            let from = self.here;
-            let up = self.directory()?;
-            let parent = self.task.region.inode(up.parent);
-            self.here = InodeRef { id: up.parent, generation: parent.generation.load(Ordering::Acquire) };
-            // The parent of a directory that is still in place is live.
-            if self.task.region.inode(from.id).parent.load(Ordering::Acquire) != up.parent.0 {
-                return Err(Errno::ESTALE);
-            }
-            self.check(from)?;
-            // A removed directory remembers its parent, which may have been removed too.
-            let gone = self.task.region.inode(from.id).tail.load(Ordering::Acquire);
-            if mounts::is_gone(self.task, from) && gone != u64::from(self.here.generation) {
-                return Err(Errno::ENOENT);
-            }
-            if mounts::is_covered(self.task, self.here.id) {
-                let top = mounts::cover(self.task, self.spot(), DirentId::NONE, self.which as usize);
-                if top != self.spot() {
-                    self.cross()?;
-                }
-                self.stand(top);
-            }
-            // The kernel's handle_dots: a directory that moved may have led `..` past the top.
-            if self.limits.has(SCOPED) && self.limits.has_shifted(self.task) {
-                return Err(Errno::EAGAIN);
-            }
-        }
-        if self.text != self.end {
-            return Ok(Turn::On);
-        }
-        Ok(Turn::At(last, self.directory()?))
-    }
-
-    /// For `..`: moves from the root of a mount to what the mount covers, repeatedly.
-    ///
-    /// # Errors
-    /// `ENOENT` for a directory that has moved out of what its mount shows (the kernel's path_connected).
-    fn up(&mut self) -> Result<Up> {
-        let (task, from) = (self.task, self.spot());
-        if self.is_top(from) {
-            return Ok(Up::Here);
-        }
-        while task.region.mount(self.mount).root() == self.here {
-            match mounts::above(task, self.mount, self.which as usize) {
-                AboveRoot::Point(spot, _) if self.is_top(spot) => {
-                    self.stand(from);
-                    return Ok(Up::Here);
-                }
-                AboveRoot::Point(spot, _) => self.stand(spot),
-                AboveRoot::Host if mounts::are_whole(task) => return Ok(Up::Here),
-                AboveRoot::Host => return self.cross().map(|()| Up::Host),
-                AboveRoot::Nothing => return Ok(Up::Here),
-            }
-        }
-        if self.mount != from.mount {
-            self.cross()?;
-        }
-        let top = task.region.mount(self.mount).root();
-        if mounts::is_gone(task, self.here) || mounts::is_root(task, top) {
-            return Ok(Up::Parent);
-        }
-        if tree::is_above(task, top.id, self.here.id) { Ok(Up::Parent) } else { Err(Errno::ENOENT) }
-    }
-
-    /// Whether `..` of this leads nowhere else: it is the directory that confines the walk, or the root
-    /// directory.
-    #[inline]
-    fn is_top(&self, spot: Spot) -> bool {
-        match self.limits.has(SCOPED) {
-            true => self.limits.top() == Top::Spot(spot),
-            false => root::is(self.task, spot),
-        }
-    }
-
-    /// `..` of a root: continues in the host directory that contains the mount.
-    #[cold]
-    fn leave(&mut self, after: *const u8) -> Result<Turn> {
-        let above = mounts::host_above(self.task, self.mount);
-        self.prepend(after, above.len() + 1, |to| {
-            to[..above.len()].copy_from_slice(above);
-            to[above.len()] = b'/';
-            Ok(())
-        })?;
-        self.lead(mounts::enter_from_host(self.task, self.rest(), self.which as usize))
-    }
-
-    /// Continues where a step failed because the current inode stands for a directory of the host's: there.
-    #[cold]
-    fn failed(&mut self, errno: Errno) -> Result<Turn> {
-        if errno != HOSTS {
-            return Err(errno);
-        }
-        self.cross()?;
-        let (region, mut name) = (self.task.region, [0; NAME_MAX]);
-        let entry = region.dirent(DirentId(self.inode().self_dirent.load(Ordering::Acquire)));
-        let length = dirent::copy_name(region, entry, &mut name);
-        // SAFETY: `text` does not pass `end`, where a NUL is.
-        let is_name = !matches!(unsafe { *self.text }, 0 | b'/');
-        self.prepend(self.text, 1 + length + usize::from(is_name), |to| {
-            to.fill(b'/');
-            to[1..=length].copy_from_slice(&name[..length]);
-            Ok(())
-        })?;
-        self.lead(Crossing::Outside)
-    }
-
-    /// Continues with the target of a symbolic link; `after` is what follows the link in the text.
-    #[cold]
-    fn follow(&mut self, link: InodeRef, after: *const u8) -> Result<Turn> {
-        if self.links == MAX_SYMLINKS || mounts::has(self.task, self.mount, mount_flags::NOSYMFOLLOW) {
-            return Err(Errno::ELOOP);
-        }
-        if self.limits.has(RESOLVE_NO_SYMLINKS) {
-            return Err(Errno::ELOOP);
-        }
-        self.links += 1;
-        self.tree = ODD;
-        let (task, inode) = (self.task, self.task.region.inode(link.id));
-        if past_slashes(after) == self.end {
-            protected::may_follow(task, self.inode(), inode)?;
-        }
-        if self.limits.has(RESOLVE_CACHED) && inodes::is_access_due(task, inode, self.mount) {
-            return Err(Errno::EAGAIN);
-        }
-        let length = link_target::target_length(inode);
-        self.check(link)?;
-        self.prepend(after, length, |to| link_target::copy_target(task, inode, to))?;
-        self.check(link)?;
-        link_target::followed(task, Spot { inode: link, mount: self.mount });
-        // SAFETY: the text is not empty, because no target is.
-        if unsafe { *self.text } == b'/' { self.jump() } else { Ok(Turn::On) }
-    }
-
-    /// Continues with the text, an absolute target, from the root that the walk has: the kernel's
-    /// nd_jump_root.
-    fn jump(&mut self) -> Result<Turn> {
-        if self.limits.has(RESOLVE_BENEATH) {
-            return Err(Errno::EXDEV);
-        }
-        if !self.limits.has(RESOLVE_IN_ROOT) {
-            // As in the kernel, the mount of a root directory that the walk has not met yet is another one.
-            let has_met = self.base == 0;
-            if !has_met || root::of(self.task).is_none_or(|root| root.mount != self.mount) {
-                self.cross()?;
-            }
-            return self.absolute();
-        }
-        let limits = self.limits;
-        match limits.top() {
-            Top::Base => {}
-            Top::Spot(top) => {
-                if top.mount != self.mount {
-                    self.cross()?;
-                }
-                self.stand(top);
-            }
-            Top::Host(above) => {
-                self.cross()?;
-                self.prepend(self.text, above.len(), |to| {
-                    to.copy_from_slice(above);
-                    Ok(())
-                })?;
-                return self.absolute();
-            }
-        }
-        Ok(Turn::On)
-    }
-
-    /// Finds where the text, an absolute path, leads.
-    fn absolute(&mut self) -> Result<Turn> {
-        self.lead(self.enter())
-    }
-
-    /// Goes where the text, an absolute path, leads.
-    fn lead(&mut self, crossing: Crossing) -> Result<Turn> {
-        match crossing {
-            Crossing::Inside { root, walked } => {
-                self.start(root, walked);
-                Ok(Turn::On)
-            }
-            Crossing::Outside => {
-                let rest = self.rest();
-                // SAFETY: the buffer belongs to the task and is longer than any text; `rest` lies in another.
-                let to = unsafe { &mut *self.task.scratch.outside.get() };
-                to[..rest.len()].copy_from_slice(rest);
-                to[rest.len()] = 0;
-                Ok(Turn::Out(rest.len()))
-            }
-        }
-    }
-
-    /// Puts `length` bytes, which `fill` writes, before the text that starts at `after`.
-    fn prepend(
-        &mut self,
-        after: *const u8,
-        length: usize,
-        fill: impl FnOnce(&mut [u8]) -> Result<()>,
-    ) -> Result<()> {
-        let walk = self.task.scratch.walk.get().cast::<u8>();
-        // SAFETY: `after` is in the text, which ends at `end`.
-        let left = unsafe { self.end.offset_from_unsigned(after) };
-        if length + left >= TEXT {
-            return Err(Errno::ENAMETOOLONG);
-        }
-        let rest = TEXT - 1 - left;
-        // SAFETY: `rest + left` is the last of the TEXT bytes; text that is in this buffer already is in
-        // place. The bytes below `rest` are no longer needed.
-        let room = unsafe {
-            if self.end != walk.add(TEXT - 1) {
-                walk.add(rest).copy_from_nonoverlapping(after, left);
-                *walk.add(TEXT - 1) = 0;
-            }
-            slice::from_raw_parts_mut(walk.add(rest - length), length)
-        };
-        fill(room)?;
-        // SAFETY: within the buffer.
-        (self.text, self.end) = unsafe { (walk.add(rest - length).cast_const(), walk.add(TEXT - 1)) };
-        Ok(())
     }
 
     /// The place of `name`, the last in the text.
