@@ -1,20 +1,20 @@
 # Programs that leave their parent, talk through the mount, or are killed.
-wait_for() { for i in $(seq 250); do [ -e "$1" ] && return; sleep 0.02; done; echo "no $1"; }
+wait_for() { until [ -e "$1" ]; do sleep 0.02; done; }
 
 #:: daemon needs perl
 cat >d.pl <<'X'
 use POSIX; exit if fork; POSIX::setsid(); exit if fork; chdir $ENV{T}; open STDIN, '<', '/dev/null'; open STDOUT, '>>', 'log'; open STDERR, '>&', \*STDOUT; $| = 1; open my $p, '>', 'pid.tmp'; print $p "$$\n"; close $p; rename 'pid.tmp', 'pid';
 $SIG{TERM} = sub { print "term\n"; unlink 'pid'; exit }; $SIG{HUP} = sub { print "hup\n" }; while (1) { if (-e 'request') { open my $r, '<', 'request'; my $l = <$r>; close $r; open my $o, '>', 'answer.tmp'; print $o "answered $l"; close $o; unlink 'request'; rename 'answer.tmp', 'answer' } select undef, undef, undef, 0.02 }
 X
-gone() { for i in $(seq 250); do [ -e "$1" ] || return; sleep 0.02; done; echo "still $1"; }
-perl d.pl; wait_for pid; echo hello >r; mv r request; wait_for answer; cat answer; kill -HUP $(cat pid); sleep 0.2; kill $(cat pid); gone pid; cat log; rm d.pl
+perl d.pl; wait_for pid; echo hello >r; mv r request; wait_for answer; cat answer; kill -HUP $(cat pid); until grep -q hup log; do sleep 0.02; done; kill $(cat pid); while [ -e pid ]; do sleep 0.02; done; cat log; rm d.pl
 
 #:: orphan_keeps_file
-(sh -c 'exec 3>held; sleep 1; echo late >&3; echo done >new; mv new flag' &) ; wait_for held; rm -f held; ls; wait_for flag; cat flag; setsid sh -c 'sleep 0.2; echo session >s' & wait; cat s; nohup sh -c 'sleep 0.2; echo hup >h' >/dev/null 2>&1 & wait; cat h
+(sh -c 'exec 3>held; until [ -e go ]; do sleep 0.02; done; echo late >&3; echo done >new; mv new flag' &) ; wait_for held; rm -f held; ls; : >go; wait_for flag; cat flag; setsid sh -c 'sleep 0.2; echo session >s' & wait; cat s; nohup sh -c 'sleep 0.2; echo hup >h' >/dev/null 2>&1 & wait; cat h
 
 #:: killed_process_leaves_others
 exec 2>/dev/null # the shell tells process numbers
-seq 100000 >a; for i in 1 2 3 4 5 6; do (while :; do cat a >c$i; mv c$i m$i; ls >/dev/null; done) 2>/dev/null & p[$i]=$!; done; for i in 1 2 3 4 5 6; do sleep 0.1; kill -9 ${p[$i]}; done; wait 2>/dev/null; sleep 0.3; seq 10 >b; cat b | wc -l; for i in 1 2 3; do mkdir d$i && rmdir d$i; done; cmp a <(seq 100000) && echo intact; rm -f c* m*; ls
+# Everything has ended, children of the killed too, when nobody has the pipe open any longer.
+seq 100000 >a; { for i in 1 2 3 4 5 6; do (while :; do cat a >c$i; mv c$i m$i; ls >/dev/null; done) 2>/dev/null & p[$i]=$!; done; for i in 1 2 3 4 5 6; do sleep 0.1; kill -9 ${p[$i]}; done; wait 2>/dev/null; } 9>&1 | cat; seq 10 >b; cat b | wc -l; for i in 1 2 3; do mkdir d$i && rmdir d$i; done; cmp a <(seq 100000) && echo intact; rm -f c* m*; ls
 
 #:: unix_socket needs python3
 cat >s.py <<'X'

@@ -7,10 +7,14 @@ modules() {
 
 # Waits until a command succeeds.
 await() {
-    for _ in {1..100}; do
-        "$@" && return
+    until "$@"; do
         sleep 0.1
     done
+}
+
+# Whether a process watches something.
+watches() {
+    cat /proc/$1/fdinfo/* 2>/dev/null | grep -q '^inotify wd'
 }
 
 site() {
@@ -33,14 +37,15 @@ site; ln -s "$(modules vite)" node_modules; vite build --logLevel warn; echo $?;
 mkdir w; ln -s "$(modules nodemon)" node_modules; cat >c.cjs <<'X'
 const chokidar = require("chokidar"), fs = require("fs");
 const w = chokidar.watch("w"), seen = [], pause = () => new Promise(r => setTimeout(r, 150));
+const told = async what => { while (!seen.includes(what)) await pause(); await pause(); };
 w.on("all", (e, p) => { seen.push(e + " " + p); if (p == "w/end") { console.log(seen.sort().join("\n")); process.exit(); } });
-w.on("ready", async () => { fs.mkdirSync("w/d"); await pause(); fs.writeFileSync("w/d/f", "1"); await pause(); fs.appendFileSync("w/d/f", "2"); await pause(); fs.renameSync("w/d/f", "w/g"); await pause(); fs.unlinkSync("w/g"); await pause(); fs.writeFileSync("w/end", ""); });
+w.on("ready", async () => { fs.mkdirSync("w/d"); await told("addDir w/d"); fs.writeFileSync("w/d/f", "1"); await told("add w/d/f"); fs.appendFileSync("w/d/f", "2"); await told("change w/d/f"); fs.renameSync("w/d/f", "w/g"); await told("add w/g"); await told("unlink w/d/f"); fs.unlinkSync("w/g"); await told("unlink w/g"); fs.writeFileSync("w/end", ""); });
 X
 node c.cjs; rm node_modules
 
 #:: nodemon needs nodemon,node limit 120
 app() { echo "require('fs').appendFileSync('runs', '$1\n'); setInterval(() => 0, 1000)" >app.js; }
-app one; nodemon -q --watch app.js app.js & await grep -q one runs 2>/dev/null; sleep 0.5; app two; await grep -q two runs; kill $!; wait $! 2>/dev/null; cat runs
+app one; nodemon -q --watch app.js app.js & await grep -q one runs 2>/dev/null; await watches $!; sleep 0.5; app two; await grep -q two runs; kill $!; wait $! 2>/dev/null; cat runs
 
 #:: deno needs deno limit 120
 # A large program without unwind tables: V8, and its own calls of the kernel.
@@ -90,8 +95,11 @@ os.mkdir("wd"); seen = set()
 class H(FileSystemEventHandler):
     def on_any_event(self, e): seen.add((e.event_type, os.path.relpath(e.src_path), e.is_directory))
 o = Observer(); o.schedule(H(), "wd", recursive=True); o.start()
-for step in (lambda: os.mkdir("wd/d"), lambda: open("wd/d/f", "w").close(), lambda: os.rename("wd/d/f", "wd/g"), lambda: os.unlink("wd/g")):
-    step(); time.sleep(0.3)
+for step, told in ((lambda: os.mkdir("wd/d"), ("created", "wd/d", True)), (lambda: open("wd/d/f", "w").close(), ("closed", "wd/d/f", False)),
+                   (lambda: os.rename("wd/d/f", "wd/g"), ("moved", "wd/d/f", False)), (lambda: os.unlink("wd/g"), ("deleted", "wd/g", False))):
+    step()
+    while told not in seen: time.sleep(0.05)
+    time.sleep(0.3)
 o.stop(); o.join(); print(*sorted(seen), sep="\n")
 X
 
@@ -118,8 +126,8 @@ main() ->
 mnesia(non_existing) -> ok;
 mnesia(_) ->
     ok = application:set_env(mnesia, dir, "db"), ok = mnesia:create_schema([node()]), ok = mnesia:start(),
-    {atomic, ok} = mnesia:create_table(k, [{disc_copies, [node()]}]), ok = mnesia:wait_for_tables([k], 5000),
+    {atomic, ok} = mnesia:create_table(k, [{disc_copies, [node()]}]), ok = mnesia:wait_for_tables([k], 60000),
     {atomic, ok} = mnesia:transaction(fun() -> [mnesia:write({k, N, N}) || N <- lists:seq(1, 100)], ok end),
-    stopped = mnesia:stop(), ok = mnesia:start(), ok = mnesia:wait_for_tables([k], 5000), io:format("~p~n", [mnesia:table_info(k, size)]), mnesia:stop().
+    stopped = mnesia:stop(), ok = mnesia:start(), ok = mnesia:wait_for_tables([k], 60000), io:format("~p~n", [mnesia:table_info(k, size)]), mnesia:stop().
 X
 erlc t.erl; erl -noshell -s t main; echo $?; ls | grep -v '^p'; rm -r t.beam t.dets l.log db

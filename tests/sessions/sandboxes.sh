@@ -34,7 +34,7 @@ print(subprocess.run(["stat", "-c", "%u:%g", "d/py", "f"], capture_output=True, 
 try: os.chown("d/py", 3, 3)
 except OSError as e: print(e.errno)
 P' 2>&1; look d/py
-as_user unshare -Ur bash -c 'echo $$ >d/pid; exec sleep 9' & until test -s d/pid; do sleep 0.1; done; p=$(cat d/pid); as_user nsenter -t $p -U --preserve-credentials bash -c 'id -u; stat -c "%u:%g" . f; echo n >d/entered; stat -c "%u:%g" d/entered' 2>&1; kill $p; wait $! 2>/dev/null; rm d/pid; look d/entered
+as_user unshare -Ur bash -c 'echo $$ >d/pid; exec sleep 60' & until test -s d/pid; do sleep 0.1; done; p=$(cat d/pid); as_user nsenter -t $p -U --preserve-credentials bash -c 'id -u; stat -c "%u:%g" . f; echo n >d/entered; stat -c "%u:%g" d/entered' 2>&1; kill $p; wait $! 2>/dev/null; rm d/pid; look d/entered
 
 #:: bubblewrap_ids needs bwrap,setpriv
 share; echo text >f; mkdir d; chmod 777 d; chmod 600 f

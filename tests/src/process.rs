@@ -60,7 +60,7 @@ fn standing(group: Pid) -> String {
 /// Kills what still runs with `marker` (`NAME=value`) in its environment, a moment after its session is over,
 /// and names it.
 pub fn reap(marker: &str) -> Vec<String> {
-    let end = Instant::now() + Duration::from_secs(1);
+    let end = Instant::now() + Duration::from_secs(10);
     while !marked(marker).is_empty() && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(20));
     }

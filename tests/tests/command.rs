@@ -36,6 +36,20 @@ fn executed(pid: &str, program: &str) -> fs::Metadata {
     panic!("{pid} does not execute {program}: {:?}", fs::read_link(&exe));
 }
 
+/// The inode of the memfd named after `program` whose text process `pid` has mapped, once it has. What it
+/// executes may be an outline of that memfd.
+fn text_of(pid: &str, program: &str) -> String {
+    for _ in 0..500 {
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        let is_text = |line: &&str| line.contains(" r-xp ") && line.contains(&format!("/memfd:{program}"));
+        if let Some(inode) = maps.lines().find(is_text).and_then(|line| line.split_whitespace().nth(4)) {
+            return inode.to_owned();
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    panic!("{pid} has no text of {program}: {:?}", fs::read_to_string(format!("/proc/{pid}/maps")));
+}
+
 /// Runs a shell script with `$LP` naming the command.
 fn shell(script: &str) -> Output {
     let mut command = Command::new("/bin/bash");
@@ -393,8 +407,9 @@ fn a_broken_pipe_ends_it_quietly() {
 
 #[test]
 fn signals_reach_the_command() {
-    let script = r#"timeout -s TERM 0.5 "$LP" run -- sh -c 'trap "echo trapped; exit 5" TERM; echo up; while :; do :; done'; echo $?"#;
-    assert_eq!(said(&shell(script)), "up\ntrapped\n124\n");
+    let script = r#"coproc "$LP" run -- sh -c 'trap "echo trapped; exit 5" TERM; echo up; while :; do :; done'
+        run=$COPROC_PID; exec 4<&"${COPROC[0]}"; read -r line <&4; echo "$line"; kill $run; cat <&4; wait $run; echo $?"#;
+    assert_eq!(said(&shell(script)), "up\ntrapped\n5\n");
 }
 
 /// The output of a terminal session, with and without Lightpath.
@@ -495,13 +510,13 @@ fn a_program_in_a_mount_is_copied_once() {
     let script = "cp $(command -v sleep) /light/s && /light/s 0
                   for i in 1 2 3; do
                       /light/s 60 & echo $!
-                      [ $i = 2 ] && sleep 0.5 && cp /light/s /light/t && echo >> /light/t && mv /light/t /light/s
+                      [ $i = 2 ] && until [ \"$(cat /proc/$!/comm)\" = s ]; do sleep 0.05; done && cp /light/s /light/t && echo >> /light/t && mv /light/t /light/s
                   done; wait";
     let mut command = lightpath();
     let mut child = command.args(["run", "--", "bash", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let pids: Vec<String> = lines.take(3).collect::<Result<_, _>>().unwrap();
-    let inodes: Vec<u64> = pids.iter().map(|pid| executed(pid, "/light/s").ino()).collect();
+    let inodes: Vec<String> = pids.iter().map(|pid| text_of(pid, "/light/s")).collect();
     let killed = Command::new("kill").args(&pids).status().unwrap();
     child.wait().unwrap();
     assert!(killed.success());

@@ -3,7 +3,7 @@
 use core::mem::offset_of;
 
 use lp_region::LaneId;
-use lp_region::bias::{BiasedLock, REVOKED};
+use lp_region::bias::BiasedLock;
 use lp_region::lane::Lane;
 use lp_region::layout as at;
 use lp_region::layout::LANE_BITS;
@@ -36,6 +36,15 @@ impl Check<'_> {
             self.leftover(|| format!("{} expects waiters and nobody waits", of()));
         }
     }
+
+    /// Whether a dead thread is inside an inode's lock: it has the inner lock, or its mark names the lock.
+    /// The bias alone says only who may enter by a mark.
+    pub(crate) fn is_held_by_the_dead(&self, inode: &Inode) -> bool {
+        let [owner, .., key] = inode_words(inode).each_ref().map(|word| word.load(Relaxed));
+        let is_dead = |lane: u32| lane != 0 && self.is_dead(LaneId(lane));
+        let is_marked = |lane: &Lane| lane.holding.load(Relaxed) == key && is_dead(lane.id.load(Relaxed));
+        is_dead(owner) || key != 0 && (1..self.lanes).any(|lane| is_marked(self.region.lane(LaneId(lane))))
+    }
 }
 
 /// Owner and hint of a lock.
@@ -57,12 +66,6 @@ pub(crate) fn inode_words(inode: &Inode) -> &[AtomicU32; 5] {
 pub(crate) fn of_inode(inode: &Inode) -> &OwnerLock {
     // SAFETY: a biased lock starts with it.
     unsafe { &*(&raw const inode.lock).cast() }
-}
-
-/// The lane that holds the inner lock of an inode's lock, and the lane that has the bias; 0 if none.
-pub(crate) fn holders(inode: &Inode) -> [u32; 2] {
-    let [owner, _, bias, ..] = inode_words(inode).each_ref().map(|word| word.load(Relaxed));
-    [owner, bias & !REVOKED]
 }
 
 /// What the lock at an offset of the region guards, if there is one: what a lane waits for

@@ -18,7 +18,7 @@ use lp_vfs::{dir, dirent, hash};
 
 use crate::bits::Bits;
 use crate::pages::{Walk, map_of};
-use crate::{Check, has_type, header, locks, mounts};
+use crate::{Check, has_type, header, mounts};
 
 /// What names show about an inode.
 #[derive(Clone, Copy, Default)]
@@ -106,17 +106,7 @@ impl Check<'_> {
 
     /// Reports something that a killed change of a directory leaves half done.
     fn half(&mut self, inode: &Inode, what: impl FnOnce() -> String) {
-        let key = locks::inode_words(inode)[4].load(Relaxed);
-        let is_dead = |lane: u32| lane != 0 && self.is_dead(LaneId(lane));
-        let is_marked = (1..self.lanes).any(|lane| {
-            let record = self.region.lane(LaneId(lane));
-            key != 0 && record.holding.load(Relaxed) == key && is_dead(record.id.load(Relaxed))
-        });
-        if locks::holders(inode).into_iter().any(is_dead) || is_marked {
-            self.leftover(what)
-        } else {
-            self.inconsistent(what)
-        }
+        if self.is_held_by_the_dead(inode) { self.leftover(what) } else { self.inconsistent(what) }
     }
 
     fn listed(&mut self, index: u32, entry: u32, position: u64, tail: u64, pass: &mut Pass) {

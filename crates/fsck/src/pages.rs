@@ -180,10 +180,8 @@ impl Check<'_> {
         }
         let half = inode.seq.read() & 1 != 0 || inode.data_seq.read() & 1 != 0;
         if half {
-            let is_dead = |lane: u32| lane != 0 && self.is_dead(lp_region::LaneId(lane));
-            let left = locks::holders(inode).into_iter().any(is_dead);
             let what = || format!("inode {index} was left half changed");
-            if left { self.leftover(what) } else { self.inconsistent(what) }
+            if self.is_held_by_the_dead(inode) { self.leftover(what) } else { self.inconsistent(what) }
         }
     }
 

@@ -131,7 +131,8 @@ fn content_is_copied_as_it_is_used() {
 fn a_use_that_is_killed_leaves_nothing_half_there() {
     let frozen = Frozen::new("seq 1 900000 > large; seq 1 99 > small");
     let expected = sh(&frozen.trees.copy(), "md5sum < large; md5sum < small");
-    let (mut calls, mut kills) = (200, 0);
+    let (mut calls, step) = trees::kills(200, 23);
+    let mut kills = 0;
     loop {
         let run = frozen.held("md5sum < large; md5sum < small");
         let use_it = ["md5sum", "/light/small", "/light/large"];
@@ -143,7 +144,7 @@ fn a_use_that_is_killed_leaves_nothing_half_there() {
         if stopped.is_none() {
             break;
         }
-        calls += 23;
+        calls += step;
         kills += 1;
     }
     assert!(kills > 5, "{kills} kills");

@@ -203,6 +203,26 @@ fn what_lost_its_name_in_a_crash_is_in_lost_and_found() {
     assert_eq!(fsck(&[], &path).0, Some(0));
 }
 
+/// A process that alone changes a directory has the bias of its lock. Killed outside of the lock, it has left
+/// nothing half done.
+#[test]
+fn what_the_dead_were_not_at_is_no_leftover_of_theirs() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, _) = made(dir.path());
+    let number = inode(&path, "/light/d");
+    let script = "import os\nfor i in range(2000): os.close(os.open('/light/d/%d' % i, os.O_CREAT | os.O_WRONLY))\nos.kill(os.getpid(), 9)";
+    assert_eq!(sh(&path, &format!("exec python3 -S -c \"{script}\"")).status.code(), None);
+    let (status, text) = fsck(&[], &path);
+    assert!(status == Some(0) && !text.contains("entries and counts"), "{status:?} {text}");
+    let at = INODES_AT as u64 + number * 256 + core::mem::offset_of!(Inode, entries) as u64;
+    let mut entries = [0; 4];
+    File::open(&path).unwrap().read_exact_at(&mut entries, at).unwrap();
+    put(&path, at, &(u32::from_le_bytes(entries) + 1).to_le_bytes());
+    let (status, text) = fsck(&[], &path);
+    let line = format!("inconsistent: directory {number} has 2002 entries and counts 2003");
+    assert!(status == Some(4) && text.contains(&line), "{status:?} {text}");
+}
+
 #[test]
 fn what_cannot_be_checked_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();

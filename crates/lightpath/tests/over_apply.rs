@@ -5,7 +5,7 @@ mod trees;
 use std::fs;
 use std::process::{Command, Stdio};
 
-use trees::{LIST, MAKE, Trees, kill, killed_at, sh, state, stopped_at};
+use trees::{LIST, MAKE, Trees, kill, killed_at, sh, state, stopped_at, stops};
 
 /// What is done over the tree, and to the copy.
 const CHANGE: &str = "echo more >> a/one; rm -r d/e; mv a/b b; mkdir -p n/m/o; echo n > n/m/n; echo o > n/m/o/o; \
@@ -87,7 +87,8 @@ fn a_part_in_the_way_of_nothing_is_applied_beside_a_conflict() {
 
 #[test]
 fn a_partial_apply_that_is_killed_is_finished_by_the_next() {
-    let (mut ended, mut calls, mut kills) = (false, 150, 0);
+    let (mut calls, step) = trees::kills(150, 173);
+    let (mut ended, mut kills) = (false, 0);
     while !ended {
         let trees = Trees::new(MAKE);
         trees.over(CHANGE);
@@ -95,10 +96,40 @@ fn a_partial_apply_that_is_killed_is_finished_by_the_next() {
         ended = killed_at(&mut trees.lightpath(&["apply", "n", "a", "b", "dangling"]), calls);
         trees.says(&["apply"]);
         assert_eq!(sh(&trees.tree(), LIST), sh(&trees.copy(), LIST), "killed at call {calls}");
-        calls += 173;
+        calls += step;
         kills += 1;
     }
     assert!(kills > 3, "{kills} kills");
+}
+
+#[test]
+fn a_session_that_ends_is_whole_or_gone() {
+    let change = "echo mine >> f; rmdir d";
+    let made = || {
+        let trees = Trees::new("echo f > f; mkdir d");
+        trees.over(change);
+        trees
+    };
+    for end in ["apply", "discard"] {
+        let all = stops(&mut made().lightpath(&[end]));
+        // From the removal of the first file to the end.
+        for calls in (all - 60..all).step_by(2) {
+            let trees = made();
+            killed_at(&mut trees.lightpath(&[end]), calls);
+            let sessions = trees.home.path().join("state/lightpath");
+            if sessions.join(trees.session()).exists() {
+                trees.says(&[end]);
+            }
+            if end == "apply" {
+                sh(&trees.copy(), change);
+            }
+            assert_eq!(sh(&trees.tree(), LIST), sh(&trees.copy(), LIST), "{end} killed at stop {calls}");
+            // A new session has nothing of it.
+            assert_eq!(trees.over(LIST), sh(&trees.copy(), LIST), "{end} killed at stop {calls}");
+            assert_eq!(trees.says(&["diff"]), "", "{end} killed at stop {calls}");
+            assert_eq!(fs::read_dir(sessions).unwrap().count(), 1, "{end} killed at stop {calls}");
+        }
+    }
 }
 
 #[test]
@@ -172,7 +203,8 @@ fn an_undo_overwrites_nothing_that_came_later() {
 
 #[test]
 fn an_apply_with_an_undo_that_is_killed_can_be_undone() {
-    let (mut ended, mut calls, mut kills) = (false, 150, 0);
+    let (mut calls, step) = trees::kills(150, 199);
+    let (mut ended, mut kills) = (false, 0);
     while !ended {
         let trees = Trees::new(MAKE);
         let before = sh(&trees.tree(), WHOLE);
@@ -192,7 +224,7 @@ fn an_apply_with_an_undo_that_is_killed_can_be_undone() {
             }
         }
         assert_eq!(sh(&trees.tree(), WHOLE), before, "killed at call {calls}");
-        calls += 199;
+        calls += step;
         kills += 1;
     }
     assert!(kills > 3, "{kills} kills");

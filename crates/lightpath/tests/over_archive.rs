@@ -139,9 +139,9 @@ fn a_discarded_tree_leaves_nothing() {
         assert_eq!(names(), 0, "{script}");
     }
     // What one that is killed leaves is gone after the next.
-    let mut calls = 50;
+    let (mut calls, step) = trees::kills(50, 97);
     while !killed_at(&mut trees.lightpath(&["run", "--over", "t.tar", "--discard", "--", "true"]), calls) {
-        calls += 97;
+        calls += step;
     }
     trees.says(&["run", "--over", "t.tar", "--discard", "--", "true"]);
     assert_eq!(names(), 0);
@@ -151,7 +151,8 @@ fn a_discarded_tree_leaves_nothing() {
 fn an_unpacking_that_is_killed_is_done_again() {
     let trees = Trees::new("mkdir -p d/e; for i in $(seq 1 20); do echo $i > d/e/$i; done; chmod 555 d/e");
     pack(&trees, "t.tar");
-    let (mut calls, mut steps) = (200, 0);
+    let (mut calls, step) = trees::kills(200, 23);
+    let mut steps = 0;
     loop {
         let ended = killed_at(&mut trees.lightpath(&run("t.tar", "true")), calls);
         assert_eq!(
@@ -163,7 +164,7 @@ fn an_unpacking_that_is_killed_is_done_again() {
         if ended {
             break;
         }
-        calls += 23;
+        calls += step;
         steps += 1;
     }
     assert!(steps > 10, "only {steps} steps");

@@ -3,6 +3,7 @@
 mod trees;
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -70,14 +71,14 @@ fn no_two_files_have_one_number() {
     // Within one run.
     let trees = aged("mkdir a b c; for i in $(seq 50); do echo $i > a/$i; echo $i > b/$i; done");
     let path = trees.tree();
-    let child = trees
+    let mut child = trees
         .lightpath(&["run", "--over", ".", "--", "sh", "-c"])
-        .arg(format!("ls a b > /dev/null; echo go > go; cat; {STATS}"))
+        .arg(format!("ls a b > /dev/null; echo go > go; echo; read go; {STATS}"))
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    thread::sleep(Duration::from_millis(500));
+    child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
     sh(&path, "rm -r a; for i in $(seq 60); do echo n > c/$i; done; mv b c/b");
     let output = child.wait_with_output().unwrap();
     let seen = said(&output);

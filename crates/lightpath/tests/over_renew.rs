@@ -73,7 +73,8 @@ fn links_of_a_file_that_has_changed_stay_one_file() {
 
 #[test]
 fn a_renewal_that_is_killed_is_made_by_the_next_run() {
-    let (mut ended, mut calls, mut kills) = (false, 200, 0);
+    let (mut calls, step) = trees::kills(200, 61);
+    let (mut ended, mut kills) = (false, 0);
     while !ended {
         let trees = Trees::new(MAKE);
         trees.over("find . > /dev/null; cat numbers > /dev/null");
@@ -85,7 +86,7 @@ fn a_renewal_that_is_killed_is_made_by_the_next_run() {
         assert_eq!(trees.over(LIST), sh(&trees.copy(), LIST), "killed at call {calls}");
         trees.says(&["apply"]);
         assert_eq!(sh(&trees.tree(), LIST), sh(&trees.copy(), LIST), "killed at call {calls}");
-        calls += 61;
+        calls += step;
         kills += 1;
     }
     assert!(kills > 3, "{kills} kills");

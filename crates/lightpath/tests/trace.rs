@@ -259,17 +259,21 @@ impl Drop for Running {
     }
 }
 
-/// Waits until a file holds a text.
-fn wait_for(file: &Path, text: &str) -> String {
+/// Waits until a file holds so many lines with a text.
+fn wait_for_lines(count: usize, file: &Path, text: &str) -> String {
     let since = std::time::Instant::now();
     loop {
         let found = std::fs::read_to_string(file).unwrap_or_default();
-        if found.contains(text) {
+        if found.lines().filter(|line| line.contains(text)).count() >= count {
             return found;
         }
-        assert!(since.elapsed().as_secs() < 20, "no {text} in {found}");
+        assert!(since.elapsed().as_secs() < 60, "no {count} {text} in {found}");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
+}
+
+fn wait_for(file: &Path, text: &str) -> String {
+    wait_for_lines(1, file, text)
 }
 
 fn interrupt(mut tracer: std::process::Child) {
@@ -317,7 +321,7 @@ fn a_run_under_way_is_traced_and_left_as_it_was() {
     for (round, line) in ["xdone", ""].into_iter().enumerate() {
         let file = dir.path().join(round.to_string());
         let tracer = running.attach(&["-o", file.to_str().unwrap()]);
-        wait_for(&file, "pread64");
+        wait_for_lines(20, &file, "pread64");
         if round == 0 {
             running.go_on();
             running.expect(line);
@@ -409,9 +413,16 @@ signal.signal(signal.SIGALRM, lambda *_: os.write(w, b"z"))
 signal.setitimer(signal.ITIMER_REAL, 0.1)
 print(os.read(r, 1))
 signal.siginterrupt(signal.SIGALRM, False)
-signal.setitimer(signal.ITIMER_REAL, 0.1)
 if not os.fork():
-    time.sleep(0.3)
+    def until_asleep():
+        seen = 0
+        while seen < 5:
+            time.sleep(0.02)
+            state = open(f"/proc/{os.getppid()}/stat").read().rsplit(")", 1)[1].split()[0]
+            seen = seen + 1 if state == "S" else 0
+    until_asleep()
+    os.kill(os.getppid(), signal.SIGALRM)
+    until_asleep()
     os.write(w, b"y")
     os._exit(0)
 print(os.read(r, 1))

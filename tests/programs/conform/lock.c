@@ -171,7 +171,8 @@ GROUP(lock, deadlock)
         long r = set(fd, F_SETLKW, F_WRLCK, 0, 1);
         _exit(r ? 1 : 0);
     }
-    usleep(400000);
+    for (int calm = 0; calm < 20; usleep(10000))
+        calm = sleeps(child) ? calm + 1 : 0;
     T(set(fd, F_SETLKW, F_WRLCK, 1, 1));
     T(set(fd, F_SETLK, F_UNLCK, 0, 1));
     say_wait(child);
@@ -390,7 +391,7 @@ GROUP(lock, kept_over_exec)
         T(set(fd, F_SETLK, F_WRLCK, 0, 0));
         execl("/bin/sh", "sh", "-c", "echo locked >go; while [ ! -e stop ]; do sleep 0.02; done", NULL);
     }
-    for (int i = 0; i < 200 && access("go", F_OK); i++)
+    for (int i = 0; i < 2500 && access("go", F_OK); i++)
         usleep(10000);
     T(set(fd, F_SETLK, F_RDLCK, 0, 1));
     make("stop", "");

@@ -66,7 +66,8 @@ GROUP(memory, removed)
 GROUP(memory, locked)
 {
     int fd = make_open("f", "text", O_RDWR);
-    char *m = TP(mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+    /* Where nothing else is mapped behind it. */
+    char *m = TP(mmap((char *)0x100000000000, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
     T(mlock(m, PAGE));
     T(mlock2(m, PAGE, MLOCK_ONFAULT));
     T(mlock2(m, PAGE, 2));

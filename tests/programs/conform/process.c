@@ -39,15 +39,15 @@ GROUP(process, fork_copies_the_table)
     if (!grandchild) {
         if (fork() == 0) {
             usleep(50000);
-            make("orphan", "written");
+            make("born", "written");
+            rename("born", "orphan");
             _exit(0);
         }
         _exit(0);
     }
     say_wait(grandchild);
-    for (int i = 0; i < 300 && access("orphan", F_OK); i++)
+    for (int i = 0; i < 2500 && access("orphan", F_OK); i++)
         usleep(10000);
-    usleep(20000);
     contents("orphan");
 }
 

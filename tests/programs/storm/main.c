@@ -125,10 +125,14 @@ int ends_within(pid_t child, int *status, double seconds)
     int ignored;
     if (child <= 0)
         return 1;
-    for (double end = now() + seconds; now() < end; nap(200))
+    // It is looked at once more when the time is over: this process may not have run meanwhile either.
+    for (double end = now() + seconds;; nap(200)) {
+        int late = now() >= end;
         if (waitpid(child, status ? status : &ignored, WNOHANG) == child)
             return 1;
-    return 0;
+        if (late)
+            return 0;
+    }
 }
 
 int ended(pid_t child, int *status, const char *who)

@@ -15,6 +15,8 @@ use super::failure::{Failure, REGION, USAGE, reason};
 use super::over::lower;
 use super::over::trees::Trees;
 
+/// How the names of what is left of sessions begin; those of sessions begin with no dot.
+const ENDED: &str = ".ended-";
 /// Longest name of a session.
 const LONGEST: usize = 200;
 /// How often a session that others hold is tried, and how far apart.
@@ -51,6 +53,7 @@ impl Kept {
             Some(found) if found.over == kept.over => {}
             Some(found) => return Err(found.is_over_another()),
             None => {
+                remove_ended()?;
                 DirBuilder::new().recursive(true).mode(0o700).create(&kept.place).map_err(fail)?;
                 kept.put("directory", &kept.over.to_bytes()).map_err(fail)?;
             }
@@ -187,11 +190,29 @@ impl Kept {
         fs::remove_file(self.journal()).map_err(fail)
     }
 
-    /// Forgets it.
+    /// Forgets it. It ends at one moment, by its directory's rename: a process that is killed as it removes
+    /// what is in there leaves no part of a session that others take for one.
     pub(crate) fn remove(&self) -> Result<(), Failure> {
-        lower::remove(&self.place)
-            .map_err(|e| Failure::new(REGION, format!("{}: {}", self.place.display(), reason(&e))))
+        let fail =
+            |e: std::io::Error| Failure::new(REGION, format!("{}: {}", self.place.display(), reason(&e)));
+        let mut ended = OsString::from(ENDED);
+        ended.push(&self.name);
+        let ended = self.place.with_file_name(ended);
+        lower::remove(&ended).map_err(fail)?;
+        fs::rename(&self.place, &ended).map_err(fail)?;
+        lower::remove(&ended).map_err(fail)
     }
+}
+
+/// Removes what others that were killed have left of sessions that have ended.
+pub(crate) fn remove_ended() -> Result<(), Failure> {
+    for entry in fs::read_dir(home()?).into_iter().flatten().flatten() {
+        if entry.file_name().as_bytes().starts_with(ENDED.as_bytes()) {
+            // What cannot be removed is in nobody's way.
+            let _ = lower::remove(&entry.path());
+        }
+    }
+    Ok(())
 }
 
 /// All sessions, by name.
@@ -201,6 +222,7 @@ pub(crate) fn all() -> Result<Vec<Kept>, Failure> {
         .into_iter()
         .flatten()
         .flatten()
+        .filter(|entry| !entry.file_name().as_bytes().starts_with(b"."))
         .filter_map(|entry| Kept::read(&entry.path()))
         .collect();
     all.sort_by(|one, other| one.name.cmp(&other.name));

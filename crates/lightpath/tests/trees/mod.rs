@@ -106,9 +106,33 @@ impl Trees {
     }
 }
 
+/// The stop at which a test that kills begins, and how many it goes on each time: what the test says, or
+/// `LP_TESTS_KILLS=FIRST,STEP`. Where the command ends, [`stopped_at`] says.
+pub fn kills(first: usize, step: usize) -> (usize, usize) {
+    let given = std::env::var("LP_TESTS_KILLS").ok();
+    given.map_or((first, step), |text| {
+        let (first, step) = text.split_once(',').expect("LP_TESTS_KILLS is FIRST,STEP");
+        (first.parse().unwrap(), step.parse().unwrap())
+    })
+}
+
 /// Starts a command traced and lets it go on to its `calls`th stop at a system call; none if it ended before.
-#[allow(clippy::zombie_processes, reason = "it is waited for by waitpid(2), which tells of stops")]
 pub fn stopped_at(command: &mut Command, calls: usize) -> Option<libc::pid_t> {
+    let stopped = followed(command, calls);
+    if let Err(stops) = stopped {
+        println!("ended at stop {stops}");
+    }
+    stopped.ok()
+}
+
+/// The number of a command's stops at system calls.
+pub fn stops(command: &mut Command) -> usize {
+    followed(command, usize::MAX).expect_err("it ends")
+}
+
+/// [`stopped_at`]; or the number of its stops.
+#[allow(clippy::zombie_processes, reason = "it is waited for by waitpid(2), which tells of stops")]
+fn followed(command: &mut Command, calls: usize) -> Result<libc::pid_t, usize> {
     // SAFETY: ptrace(2) and nothing else happens in the child.
     unsafe {
         command.pre_exec(|| match libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) {
@@ -123,10 +147,10 @@ pub fn stopped_at(command: &mut Command, calls: usize) -> Option<libc::pid_t> {
         // SAFETY: the child is this test's own and not reaped yet.
         unsafe { libc::waitpid(pid, &raw mut status, 0) };
         if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
-            return None;
+            return Err(calls - left);
         }
         if left == 0 {
-            return Some(pid);
+            return Ok(pid);
         }
         left -= 1;
         let signal = match libc::WSTOPSIG(status) {

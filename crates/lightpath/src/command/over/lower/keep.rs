@@ -11,7 +11,7 @@ use rustix::fs::{FlockOperation, flock};
 use super::Form;
 use crate::command::failure::{Failure, REGION, reason};
 use crate::command::over::trees::Trees;
-use crate::command::session::{Kept, checked, home, lock, name_of};
+use crate::command::session::{Kept, checked, home, lock, name_of, remove_ended};
 
 /// How the names of what is no session begin.
 const SCRATCH: &str = ".scratch-";
@@ -33,6 +33,7 @@ impl Kept {
         let fail =
             |e: std::io::Error| Failure::new(REGION, format!("{}: {}", kept.place.display(), reason(&e)));
         let _held = kept.hold()?;
+        remove_ended()?;
         let identity = identity(archive).map_err(fail)?;
         match Kept::read(&kept.place) {
             Some(found) if found.archive.as_deref() != Some(archive) => return Err(found.is_over_another()),
@@ -72,6 +73,7 @@ impl Kept {
         if !lock(&all).map_err(fail)? {
             return Err(Failure::new(REGION, "another run with --discard is being started: try again"));
         }
+        remove_ended()?;
         for entry in fs::read_dir(&home).map_err(fail)?.flatten() {
             let place = entry.path();
             if entry.file_name().as_bytes().starts_with(SCRATCH.as_bytes())
