@@ -10,7 +10,7 @@ use lp_region::order;
 use lp_region::process::{Process, Run};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::sync::{AtomicU32, Ordering};
-use lp_region::{InodeRef, LaneId, ProcessId, Region, RunId};
+use lp_region::{FirstPage, InodeRef, LaneId, PageId, ProcessId, Region, RunId};
 
 use crate::caller::below::Need;
 use crate::caller::event::Event;
@@ -56,6 +56,8 @@ pub struct Task<'r> {
     pub run: &'r Run,
     /// The region's device number; see [`Task::device`].
     pub root_device: u64,
+    /// Where the region's pages begin; see [`Task::page`].
+    pub first_page: FirstPage,
     /// Reads `CLOCK_REALTIME_COARSE`.
     pub clock: fn() -> Time,
     /// Whether a signal waits for this thread's call to end, so that a call that sleeps must end with
@@ -173,6 +175,7 @@ impl<'r> Task<'r> {
             table: FdTable::of(region, process_id),
             run,
             root_device: device(region),
+            first_page: region.first_page(),
             prefix: MountPrefix::new(run, process),
             clock,
             interrupted: || false,
@@ -189,6 +192,12 @@ impl<'r> Task<'r> {
     #[inline]
     pub fn now(&self) -> Time {
         (self.clock)()
+    }
+
+    /// The bytes of a page, as by [`Region::page`].
+    #[inline(always)]
+    pub(crate) fn page(&self, page: PageId) -> *mut u8 {
+        self.region.page_from(self.first_page, page)
     }
 
     /// `st_dev` of the inodes of root number `root`.

@@ -89,6 +89,39 @@ impl<'r> Seat<'r> {
         Seat::at(region, dir, region.dirent(entry).position.load(Ordering::Relaxed))
     }
 
+    /// Another position in the same directory; `None` if its page does not exist.
+    #[inline(always)]
+    pub(crate) fn beside(&self, region: Region<'r>, dir: &Inode, position: u64) -> Option<Self> {
+        if self.position.max(position) < PER_LEAF {
+            return Some(Seat { leaf: self.leaf, position, place: position as usize });
+        }
+        Seat::at_slow(region, dir, position)
+    }
+
+    /// Whether both positions are in one page.
+    #[inline(always)]
+    pub(crate) fn is_in_page_of(&self, other: &Seat<'_>) -> bool {
+        core::ptr::eq(self.leaf.0, other.leaf.0)
+    }
+
+    /// [`Seat::fill`] without counting the entry, for a caller that removes another from the page by
+    /// [`Seat::leave`]. The count is not right in between; after a death it is made anew ([`recount`]).
+    #[inline(always)]
+    pub(crate) fn take_over(&self, entry: DirentId) {
+        // PAIRS: as in `fill`.
+        self.leaf.word(self.place).store(entry.0, Ordering::Release);
+    }
+
+    /// Clears the position if `entry` is there, without counting; see [`Seat::take_over`]. The caller must
+    /// hold the lock.
+    #[inline(always)]
+    pub(crate) fn leave(&self, entry: DirentId) {
+        let word = self.leaf.word(self.place);
+        if word.load(Ordering::Relaxed) == entry.0 {
+            word.store(0, Ordering::Release);
+        }
+    }
+
     /// Writes an entry to the position, which is empty. The caller must hold the lock.
     #[inline(always)]
     pub(crate) fn fill(&self, entry: DirentId) {

@@ -28,7 +28,9 @@ use crate::inodes::inode as inodes;
 pub use crate::names::goal::{End, Follow, Found, LastType, Parent};
 pub(crate) use crate::names::goal::{Ended, Named};
 use crate::names::goal::{Existing, Goal, Making, Placing};
-pub(crate) use crate::names::known::{AtKnown, found, in_known, is_end, known, look_up, named_in};
+pub(crate) use crate::names::known::{
+    AtKnown, beside, found, in_known, is_current, is_end, known, look_up, named_in,
+};
 use crate::names::known::{Bare, Whole, base, may_everyone_search};
 use crate::names::limits::{Free, Limited, Limits, SCOPED, Top};
 use crate::names::mounts::{self, AboveRoot, Crossing};

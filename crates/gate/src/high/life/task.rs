@@ -36,6 +36,7 @@ pub(crate) fn set_task(
         let run = region.run(RunId(process.run.load(Ordering::Relaxed)));
         (&raw mut (*task).run).write(run);
         (&raw mut (*task).root_device).write(lp_vfs::inode::device(region));
+        (&raw mut (*task).first_page).write(region.first_page());
         (&raw mut (*task).entered).write(Cell::new(0));
         (&raw mut (*task).prefix).write(Prefix::new(run, process));
         (&raw mut (*task).clock).write(lp_vfs::clock::now);
@@ -81,6 +82,7 @@ fn fields_of(task: Task<'static>) {
         table: _,
         run: _,
         root_device: _,
+        first_page: _,
         entered: _,
         prefix: _,
         prefixes: _,
