@@ -285,7 +285,8 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
     let mut room = [0u8; MEMFD_NAME + 1];
     let name = memfd_name(task, found, &mut room);
     let program = Mounted { task, given, found, name };
-    let (Some(loader), Some(elf)) = (loader.filter(|loader| *loader != Loader::Static), Elf::new(head, &read))
+    let (Some(loader), Some(elf)) =
+        (loader.filter(|loader| *loader != Loader::Static), Elf::new(head, &read))
     else {
         let is_static = loader == Some(Loader::Static);
         return program.execute(exec.argv, &environment, || program.copy(is_static));
