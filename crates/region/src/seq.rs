@@ -62,8 +62,8 @@ impl Seq {
         // PAIRS: the fence in `begin`. If a load above saw a store of a change, the count loaded below is odd
         // or new.
         acquire_fence();
-        // One comparison: the count only grows, so it is not the even value before an odd one. Relaxed: ordered
-        // by the fence above.
+        // One comparison: the count only grows, so it is not the even value before an odd one. Relaxed:
+        // ordered by the fence above.
         self.0.load(Ordering::Relaxed) != before & !1
     }
 

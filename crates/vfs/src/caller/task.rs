@@ -56,7 +56,7 @@ pub struct Task<'r> {
     pub run: &'r Run,
     /// The region's device number; see [`Task::device`].
     pub root_device: u64,
-    /// Where the region's pages begin; see [`Task::page`].
+    /// Where the region's pages begin.
     pub first_page: FirstPage,
     /// Reads `CLOCK_REALTIME_COARSE`.
     pub clock: fn() -> Time,

@@ -119,7 +119,8 @@ pub(crate) fn named(
     or_reclaim(task, || after_miss(task, (dir, mount), (&key, &Way::of(task.region, key.hash)), what))
 }
 
-/// [`named`] for a name whose hash leads to a bucket that was looked at, without freeing anything on `ENOSPC`.
+/// [`named`] for a name whose hash leads to a bucket that was looked at, without freeing anything on
+/// `ENOSPC`.
 ///
 /// # Errors
 /// Those of [`named`].

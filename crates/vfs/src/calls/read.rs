@@ -246,8 +246,8 @@ fn quick<const WIDE: bool>(task: &Task, file: &OpenFile, to: UserSlice, offset: 
     let end = (to as usize).wrapping_add(asked);
     let len = (asked as u64).min(size.saturating_sub(offset)) as usize;
     let within = offset as usize % PAGE_SIZE;
-    // At least one byte, and within the page. The kernel's access_ok: neither the buffer nor its end is in the
-    // kernel's half.
+    // At least one byte, and within the page. The kernel's access_ok: neither the buffer nor its end is in
+    // the kernel's half.
     if len.wrapping_sub(1) >= PAGE_SIZE - within || ((to as usize | asked | end) as isize) < 0 {
         return None;
     }

@@ -13,8 +13,8 @@ use crate::names::name::{Key, Name};
 use crate::names::{dir, dirent, mounts};
 use crate::rights::permission;
 
-/// Renames in a directory that everyone may search. Returns false, having changed nothing, if anything else is
-/// to be looked at or somebody is in the way: [`crate::calls::rename`] then starts anew.
+/// Renames in a directory that everyone may search. Returns false, having changed nothing, if anything else
+/// is to be looked at or somebody is in the way: [`crate::calls::rename`] then starts anew.
 #[inline(always)]
 pub(super) fn rename(task: &Task<'_>, at: Spot, from: &Name<'_>, to: &Name<'_>) -> bool {
     if from.len() > SHORT_NAME || to.len() > SHORT_NAME {

@@ -93,8 +93,8 @@ pub fn are_plain(flags: u32) -> bool {
     flags & (!KNOWN_FLAGS | AT_EMPTY_PATH) == 0
 }
 
-/// [`fstatat`] with flags that [are plain](are_plain), in registers. `None` to fall back to it: also where the
-/// path leads out.
+/// [`fstatat`] with flags that [are plain](are_plain), in registers. `None` to fall back to it: also where
+/// the path leads out.
 #[inline(always)]
 pub fn fstatat_quick(
     task: &Task,

@@ -276,8 +276,8 @@ fn change_entries(dir: &Inode, after: &Directory, now: Time) {
     dir.tail.store(after.tail, Ordering::Relaxed);
 }
 
-/// A [`Plain`] change that replaces a name of a file that is not a directory by another in its directory, both
-/// so short that they fit their entries.
+/// A [`Plain`] change that replaces a name of a file that is not a directory by another in its directory,
+/// both so short that they fit their entries.
 pub(crate) struct Within<'r> {
     /// What is recorded. It leaves the numbers of entries and links as they are.
     pub change: Plain,
@@ -329,7 +329,8 @@ pub(crate) fn perform_within(task: &Task<'_>, within: &Within<'_>) -> Load {
     load
 }
 
-/// A [`Plain`] change that removes a name, so short that it fits its entry, of a file that is not a directory.
+/// A [`Plain`] change that removes a name, so short that it fits its entry, of a file that is not a
+/// directory.
 pub(crate) struct Without<'r> {
     /// What is recorded. It leaves the number of the directory's links as it is.
     pub change: Plain,

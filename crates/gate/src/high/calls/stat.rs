@@ -97,8 +97,7 @@ fn stat_at(task: &Task, at: At, to: UserPtr<stat>, flags: u32) -> isize {
     }
 }
 
-/// Fast path of newfstatat(2): not [`plainly_ours`](crate::high::route::path::plainly_ours), because what that
-/// returns goes through memory.
+/// Fast path of newfstatat(2). Not with [`plainly_ours`]: what its closure returns goes through memory.
 #[inline(always)]
 fn quick(task: &Task, at: At, to: UserPtr<stat>, flags: u32) -> Option<isize> {
     if !attributes::are_plain(flags) || !is_plainly_ours(task, at) {
