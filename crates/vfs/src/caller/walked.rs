@@ -1,7 +1,7 @@
 //! The mounts that a lane's walks go through, whose records are not used again meanwhile
 //! ([`lp_region::lane::Lane::walked`]).
 
-use lp_region::mount::State;
+use lp_region::mount::{State, mount_flags};
 use lp_region::sync::{Ordering, light_barrier};
 use lp_region::{LaneId, MountId, Region, mount_leave};
 
@@ -12,6 +12,11 @@ use crate::caller::task::Task;
 pub(crate) fn keep(task: &Task<'_>, walk: usize, mount: MountId, by: MountId, state: State) -> bool {
     task.lane.walked[walk].store(mount.0, Ordering::Relaxed); // Relaxed: ordered by the barriers.
     task.entered.set(mount.0);
+    let flags = &task.region.mount(mount).flags;
+    // Relaxed, both: a mark of its own.
+    if flags.load(Ordering::Relaxed) & mount_flags::EXPIRING != 0 && !task.expires.get() {
+        flags.fetch_and(!mount_flags::EXPIRING, Ordering::Relaxed);
+    }
     // PAIRS: the heavy barrier in `Tree::is_walked`.
     light_barrier();
     task.region.mount(by).state() == state

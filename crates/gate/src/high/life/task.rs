@@ -37,6 +37,7 @@ pub(crate) fn set_task(
         (&raw mut (*task).run).write(run);
         (&raw mut (*task).root_device).write(lp_vfs::inode::device(region));
         (&raw mut (*task).entered).write(Cell::new(0));
+        (&raw mut (*task).expires).write(Cell::new(false));
         (&raw mut (*task).prefix).write(Prefix::new(run, process));
         (&raw mut (*task).clock).write(lp_vfs::clock::now);
         (&raw mut (*task).interrupted).write(deferred::interrupted);
@@ -82,6 +83,7 @@ fn fields_of(task: Task<'static>) {
         run: _,
         root_device: _,
         entered: _,
+        expires: _,
         prefix: _,
         prefixes: _,
         clock: _,
