@@ -290,6 +290,66 @@ GROUP(mounts, busy)
     list("b");
 }
 
+/* Makes and removes a name, a link and a file under another name, until it is killed. */
+static void change_names(int own)
+{
+    char dir[16], file[16], link_name[16], moved[16];
+    sprintf(dir, "b/d%d", own), sprintf(file, "b/f%d", own), sprintf(link_name, "b/l%d", own), sprintf(moved, "b/m%d", own);
+    for (;;) {
+        mkdir(dir, 0755);
+        rmdir(dir);
+        mknod(file, S_IFREG | 0644, 0);
+        link(file, link_name);
+        rename(link_name, moved);
+        unlink(moved);
+        unlink(file);
+    }
+}
+
+/* The state of a directory that the changes of names leave behind. */
+static long state_of(const char *path)
+{
+    struct stat st;
+    stat(path, &st);
+    return st.st_nlink + 1000000 * st.st_ctim.tv_nsec + st.st_size;
+}
+
+/* What was mounted on b stays as it is once it is unmounted there. */
+GROUP(mounts, names_beside_unmounts)
+{
+    if (!in_own_namespace())
+        return;
+    make_dir("b");
+    make_dir("c");
+    T(mount("none", "c", "tmpfs", 0, NULL));
+    pid_t child[2];
+    for (int i = 0; i < 2; i++)
+        if (!(child[i] = fork()))
+            change_names(i);
+    long late = 0;
+    for (int round = 0; round < 400; round++) {
+        mount("c", "b", NULL, MS_BIND, NULL);
+        for (volatile int wait = 0; wait < round % 7 * 300; wait++)
+            ;
+        while (umount("b"))
+            ;
+        long first = state_of("c");
+        for (int i = 0; i < 30; i++) {
+            sched_yield();
+            if (state_of("c") != first) {
+                late++;
+                break;
+            }
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        kill(child[i], SIGKILL);
+        waitpid(child[i], NULL, 0);
+    }
+    say("changes after an unmount: %ld", late);
+    T(umount("c"));
+}
+
 /* MNT_EXPIRE asks again after somebody has gone through the mount. */
 GROUP(mounts, expire)
 {

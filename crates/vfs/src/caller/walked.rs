@@ -38,6 +38,20 @@ pub(crate) fn is_gone(task: &Task<'_>, mount: MountId) -> bool {
     was_entered && mount_leave::is_gone(&task.region, &record.flags, &record.state)
 }
 
+/// [`is_gone`] for a caller that is visible as a writer in the mount, and may have to ask again as a user of
+/// what it makes there.
+#[cold]
+pub(crate) fn was_left(task: &Task<'_>, mount: MountId) -> bool {
+    let record = task.region.mount(mount);
+    let gone =
+        task.entered.get() == mount.0 && mount_leave::is_gone(&task.region, &record.flags, &record.state);
+    if gone {
+        // The walk that follows enters what it goes through; one that starts in the mount stays there.
+        task.entered.set(0);
+    }
+    gone
+}
+
 /// A lane is in no call: it is on its way through no mount.
 pub(crate) fn forget(region: Region<'_>, lane: LaneId) {
     for walked in &region.lane(lane).walked {

@@ -128,7 +128,7 @@ pub(crate) fn after_miss(
     key: &name::Key<'_, '_>,
     what: &InodeKind,
 ) -> Result<Made> {
-    let _writing = writer::begin(task, mount)?;
+    let _writing = writer::begin_walked(task, mount)?;
     named_once(task, dir, mount, key, what)
 }
 
