@@ -28,11 +28,7 @@ const CASES: [(&str, &str, &str); 11] = [
     ("vectors", "readv EINVAL", "readv EFAULT"),
     ("link_of_host", "link 0, chroot 0, open 0", "link 0, chroot 0, open ENOENT"),
     ("beneath_and_idmap", "move 0, map 0, map 0, idmap 0", "move EINVAL, map 0, map 0, idmap EINVAL"),
-    (
-        "kernel_only",
-        "init 0, mark 0, pivot_root 0",
-        "init 0, mark ENODEV, pivot_root EINVAL",
-    ),
+    ("kernel_only", "init 0, mark 0, pivot_root 0", "init 0, mark ENODEV, pivot_root EINVAL"),
     ("rulesets", "add 0, eighth 0, ninth 0", "add EBADFD, eighth 0, ninth ENFILE"),
     ("select_above", "open 0, select 0", "open 0, select EBADF"),
 ];

@@ -36,8 +36,9 @@ const SENT_DEVICES: [u64; 4] = [0x105, 0x107, 0x108, 0x109];
 /// the kernel returns `EXDEV`, and so must the door.
 ///
 /// # Errors
-/// `EXDEV` between file systems of ours; `EBADF` if one is not open for its role, or the target has `O_APPEND`; `EISDIR`; `EINVAL` for flags,
-/// overlapping ranges of one file, a negative offset; `EOVERFLOW`; those of write(2).
+/// `EBADF` if one is not open for its role, or the target has `O_APPEND`; `EISDIR`; `EXDEV` between file
+/// systems of ours; `EINVAL` for flags, overlapping ranges of one file, a negative offset; `EOVERFLOW`; those
+/// of write(2).
 pub fn copy_file_range(
     task: &Task,
     fd_in: Fd,

@@ -134,7 +134,13 @@ fn put(task: &Task<'_>, from: &Found, at: &Found, side: Side) -> Result<()> {
 }
 
 /// The place directly below the mount `over` (the kernel's can_move_mount_beneath).
-fn beneath(task: &Task<'_>, tree: &Tree<'_, '_>, peers: &Peers, from: MountId, over: MountId) -> Result<Point> {
+fn beneath(
+    task: &Task<'_>,
+    tree: &Tree<'_, '_>,
+    peers: &Peers,
+    from: MountId,
+    over: MountId,
+) -> Result<Point> {
     let at = tree.standing(over);
     let parent = mount_prune::shown_parent(task, over);
     let is_root = root::of(task).is_some_and(|root| root.mount == over)

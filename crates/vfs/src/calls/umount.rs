@@ -7,8 +7,8 @@ use lp_region::mount_change::Set;
 use lp_region::sync::Ordering;
 
 use crate::caller::task::{Place, Task};
-use crate::calls::{landlock, mount};
 use crate::calls::mount_at::{in_one_shape, is_mount, may_mount, uppermost};
+use crate::calls::{landlock, mount};
 use crate::life::mount_tree::{self, Draft, Tree};
 use crate::life::superblock::Options;
 use crate::life::{mount_end, reclaim};

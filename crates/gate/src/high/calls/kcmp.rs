@@ -4,8 +4,8 @@ use core::cmp::Ordering::{Equal, Greater, Less};
 
 use lp_abi::linux::{__NR_getpid, __NR_kcmp};
 use lp_abi::{Errno, Fd};
-use lp_region::sync::Ordering;
 use lp_region::FileId;
+use lp_region::sync::Ordering;
 use lp_vfs::table::{FdTable, entry};
 use lp_vfs::task::Task;
 

@@ -3,12 +3,12 @@
 use core::cell::Cell;
 
 use lp_abi::linux::{
-    __NR_open_tree, __NR_open_tree_attr, AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_SYMLINK_NOFOLLOW, O_CLOEXEC, O_NOFOLLOW, O_PATH,
-    OPEN_TREE_CLONE,
+    __NR_open_tree, __NR_open_tree_attr, AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_SYMLINK_NOFOLLOW, O_CLOEXEC,
+    O_NOFOLLOW, O_PATH, OPEN_TREE_CLONE,
 };
 use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
-use lp_vfs::{mount_setattr, open_tree};
 use lp_vfs::task::{Place, Task};
+use lp_vfs::{mount_setattr, open_tree};
 
 use crate::high::calls::chmod::last_of;
 use crate::high::calls::open::{How, install, open_routed, reopen};
