@@ -74,6 +74,8 @@ pub struct Task<'r> {
     /// The mount ([`lp_region::MountId`]) into which a walk last went from another one, until an open or
     /// chdir(2) has made sure that it was not unmounted; 0 none.
     pub entered: Cell<u32>,
+    /// Whether walks leave the mark of `MNT_EXPIRE` on the mounts that they enter.
+    pub expires: Cell<bool>,
     /// The run's mount, for a quick comparison.
     pub prefix: MountPrefix,
     /// Cache of directories by path.
@@ -183,6 +185,7 @@ impl<'r> Task<'r> {
             notify: |_, _| {},
             below: |_, _, _| Err(Errno::EIO),
             entered: Cell::new(0),
+            expires: Cell::new(false),
             prefixes: PrefixCache::new(),
             scratch: Scratch::new(),
         }

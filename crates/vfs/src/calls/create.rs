@@ -131,7 +131,7 @@ pub(crate) fn after_miss(
     place: (&name::Key<'_, '_>, &Way<'_>),
     what: &InodeKind,
 ) -> Result<Made> {
-    let _writing = writer::begin(task, mount)?;
+    let _writing = writer::begin_walked(task, mount)?;
     named_once(task, dir, mount, place, what)
 }
 

@@ -358,7 +358,7 @@ impl<'a, 'r, const CHECKED: bool> Ask<'a, 'r, CHECKED> {
     /// [`Ask::attempt`] as a writer of the mount.
     #[inline(always)]
     fn once(&self, first: InodeId) -> Tried<Done> {
-        let _writing = writer::begin(self.task, self.from.mount)?;
+        let _writing = writer::begin_walked(self.task, self.from.mount)?;
         self.attempt(first)
     }
 

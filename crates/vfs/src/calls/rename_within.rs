@@ -33,7 +33,7 @@ pub(super) fn rename(task: &Task<'_>, at: Spot, from: &Name<'_>, to: &Name<'_>) 
 fn once(task: &Task<'_>, at: Spot, from: &Name<'_>, to: &Name<'_>) -> Option<Load> {
     let (region, id) = (task.region, at.inode.id);
     let record = region.inode(id);
-    let _writing = writer::begin(task, at.mount).ok()?;
+    let _writing = writer::begin_walked(task, at.mount).ok()?;
     let _dir = dir::enter(task, at.inode).ok()?;
     if !permission::may_change_plainly(task, record) {
         return None;

@@ -133,7 +133,7 @@ fn remove_at(
     {
         below::complete(task, task.region.inode(hit.target().id))?;
     }
-    let _writing = writer::begin(task, mount)?;
+    let _writing = writer::begin_walked(task, mount)?;
     let mut locked = dir::enter(task, parent)?;
     let (hit, victim_locked) = loop {
         let hit = hash::lookup(task.region, parent.id, name).ok_or(Errno::ENOENT)?;

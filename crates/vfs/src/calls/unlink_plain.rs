@@ -38,7 +38,7 @@ pub(super) fn unlink(task: &Task<'_>, at: Spot, name: &Name<'_>) -> Option<Resul
 fn once(task: &Task<'_>, at: Spot, name: &Name<'_>) -> Option<Result<u32>> {
     let (region, id) = (task.region, at.inode.id);
     let record = region.inode(id);
-    let _writing = writer::begin(task, at.mount).ok()?;
+    let _writing = writer::begin_walked(task, at.mount).ok()?;
     let _dir = dir::enter(task, at.inode).ok()?;
     if !permission::may_change_plainly(task, record) {
         return None;

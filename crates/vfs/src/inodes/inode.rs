@@ -110,7 +110,7 @@ pub fn own_number(region: Region<'_>, id: InodeId) -> u64 {
 
 /// `st_ino`, without a look at the inode if no layer is below.
 #[inline]
-pub(crate) fn number(region: Region<'_>, id: InodeId) -> u64 {
+pub fn number(region: Region<'_>, id: InodeId) -> u64 {
     // Relaxed, both: they do not change.
     match region.header().numbers.load(Relaxed) {
         0 => u64::from(id.0),

@@ -38,6 +38,7 @@ pub(crate) fn set_task(
         (&raw mut (*task).root_device).write(lp_vfs::inode::device(region));
         (&raw mut (*task).first_page).write(region.first_page());
         (&raw mut (*task).entered).write(Cell::new(0));
+        (&raw mut (*task).expires).write(Cell::new(false));
         (&raw mut (*task).prefix).write(Prefix::new(run, process));
         (&raw mut (*task).clock).write(lp_vfs::clock::now);
         (&raw mut (*task).interrupted).write(deferred::interrupted);
@@ -84,6 +85,7 @@ fn fields_of(task: Task<'static>) {
         root_device: _,
         first_page: _,
         entered: _,
+        expires: _,
         prefix: _,
         prefixes: _,
         clock: _,
