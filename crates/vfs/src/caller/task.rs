@@ -12,7 +12,7 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::sync::{AtomicU32, Ordering};
 use lp_region::{FirstPage, InodeRef, LaneId, PageId, ProcessId, Region, RunId};
 
-use crate::caller::below::Need;
+use crate::caller::below::{Habit, Need};
 use crate::caller::event::Event;
 use crate::caller::fd_table::FdTable;
 use crate::caller::mount_prefix::MountPrefix;
@@ -71,6 +71,8 @@ pub struct Task<'r> {
     /// Takes in what is still to be taken from the layer below: [`crate::below::take`], if the door has a
     /// layer.
     pub below: fn(&Task<'_>, InodeRef, Need) -> Result<()>,
+    /// How the program looks at directories of that layer.
+    pub habit: Habit,
     /// The mount ([`lp_region::MountId`]) into which a walk last went from another one, until an open or
     /// chdir(2) has made sure that it was not unmounted; 0 none.
     pub entered: Cell<u32>,
@@ -184,6 +186,7 @@ impl<'r> Task<'r> {
             blocking: system_call,
             notify: |_, _| {},
             below: |_, _, _| Err(Errno::EIO),
+            habit: Habit::default(),
             entered: Cell::new(0),
             expires: Cell::new(false),
             prefixes: PrefixCache::new(),

@@ -462,7 +462,7 @@ fn open_marked_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<
     if flags & inode_flags::PENDING != 0 {
         // Programs that read a directory compare its attributes before and after.
         let need = match how.access & permission::WRITE {
-            _ if kind == S_IFDIR => Need::All,
+            _ if kind == S_IFDIR => Need::Names,
             _ if cuts => Need::Nothing,
             0 => Need::Opened,
             _ => Need::All,

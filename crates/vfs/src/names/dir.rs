@@ -220,6 +220,15 @@ pub(crate) fn with_entry(region: Region<'_>, id: InodeId, entry: DirentId) -> Di
     after
 }
 
+/// [`with_entry`] for an entry that gets a position of its own, which no entry has, and that is counted
+/// already.
+pub(crate) fn with_entry_at(region: Region<'_>, id: InodeId, entry: DirentId, position: u64) -> Directory {
+    let mut after = now(region, id);
+    region.dirent(entry).position.store(position, Ordering::Relaxed); // Relaxed: published with the name.
+    after.tail = after.tail.max(position + 1);
+    after
+}
+
 /// Whether an inode is a directory.
 #[inline]
 pub fn is(inode: &Inode) -> bool {
@@ -259,6 +268,24 @@ pub fn reserve<'r>(task: &Task<'r>, id: InodeId) -> Result<Seat<'r>> {
         Some(seat) => Ok(seat),
         None => reserve_slow(task, id, position),
     }
+}
+
+/// [`reserve`] for an entry that is to get `wanted`. Returns the position that it gets: the next one if that is
+/// taken, as after a rebuild.
+///
+/// # Errors
+/// `ENOSPC`.
+pub(crate) fn reserve_at(task: &Task<'_>, id: InodeId, wanted: u64) -> Result<u64> {
+    let inode = task.region.inode(id);
+    hash::reserve(task.region, task.lane)?;
+    let seat = Seat::at(task.region, inode, wanted);
+    // Relaxed, both: under the lock.
+    let is_taken = seat.is_some_and(|seat| seat.leaf.word(seat.place).load(Ordering::Relaxed) != 0);
+    let position = if is_taken { inode.tail.load(Ordering::Relaxed) } else { wanted };
+    if Seat::at(task.region, inode, position).is_none() {
+        reserve_slow(task, id, position)?;
+    }
+    Ok(position)
 }
 
 #[cold]

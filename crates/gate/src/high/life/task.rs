@@ -4,6 +4,7 @@ use core::cell::Cell;
 
 use lp_region::sync::{Ordering, heavy_barrier, light_barrier};
 use lp_region::{LaneId, ProcessId, Region, RunId};
+use lp_vfs::below::Habit;
 use lp_vfs::mounts::Prefix;
 use lp_vfs::root;
 use lp_vfs::table::FdTable;
@@ -45,6 +46,7 @@ pub(crate) fn set_task(
         (&raw mut (*task).blocking).write(deferred::blocking_syscall);
         (&raw mut (*task).notify).write(shadow::notify);
         (&raw mut (*task).below).write(lp_vfs::below::take);
+        (&raw mut (*task).habit).write(Habit::default());
     }
     thread.task.set(task);
     current::refresh();
@@ -93,6 +95,7 @@ fn fields_of(task: Task<'static>) {
         blocking: _,
         notify: _,
         below: _,
+        habit: _,
         scratch: _,
     } = task;
 }
