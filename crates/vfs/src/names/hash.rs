@@ -25,7 +25,7 @@ use lp_region::layout::{BUCKETS, BUCKETS_AT, OVERFLOWS};
 use lp_region::order::{self, Rank};
 use lp_region::records::{Bucket, Dirent};
 use lp_region::slab::Slot;
-use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
+use lp_region::sync::{AtomicU32, AtomicU64, Ordering, not_before};
 use lp_region::{DirentId, InodeId, InodeRef, LaneId, OverflowId, Region, bucket, split as carry};
 
 use crate::caller::task::Task;
@@ -324,7 +324,8 @@ fn scan(region: Region<'_>, bucket: &Bucket, dir: InodeId, name: &Name<'_>, hash
         let Some(id) = NonZeroU32::new(id) else { continue };
         let record = region.whole_dirent(DirentId(id.get()));
         let before = record.seq.read();
-        if let Some(kind) = dirent::of(region, record, dir, name) {
+        // Few lookups compare more than one name: it is not kept in registers.
+        if let Some(kind) = dirent::of(region, record, dir, not_before(name)) {
             let hit = Hit::read(record, id, kind);
             if record.seq.retry(before) {
                 // Nothing from a slot that changes hands is accepted.
