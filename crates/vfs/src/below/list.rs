@@ -58,7 +58,7 @@ pub enum State {
     /// The records of all names.
     Complete = 1,
     /// The records of all subdirectories, and the names of the rest in pieces
-    /// ([`crate::names::listing`]), the last of which ends the list.
+    /// (`names/listing.rs`), the last of which ends the list.
     Names = 2,
 }
 

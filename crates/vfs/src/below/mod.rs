@@ -3,7 +3,7 @@
 //! The first look that could miss a name takes in all names of a directory, with their attributes, and its
 //! record in a *list* ([`list`]) says what was taken. From then on a failed lookup is a miss in the hash
 //! table, and a removal removes an entry. A program that only lists the directory gets a *listing*
-//! ([`listing`]): its subdirectories are taken in, and of the rest the names alone. Content is taken at the
+//! (`listing.rs`): its subdirectories are taken in, and of the rest the names alone. Content is taken at the
 //! first open or, if there is much of it, in runs as it is read. What was first seen stays. Before content is
 //! taken, its origin is compared: another device, inode, size or change time gives `EIO`, never a mixture.
 //!

@@ -15,7 +15,7 @@ use crate::caller::task::Task;
 pub enum Need {
     /// A directory's names, or all content of a file.
     All,
-    /// What a listing of a directory shows ([`crate::names::listing`]), or all its names.
+    /// What a listing of a directory shows (`names/listing.rs`), or all its names.
     Names,
     /// What an open for reading needs from a file.
     Opened,
