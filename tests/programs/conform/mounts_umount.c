@@ -39,7 +39,7 @@ GROUP(mounts, names_beside_unmounts)
         if (!(child[i] = fork()))
             change_names(i);
     long late = 0;
-    for (int round = 0; round < 400; round++) {
+    for (int round = 0; round < 250; round++) {
         mount("c", "b", NULL, MS_BIND, NULL);
         for (volatile int wait = 0; wait < round % 7 * 300; wait++)
             ;
@@ -60,6 +60,12 @@ GROUP(mounts, names_beside_unmounts)
     }
     say("changes after an unmount: %ld", late);
     T(umount("c"));
+    /* What they were about to do between two mounts. */
+    for (int i = 0; i < 8; i++) {
+        char left[16];
+        sprintf(left, "b/%c%d", "dflm"[i / 2], i % 2);
+        remove(left);
+    }
 }
 
 /* MNT_EXPIRE asks again after somebody has gone through the mount. */
