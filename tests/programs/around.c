@@ -262,7 +262,7 @@ static void by_path(const char *f, const char *d, const char *l, const char *n, 
     LOOK(getxattrat, room_leaks, 464, at, (long)f, 0, (long)"user.host", (long)&get, sizeof get);
     LOOK(listxattrat, room_leaks, 465, at, (long)f, 0, (long)room, sizeof room);
     CALL(removexattrat, 466, at, (long)f, 0, (long)"user.host");
-    LOOK(open_tree_attr, always, 467, at, (long)d, 1, (long)attributes, 32);
+    LOOK(open_tree_attr, tree_leaks, 467, at, (long)d, 1, (long)attributes, 32);
     LOOK(file_getattr, flags_leak, 468, at, (long)f, (long)attributes, 24, 0);
     CALL(file_setattr, 469, at, (long)f, (long)attributes, 24, 0);
     close(socket_fd), close(datagram), close(events), close(group);
@@ -322,7 +322,7 @@ static void by_directory(const char *nothing, int at)
     LOOK(getxattrat, room_leaks, 464, at, (long)nothing, AT_EMPTY_PATH, (long)"user.host", (long)&get, sizeof get);
     LOOK(listxattrat, room_leaks, 465, at, (long)nothing, AT_EMPTY_PATH, (long)room, sizeof room);
     CALL(removexattrat, 466, at, (long)nothing, AT_EMPTY_PATH, (long)"user.host");
-    LOOK(open_tree_attr, always, 467, at, (long)nothing, 1 | AT_EMPTY_PATH, (long)attributes, 32);
+    LOOK(open_tree_attr, tree_leaks, 467, at, (long)nothing, 1 | AT_EMPTY_PATH, (long)attributes, 32);
     LOOK(file_getattr, flags_leak, 468, at, (long)nothing, (long)attributes, 24, AT_EMPTY_PATH);
     CALL(file_setattr, 469, at, (long)nothing, (long)attributes, 24, AT_EMPTY_PATH);
     unlink("n");

@@ -3,10 +3,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/fanotify.h>
 #include <sys/mount.h>
+#include <sys/select.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -149,6 +153,92 @@ static int vectors(void)
     return 0;
 }
 
+enum { CLONE_TREE = 1, FROM_FD = 4, BENEATH = 0x200 };
+
+/* A mount that goes beneath a younger one; one whose owners are those of another user namespace. */
+static int beneath_and_idmap(void)
+{
+    mkdir("a", 0755);
+    mkdir("b", 0755);
+    if (mount("none", "a", "tmpfs", 0, NULL) || mount("none", "b", "tmpfs", 0, NULL))
+        return 1;
+    say("move", syscall(SYS_move_mount, AT_FDCWD, "a", AT_FDCWD, "b", BENEATH));
+    int ready[2];
+    char byte, name[60];
+    if (pipe(ready))
+        return 1;
+    pid_t child = fork();
+    if (!child) {
+        unshare(CLONE_NEWUSER);
+        if (write(ready[1], "", 1) == 1)
+            pause();
+        _exit(0);
+    }
+    if (read(ready[0], &byte, 1) != 1)
+        return 1;
+    static const char *const maps[] = { "uid_map", "gid_map" };
+    for (int i = 0; i < 2; i++) {
+        snprintf(name, sizeof name, "/proc/%d/%s", child, maps[i]);
+        int map = open(name, O_WRONLY);
+        say("map", write(map, "0 1000 1", 8) == 8 ? 0 : -1);
+        close(map);
+    }
+    snprintf(name, sizeof name, "/proc/%d/ns/user", child);
+    int users = open(name, O_RDONLY), tree = syscall(SYS_open_tree, AT_FDCWD, "b", CLONE_TREE);
+    struct { uint64_t set, clear, propagation, users; } given = { 0x100000, 0, 0, users };
+    say("idmap", syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &given, sizeof given));
+    kill(child, SIGKILL);
+    return waitpid(child, NULL, 0) != child;
+}
+
+/* What needs the kernel to know the directory. */
+static int kernel_only(void)
+{
+    int group = fanotify_init(0, O_RDONLY);
+    say("init", group < 0 ? -1 : 0);
+    say("mark", fanotify_mark(group, FAN_MARK_ADD, FAN_OPEN, AT_FDCWD, "."));
+    mkdir("d", 0755);
+    if (mount("none", "d", "tmpfs", 0, NULL) || mkdir("d/old", 0755))
+        return 1;
+    say("pivot_root", syscall(SYS_pivot_root, "d", "d/old"));
+    return 0;
+}
+
+/* A number above those that the table of descriptors has room for. */
+static int select_above(void)
+{
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(100, &set);
+    struct timeval now = { 0, 0 };
+    close_range(3, ~0U, 0);
+    /* A child's table is as large as its parent's descriptors need. */
+    pid_t child = fork();
+    if (!child) {
+        int dir = open(".", O_RDONLY);
+        say("open", dir);
+        say("select", select(101, &set, NULL, NULL, &now));
+        _exit(0);
+    }
+    return waitpid(child, NULL, 0) != child;
+}
+
+/* Rulesets of landlock(7): one that only a duplicate leads to, and nine at a time. */
+static int rulesets(void)
+{
+    struct { uint64_t files; } handled = { 1 << 2 };
+    struct __attribute__((packed)) { uint64_t allowed; int directory; } rule = { 1 << 2, open(".", O_PATH) };
+    int first = syscall(SYS_landlock_create_ruleset, &handled, sizeof handled, 0), other = dup(first);
+    close(first);
+    say("add", syscall(SYS_landlock_add_rule, other, 1, &rule, 0));
+    int made = 0;
+    for (int i = 0; i < 8; i++)
+        made = syscall(SYS_landlock_create_ruleset, &handled, sizeof handled, 0);
+    say("eighth", made);
+    say("ninth", syscall(SYS_landlock_create_ruleset, &handled, sizeof handled, 0));
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 4 || chdir(argv[2]))
@@ -167,5 +257,13 @@ int main(int argc, char **argv)
         return vectors();
     if (!strcmp(argv[1], "link_of_host"))
         return link_of_host(argv[3]);
+    if (!strcmp(argv[1], "beneath_and_idmap"))
+        return beneath_and_idmap();
+    if (!strcmp(argv[1], "kernel_only"))
+        return kernel_only();
+    if (!strcmp(argv[1], "rulesets"))
+        return rulesets();
+    if (!strcmp(argv[1], "select_above"))
+        return select_above();
     return 2;
 }

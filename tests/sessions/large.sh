@@ -152,6 +152,12 @@ large; each() { gcc -w -rdynamic large.c -o program -pthread "$@" && ./program; 
 #:: sparse needs gcc limit 120
 large; gcc -w large.c -o whole -pthread; cp --sparse=always whole program; cmp whole program && ./program | head -1; : >twin; truncate -s "$(stat -c %s whole)" twin; dd if=whole of=twin bs=3000 conv=notrunc,sparse status=none; chmod +x twin; ./twin gone; rm whole program part
 
+#:: named_and_limited needs gcc limit 120
+large; printf '%s\n' '#include <stdio.h>' '#include <sys/auxv.h>' '__attribute__((constructor)) static void tell(void) { puts((char *)getauxval(AT_EXECFN)); }' >named.c; gcc -w large.c named.c -o program -pthread; ./program | head -1; (exec -a other "$T/program" | head -1 | sed "s:$T:T:"); (PATH=$T; program) | head -1 | sed "s:$T:T:"; (ulimit -f 8; ./program; echo $? >&2) 2>&1 | sed -n '2p;$p'; rm -f program named.c part
+
+#:: in_many_pieces needs gcc limit 120
+large; gcc -w large.c -o whole -pthread; size=$(stat -c %s whole); for bytes in 262144 65536; do rm -f program; for i in $(seq 0 $((size / bytes))); do dd if=whole of=program bs=$bytes skip=$i seek=$i count=1 conv=notrunc status=none; dd if=/dev/urandom of=other bs=4k seek=$i count=1 conv=notrunc status=none; done; chmod +x program; cmp whole program; ./program | head -1; ./program gone | tail -2; done; rm whole other part
+
 #:: many_at_once needs gcc limit 120
 large; gcc -w large.c -o program -pthread; for i in 1 2 3 4 5 6; do ./program >out$i & done; wait; cat out? | sort | uniq -c; for i in $(seq 30); do ./program >out & sleep 0.00$((i % 10)); kill -9 $! 2>/dev/null; wait $! 2>/dev/null; done; rm -f program out; ls; echo 'int main(void) { return 3; }' | gcc -x c - -o program; ./program; echo $?; rm program part
 

@@ -11,7 +11,7 @@ use lp_tests::door::{Door, Place};
 use lp_tests::{binary, compile, process, suite};
 
 /// A case, and what it says on the kernel and on Lightpath.
-const CASES: [(&str, &str, &str); 7] = [
+const CASES: [(&str, &str, &str); 11] = [
     ("of_two_users", "test 0", "test 1"),
     (
         "large_maps",
@@ -27,6 +27,10 @@ const CASES: [(&str, &str, &str); 7] = [
     ("closed_numbers", "rename EBADF, mount 0, unlink EROFS", "rename ENOENT, mount 0, unlink ENOENT"),
     ("vectors", "readv EINVAL", "readv EFAULT"),
     ("link_of_host", "link 0, chroot 0, open 0", "link 0, chroot 0, open ENOENT"),
+    ("beneath_and_idmap", "move 0, map 0, map 0, idmap 0", "move EINVAL, map 0, map 0, idmap EINVAL"),
+    ("kernel_only", "init 0, mark 0, pivot_root 0", "init 0, mark ENODEV, pivot_root EINVAL"),
+    ("rulesets", "add 0, eighth 0, ninth 0", "add EBADFD, eighth 0, ninth ENFILE"),
+    ("select_above", "open 0, select 0", "open 0, select EBADF"),
 ];
 
 fn main() -> ExitCode {

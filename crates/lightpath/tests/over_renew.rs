@@ -15,7 +15,10 @@ const THEIRS: &str = "echo theirs >> numbers; echo new > d/new; rm a/b/two; mkdi
 
 #[test]
 fn what_only_the_host_has_changed_is_seen() {
-    for look in ["find . > /dev/null; cat a/one numbers d/large > /dev/null", "ls . a d"] {
+    let listed = "find . > /dev/null; ls -R > /dev/null";
+    let looks =
+        ["find . -ls > /dev/null; cat a/one numbers d/large > /dev/null", "ls . a d", "stat . a/one", listed];
+    for look in looks {
         let trees = Trees::new(MAKE);
         trees.over(look);
         trees.over(MINE);
@@ -35,7 +38,7 @@ fn what_only_the_host_has_changed_is_seen() {
 #[test]
 fn what_both_have_changed_is_named_and_stays() {
     let trees = Trees::new(MAKE);
-    trees.over("echo mine >> numbers; echo mine > fresh; rm a/b/two; rm -r keep; echo mine > d/e/mine; cat a/one; find . > /dev/null");
+    trees.over("echo mine >> numbers; echo mine > fresh; rm a/b/two; rm -r keep; echo mine > d/e/mine; cat a/one; find . -ls > /dev/null");
     sh(
         &trees.tree(),
         "echo theirs >> numbers; echo theirs > fresh; echo theirs >> a/b/two; echo theirs > keep/theirs; rm -r d/e; echo theirs >> a/one",
@@ -60,7 +63,7 @@ fn what_both_have_changed_is_named_and_stays() {
 #[test]
 fn links_of_a_file_that_has_changed_stay_one_file() {
     let trees = Trees::new("mkdir d; echo f > f; ln f g; ln f d/h; echo x > x");
-    trees.over("find . > /dev/null; cat f");
+    trees.over("find . -ls > /dev/null; cat f");
     sh(&trees.tree(), "echo more >> g; ln x d/y; rm f; ln g d/i");
     let list = "stat -c '%n %h' g d/h d/i x d/y; [ $(stat -c %i g) = $(stat -c %i d/h) ] && [ $(stat -c %i g) = $(stat -c %i d/i) ] && \
         [ $(stat -c %i x) = $(stat -c %i d/y) ] && cat d/h d/y; ls";
@@ -77,7 +80,7 @@ fn a_renewal_that_is_killed_is_made_by_the_next_run() {
     let (mut ended, mut kills) = (false, 0);
     while !ended {
         let trees = Trees::new(MAKE);
-        trees.over("find . > /dev/null; cat numbers > /dev/null");
+        trees.over("find . -ls > /dev/null; cat numbers > /dev/null");
         trees.over(MINE);
         sh(&trees.tree(), THEIRS);
         ended = killed_at(&mut trees.lightpath(&["run", "--over", ".", "--", "true"]), calls);

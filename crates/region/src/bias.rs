@@ -98,7 +98,7 @@ impl BiasedLock {
     }
 
     /// Takes the lock for `me` if it is free and no other lane has the bias.
-    #[inline]
+    #[inline(always)]
     pub fn try_lock_unbiased(&self, me: LaneId) -> bool {
         if !self.inner.try_lock(me) {
             return false;

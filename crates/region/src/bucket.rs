@@ -269,7 +269,13 @@ pub fn look<const N: usize, T: HashTable<N>, H>(
     if hit.is_some() || !certain {
         return (hit, certain);
     }
-    (None, bucket.next_index() == 0 && !is_under_way(seen) && stands_at(table.state(), seen))
+    (None, is_all(table, (seen, bucket)))
+}
+
+/// Whether a word that is not in the bucket to which a state led was nowhere when the bucket was read.
+#[inline(always)]
+pub fn is_all<const N: usize, T: HashTable<N>>(table: &T, (seen, bucket): (u64, &Bucket<N>)) -> bool {
+    bucket.next_index() == 0 && !is_under_way(seen) && stands_at(table.state(), seen)
 }
 
 /// Looks once in all buckets that may hold a hash's words.
@@ -312,11 +318,19 @@ pub enum Vacancy {
 /// no overflow buckets are left.
 #[inline(always)]
 pub fn insert<const N: usize, T: Growing<N>>(table: &T, hash: u32, id: u32) -> Option<Vacancy> {
-    let word = word(hash, id);
-    let state = table.state();
     // PAIRS: as in `look`.
-    let seen = state.load(Ordering::Acquire);
-    let first = table.first(place(T::BASE, seen, hash));
+    let seen = table.state().load(Ordering::Acquire);
+    insert_in(table, (seen, table.first(place(T::BASE, seen, hash))), word(hash, id))
+}
+
+/// [`insert`] of a word in the bucket to which a state led.
+#[inline(always)]
+pub fn insert_in<const N: usize, T: Growing<N>>(
+    table: &T,
+    (seen, first): (u64, &Bucket<N>),
+    word: u64,
+) -> Option<Vacancy> {
+    let state = table.state();
     for entry in &first.entries {
         // PAIRS: the exchange in `split::carry_all`. A lane that sees the raised tag sees the new state.
         let was = entry.load(Ordering::Acquire);
@@ -483,6 +497,16 @@ pub fn remove<const N: usize, T: HashTable<N>>(table: &T, hash: u32, id: u32) {
         }
     }
     remove_slow(table, word);
+}
+
+/// [`remove`] of an entry whose word was found here.
+#[inline(always)]
+pub fn remove_at<const N: usize, T: HashTable<N>>(table: &T, entry: &AtomicU64, word: u64) {
+    // As in `remove`.
+    let was = entry.load(Ordering::Relaxed);
+    if was & !TAG != word || !exchange(entry, was, emptied(was)) {
+        remove_slow(table, word);
+    }
 }
 
 /// Removes a word and its copy, if there is one. Originals first, so that no copy replaces them.

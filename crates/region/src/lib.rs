@@ -73,4 +73,4 @@ pub mod ucopy;
 pub mod validated;
 
 pub use ids::*;
-pub use region::{Front, Geometry, Region, RegionError};
+pub use region::{FirstPage, Front, Geometry, Region, RegionError};

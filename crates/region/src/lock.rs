@@ -77,7 +77,7 @@ impl OwnerLock {
     }
 
     /// Takes the lock if it is free.
-    #[inline]
+    #[inline(always)]
     pub fn try_lock(&self, me: LaneId) -> bool {
         // PAIRS: the release store in `unlock`. Relaxed on failure: nothing is read under a lock not taken.
         self.owner.compare_exchange(0, me.0, Ordering::Acquire, Ordering::Relaxed).is_ok()

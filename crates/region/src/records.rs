@@ -182,7 +182,7 @@ pub struct Inode {
     /// Second by which the next read must check relatime; 0: at once. Atomic; writers of mtime and ctime
     /// store 0.
     pub atime_due: AtomicU32,
-    /// Directory: live entries. Lock.
+    /// Directory: live entries. While its names are taken from the layer below: those names. Lock.
     pub entries: AtomicU32,
     /// For an inode without links: which lane keeps it, and which frees it. Atomic.
     pub custody: Custody,

@@ -42,6 +42,15 @@ unsafe impl Sync for Region<'_> {}
 #[derive(Clone, Copy)]
 pub struct Front<'r>(Region<'r>);
 
+/// Where the pages of a region begin: an address that fast paths have at hand.
+#[derive(Clone, Copy)]
+pub struct FirstPage(NonNull<u8>);
+
+// SAFETY: as for a region.
+unsafe impl Send for FirstPage {}
+// SAFETY: as for a region.
+unsafe impl Sync for FirstPage {}
+
 /// Why a file is not a usable region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RegionError {
@@ -447,11 +456,32 @@ impl<'r> Region<'r> {
         unsafe { self.base.as_ptr().add(offset) }
     }
 
+    /// Where the pages begin.
+    pub fn first_page(self) -> FirstPage {
+        // SAFETY: within the mapping, which starts at no null address.
+        FirstPage(unsafe { self.base.add(at::DATA_AT) })
+    }
+
+    /// [`Region::page`], by where the pages begin.
+    #[inline(always)]
+    pub fn page_from(self, FirstPage(first): FirstPage, page: PageId) -> *mut u8 {
+        let index = if page.0 < self.pages() { page.index() } else { 0 };
+        // SAFETY: within the mapping.
+        unsafe { first.as_ptr().add(index * PAGE_SIZE) }
+    }
+
     /// A page as words, for map pages and directory pages.
     #[inline(always)]
     pub fn page_words(self, page: PageId) -> &'r [AtomicU32; PAGE_SIZE / 4] {
         // SAFETY: a page is PAGE_SIZE bytes, page-aligned, and accessed as atomics here.
         unsafe { &*self.page(page).cast() }
+    }
+
+    /// [`Region::page_words`], by where the pages begin.
+    #[inline(always)]
+    pub fn page_words_from(self, first: FirstPage, page: PageId) -> &'r [AtomicU32; PAGE_SIZE / 4] {
+        // SAFETY: as in `page_words`.
+        unsafe { &*self.page_from(first, page).cast() }
     }
 }
 

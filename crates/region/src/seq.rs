@@ -62,7 +62,9 @@ impl Seq {
         // PAIRS: the fence in `begin`. If a load above saw a store of a change, the count loaded below is odd
         // or new.
         acquire_fence();
-        before & 1 != 0 || self.0.load(Ordering::Relaxed) != before // Relaxed: ordered by the fence above.
+        // One comparison: the count only grows, so it is not the even value before an odd one. Relaxed:
+        // ordered by the fence above.
+        self.0.load(Ordering::Relaxed) != before & !1
     }
 
     /// Whether no change has begun since the count was `before`, an even value, so that what was cached then

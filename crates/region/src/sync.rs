@@ -82,6 +82,20 @@ pub fn prefetch<T>(what: &T) {
     }
 }
 
+/// The same reference. The compiler does not know that it is, so it loads nothing behind it before this
+/// point. The reference itself does not pass the assembly, from which it might escape.
+#[inline(always)]
+pub fn not_before<T>(what: &T) -> &T {
+    if cfg!(miri) {
+        return what;
+    }
+    let mut zero = 0usize;
+    // SAFETY: no instruction: only hides the value.
+    unsafe { core::arch::asm!("/* {0} */", inout(reg) zero, options(nomem, nostack, preserves_flags)) };
+    // SAFETY: no bytes further.
+    unsafe { &*core::ptr::from_ref(what).byte_add(zero) }
+}
+
 /// Tells the core that this is a spin loop.
 #[inline(always)]
 pub fn spin() {

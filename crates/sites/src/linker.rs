@@ -22,7 +22,7 @@ use std::mem::offset_of;
 use iced_x86::code_asm::{CodeAssembler, *};
 use iced_x86::{BlockEncoder, BlockEncoderOptions, Code, IcedError, Instruction, InstructionBlock};
 use lp_abi::PAGE_SIZE;
-use lp_abi::linux::{__NR_close, __NR_exit_group, __NR_mmap, MAP_FIXED, MAP_PRIVATE};
+use lp_abi::linux::{__NR_close, __NR_exit_group, __NR_mmap};
 use lp_abi::outline::{Piece, Plan};
 
 use crate::code::{self, Listing};
@@ -34,7 +34,7 @@ use crate::merge::{
 use crate::window::{self, JUMP};
 
 /// Version of the output of [`linker`] for the same linker and answers.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The bytes of a `cpuid` instruction.
 const CPUID: [u8; 2] = [0x0f, 0xa2];
 /// Field of the file header: the entry point.
@@ -289,7 +289,7 @@ fn look_up(answers: &[Answer]) -> Result<CodeAssembler, IcedError> {
 /// linker's own entry, `own`, with the stack and the registers as the kernel made them.
 fn start(own: u64) -> Result<CodeAssembler, IcedError> {
     let plan = |field: usize| rbx + (Plan::AT + field) as i32;
-    let piece = |field: usize| qword_ptr(r12 + field as i32);
+    let piece = |field: usize| r12 + field as i32;
     let mut code = CodeAssembler::new(64)?;
     let [mut variable, mut entry, mut found, mut next, mut failed, mut done] =
         std::array::from_fn(|_| code.create_label());
@@ -322,14 +322,15 @@ fn start(own: u64) -> Result<CodeAssembler, IcedError> {
     code.mov(rbp, qword_ptr(plan(offset_of!(Plan, clear))))?;
     code.add(rbp, r14)?;
     code.mov(r15, qword_ptr(plan(offset_of!(Plan, clear_bytes))))?;
-    code.lea(r12, ptr(plan(offset_of!(Plan, pieces))))?;
+    code.lea(r12, ptr(rbx + Plan::PIECES_AT as i32))?;
+    code.mov(ebx, dword_ptr(plan(offset_of!(Plan, close))))?;
     code.set_label(&mut next)?;
-    code.mov(rdi, piece(offset_of!(Piece, address)))?;
+    code.mov(rdi, qword_ptr(piece(offset_of!(Piece, address))))?;
     code.add(rdi, r14)?;
-    code.mov(rsi, piece(offset_of!(Piece, bytes)))?;
-    code.mov(rdx, piece(offset_of!(Piece, protection)))?;
-    code.mov(r9, piece(offset_of!(Piece, offset)))?;
-    code.mov(r10d, (MAP_PRIVATE | MAP_FIXED) as i32)?;
+    code.mov(rsi, qword_ptr(piece(offset_of!(Piece, bytes))))?;
+    code.mov(edx, dword_ptr(piece(offset_of!(Piece, protection))))?;
+    code.mov(r10d, dword_ptr(piece(offset_of!(Piece, flags))))?;
+    code.mov(r9, qword_ptr(piece(offset_of!(Piece, offset))))?;
     code.mov(eax, __NR_mmap as i32)?;
     code.syscall()?;
     code.cmp(rax, rdi)?;
@@ -341,7 +342,9 @@ fn start(own: u64) -> Result<CodeAssembler, IcedError> {
     code.mov(rcx, r15)?;
     code.xor(eax, eax)?;
     code.rep().stosb()?;
-    code.mov(edi, r8d)?;
+    code.cmp(ebx, Plan::NONE as i32)?;
+    code.je(done)?;
+    code.mov(edi, ebx)?;
     code.mov(eax, __NR_close as i32)?;
     code.syscall()?;
     code.set_label(&mut done)?;

@@ -74,7 +74,7 @@ pub mod file {
 pub mod inode {
     pub use crate::caller::task::device;
     pub use crate::inodes::inode::{
-        Attributes, attributes, enter, has_possible_number, lock, lock_unless_held, own_number,
+        Attributes, attributes, enter, has_possible_number, lock, lock_unless_held, number, own_number,
     };
     pub use crate::inodes::make::create_root;
     pub use crate::rights::initial::create;

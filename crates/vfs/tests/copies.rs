@@ -196,3 +196,44 @@ fn mapped_pages_stay_while_they_are_mapped() {
     );
     truncate::ftruncate(task, fd, 0).expect("ftruncate");
 }
+
+#[test]
+fn a_file_that_is_written_in_sequence_lies_in_few_pieces() {
+    const MIB: usize = 1 << 20;
+    let fixture = Fixture::private(128 * MIB);
+    let (task, fd) = (&fixture.task, fixture.file(O_RDWR));
+    let free = || page::free_count(task.region);
+    let at_start = free();
+    for at in 0..80 {
+        put(&fixture, fd, &vec![at as u8 + 1; MIB], (at * MIB) as i64);
+    }
+    let (mut parts, mut end) = (0, None);
+    let of = task.fget(fd).expect("open").inode_ref();
+    mapping::pieces(task, of, 0, 80 * MIB, 0, &mut |piece| {
+        let start = piece.region.expect("no hole");
+        parts += usize::from(end != Some(start));
+        end = Some(start + piece.bytes);
+        Ok(())
+    })
+    .expect("pieces");
+    // 20 map pages: behind the first part one, then one, two, four, eight and sixteen.
+    assert!(parts <= 7, "{parts} parts");
+    let content = at_start - free();
+    assert!(content <= 80 * 256 + 40, "{content} pages");
+    truncate::ftruncate(task, fd, 17 * MIB as i64).expect("ftruncate");
+    assert_eq!(read_byte(&fixture, fd, 17 * MIB - 1), 17);
+    assert_eq!(at_start - free(), 17 * 256 + 6, "the content, five map pages and the root");
+    truncate::ftruncate(task, fd, 0).expect("ftruncate");
+    assert_eq!(free(), at_start);
+    // A file with holes gets no map pages that it does not need.
+    for part in 0..20 {
+        put(&fixture, fd, b"x", part * 4 * MIB as i64);
+    }
+    assert_eq!(at_start - free(), 20 + 20 + 1);
+}
+
+fn read_byte(fixture: &Fixture, fd: Fd, at: usize) -> u8 {
+    let mut byte = [0];
+    assert_eq!(read::pread(&fixture.task, fd, lent::room(&mut byte), at as i64), Ok(1));
+    byte[0]
+}

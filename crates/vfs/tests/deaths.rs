@@ -80,6 +80,13 @@ const SCENARIOS: &[Scenario] = &[
         other: "",
     },
     Scenario {
+        name: "unlink of a short name",
+        before: &[Make::File("/light/a"), Make::File("/light/z")],
+        call: |task, one, _| ignore(unlink::unlinkat(task, Fd::CWD, lent::path(one), 0)),
+        one: "/light/a",
+        other: "",
+    },
+    Scenario {
         name: "unlink of the last in a page",
         before: &[Make::Files("/light/f", 1023), Make::File("/light/z")],
         call: |task, one, _| ignore(unlink::unlinkat(task, Fd::CWD, lent::path(one), 0)),
@@ -99,6 +106,27 @@ const SCENARIOS: &[Scenario] = &[
         call: |task, one, other| ignore(renamed(task, one, other, 0)),
         one: "/light/d",
         other: "/light/e/a-name-that-does-not-fit-into-an-entry",
+    },
+    Scenario {
+        name: "rename to a new name in the directory",
+        before: &[Make::File("/light/a")],
+        call: |task, one, other| ignore(renamed(task, one, other, 0)),
+        one: "/light/a",
+        other: "/light/n",
+    },
+    Scenario {
+        name: "rename to a new name in a full bucket",
+        before: &[Make::Files("/light/f", 500)],
+        call: |task, one, other| ignore(renamed(task, one, other, 0)),
+        one: "/light/f7",
+        other: "/light/new",
+    },
+    Scenario {
+        name: "rename to a new name in the next page of the directory",
+        before: &[Make::Files("/light/f", 1023)],
+        call: |task, one, other| ignore(renamed(task, one, other, 0)),
+        one: "/light/f7",
+        other: "/light/n",
     },
     Scenario {
         name: "rename over a file",

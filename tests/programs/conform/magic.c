@@ -235,6 +235,43 @@ GROUP(magic, fdinfo)
     }
 }
 
+/* What a child of the caller's has open, and the child's own children. */
+GROUP(magic, fdinfo_of_others)
+{
+    make("f", "text");
+    int told[2], go[2], fd = open("f", O_RDWR);
+    T(pipe(told));
+    T(pipe(go));
+    pid_t child = fork();
+    if (!child) {
+        close(fd);
+        fd = open("f", O_RDWR | O_APPEND | O_CLOEXEC);
+        lseek(fd, 77, SEEK_SET);
+        write(told[1], &fd, sizeof fd);
+        read(go[0], &fd, 1);
+        _exit(0);
+    }
+    int theirs, flags;
+    T(read(told[0], &theirs, sizeof theirs));
+    char path[64], text[256] = "";
+    sprintf(path, "/proc/%d/fdinfo/%d", child, theirs);
+    int info = T(open(path, O_RDONLY));
+    long long position = -1;
+    unsigned long mount = 0, number = 0;
+    T(read(info, text, sizeof text - 1) > 0);
+    int read = sscanf(text, "pos:\t%lld\nflags:\t0%o\nmnt_id:\t%lu\nino:\t%lu\n", &position, &flags, &mount, &number);
+    struct stat st;
+    T(fstat(fd, &st));
+    say("%d: %lld %o %d", read, position, flags, number == st.st_ino);
+    T(close(info));
+    sprintf(path, "/proc/%d/fdinfo/%d", child, theirs + 20);
+    T(open(path, O_RDONLY));
+    T(write(go[1], "", 1));
+    say_wait(child);
+    sprintf(path, "/proc/%d/fdinfo/%d", child, theirs);
+    T(open(path, O_RDONLY));
+}
+
 /* The mode of a link tells how the file is open. */
 GROUP(magic, modes_of_links)
 {

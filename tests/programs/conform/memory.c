@@ -63,6 +63,26 @@ GROUP(memory, removed)
     contents("f");
 }
 
+GROUP(memory, removed_while_locked)
+{
+    int fd = make_open("f", "text", O_RDWR), ro = T(open("f", O_RDONLY));
+    char *shared = TP(mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+    char *private = TP(mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0));
+    char *reads = TP(mmap(NULL, PAGE, PROT_READ, MAP_SHARED, ro, 0));
+    memcpy(private, "own ", 4);
+    char *all[] = { shared, private, reads };
+    for (int i = 0; i < 3; i++) {
+        T(mlock(all[i], PAGE));
+        T(madvise(all[i], PAGE, MADV_REMOVE));
+        contents("f");
+        T(munlock(all[i], PAGE));
+        T(madvise(all[i], PAGE, MADV_REMOVE));
+        contents("f");
+        T(pwrite(fd, "text", 4, 0));
+    }
+    say("%.4s", private);
+}
+
 GROUP(memory, locked)
 {
     int fd = make_open("f", "text", O_RDWR);

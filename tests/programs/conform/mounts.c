@@ -290,6 +290,51 @@ GROUP(mounts, busy)
     list("b");
 }
 
+/* Each tmpfs is a file system of its own. */
+GROUP(mounts, copy_between)
+{
+    if (!in_own_namespace())
+        return;
+    make_dir("b");
+    make_dir("c");
+    T(mount("none", "b", "tmpfs", 0, NULL));
+    make("a", "0123456789");
+    T(mount("b", "c", NULL, MS_BIND, NULL));
+    int from = T(open("a", O_RDONLY)), to = T(open("b/f", O_RDWR | O_CREAT, 0600)), bound = T(open("c/g", O_RDWR | O_CREAT, 0600));
+    int append = T(open("b/h", O_RDWR | O_CREAT | O_APPEND, 0600)), dir = T(open("b", O_RDONLY));
+    T(copy_file_range(from, NULL, to, NULL, 10, 0));
+    T(copy_file_range(from, NULL, to, NULL, 0, 0));
+    T(copy_file_range(from, NULL, to, NULL, 10, 1));
+    T(copy_file_range(to, NULL, from, NULL, 10, 0));
+    T(copy_file_range(from, NULL, append, NULL, 10, 0));
+    T(copy_file_range(from, NULL, dir, NULL, 10, 0));
+    loff_t far = INT64_MAX, negative = -1;
+    T(copy_file_range(from, &far, to, NULL, 10, 0));
+    T(copy_file_range(from, &negative, to, NULL, 10, 0));
+    T(sendfile(to, from, NULL, 10));
+    T(lseek(to, 0, SEEK_SET));
+    T(copy_file_range(to, NULL, bound, NULL, 10, 0));
+    contents("c/g");
+    T(close(from) | close(to) | close(bound) | close(append) | close(dir));
+    T(umount("c"));
+    T(umount("b"));
+}
+
+GROUP(mounts, bad_source)
+{
+    if (!in_own_namespace())
+        return;
+    make_dir("b");
+    T(mount((void *)8, "b", "tmpfs", 0, NULL));
+    T(mount((void *)8, "b", "none_such", 0, NULL));
+    T(mount((void *)8, "missing", "tmpfs", 0, NULL));
+    T(mount((void *)8, "b", NULL, MS_REMOUNT, NULL));
+    T(mount((void *)8, "b", NULL, MS_BIND, NULL));
+    T(mount((void *)8, "b", (void *)8, 0, (void *)8));
+    T(mount("x", "b", "tmpfs", 0, (void *)8));
+    T(mount((void *)8, "b", NULL, MS_PRIVATE, NULL));
+}
+
 GROUP(mounts, detach)
 {
     if (!in_own_namespace())

@@ -240,6 +240,183 @@ GROUP(mounts, clone_attributes)
     T(umount2("a", MNT_DETACH));
 }
 
+static int put_beneath(int from, const char *target)
+{
+    return put(from, "", AT_FDCWD, target, FROM_FD | BENEATH);
+}
+
+/* Two mounts on `b`, of which the upper one is the older. */
+static void beneath_another(void)
+{
+    T(mount("none", "b", "tmpfs", 0, NULL));
+    make("b/g", "upper");
+    int all = T(tree(AT_FDCWD, "a", CLONE | RECURSIVE));
+    T(put_beneath(all, "b"));
+    T(close(all));
+}
+
+GROUP(mounts, beneath)
+{
+    if (!apart())
+        return;
+    two_mounts();
+    beneath_another();
+    contents("b/g");
+    T(access("b/f", F_OK));
+    T(umount("b"));
+    contents("b/f");
+    contents("b/sub/inner");
+    T(umount("b/sub"));
+    T(umount("b"));
+    T(umount("b"));
+    /* Three, of which the middle one comes last. */
+    beneath_another();
+    int one = T(tree(AT_FDCWD, "a/sub", CLONE));
+    T(put_beneath(one, "b"));
+    T(close(one));
+    contents("b/g");
+    T(umount("b"));
+    contents("b/inner");
+    T(umount("b"));
+    contents("b/sub/inner");
+    T(umount2("b", MNT_DETACH));
+    T(access("b/f", F_OK));
+    /* All at once. */
+    beneath_another();
+    T(umount2("b", MNT_DETACH));
+    contents("b/f");
+    T(umount2("b", MNT_DETACH));
+    T(umount("b"));
+    /* What has a place. */
+    T(mount("none", "b", "tmpfs", 0, NULL));
+    make("b/g", "upper");
+    T(mount("none", "c", "tmpfs", 0, NULL));
+    make("c/h", "moved");
+    T(put(AT_FDCWD, "c", AT_FDCWD, "b", BENEATH));
+    T(access("c/h", F_OK));
+    T(umount("b"));
+    contents("b/h");
+    T(umount("b"));
+    T(umount2("a", MNT_DETACH));
+}
+
+GROUP(mounts, beneath_in_a_shared_mount)
+{
+    if (!apart())
+        return;
+    two_mounts();
+    make_dir("a/x");
+    T(mount(NULL, "a", NULL, MS_SHARED, NULL));
+    T(mount("a", "c", NULL, MS_BIND, NULL));
+    T(mount("none", "a/x", "tmpfs", 0, NULL));
+    make("c/x/g", "upper");
+    int one = T(tree(AT_FDCWD, "a/sub", CLONE));
+    T(put_beneath(one, "a/x"));
+    T(close(one));
+    contents("a/x/g");
+    contents("c/x/g");
+    T(umount("a/x"));
+    contents("a/x/inner");
+    contents("c/x/inner");
+    T(umount("c/x"));
+    T(access("a/x/inner", F_OK));
+    T(access("c/x/inner", F_OK));
+    /* It would go to the mount that it is beneath. */
+    T(mount("a/x", "a/x", NULL, MS_BIND, NULL));
+    one = T(tree(AT_FDCWD, "a/sub", CLONE));
+    T(put_beneath(one, "a/x"));
+    T(close(one));
+    T(umount("a/x"));
+    T(umount2("a", MNT_DETACH));
+    T(umount2("c", MNT_DETACH));
+}
+
+GROUP(mounts, beneath_refused)
+{
+    if (!apart())
+        return;
+    two_mounts();
+    T(mount("none", "b", "tmpfs", 0, NULL));
+    make("b/g", "upper");
+    make_dir("b/d");
+    int all = T(tree(AT_FDCWD, "a", CLONE | RECURSIVE)), file = T(tree(AT_FDCWD, "a/f", CLONE));
+    T(put_beneath(all, "c"));
+    T(put_beneath(all, "b/d"));
+    T(put_beneath(all, "b/missing"));
+    T(put_beneath(file, "b"));
+    T(put(all, "sub", AT_FDCWD, "b", BENEATH));
+    T(put(AT_FDCWD, "b", AT_FDCWD, "b", BENEATH));
+    T(put(AT_FDCWD, "a/sub", AT_FDCWD, "a", BENEATH));
+    T(put(AT_FDCWD, "a", AT_FDCWD, "a/sub", BENEATH));
+    T(put(AT_FDCWD, "a/sub", AT_FDCWD, "b", BENEATH | 0x100));
+    T(mount("none", "a/sub", "tmpfs", 0, NULL));
+    T(put(AT_FDCWD, "a", AT_FDCWD, "b", BENEATH | 0x400));
+    CHILD {
+        become_nobody();
+        T(put_beneath(all, "b"));
+    }
+    T(close(all) | close(file));
+    T(umount2("b", MNT_DETACH));
+    T(umount2("a", MNT_DETACH));
+}
+
+static int tree_attr(const char *path, int flags, uint64_t set, uint64_t clear, size_t size)
+{
+    struct { uint64_t set, clear, propagation, userns; } given = { set, clear, 0, 0 };
+    return syscall(467, AT_FDCWD, path, flags, size ? &given : NULL, size);
+}
+
+GROUP(mounts, open_tree_attr)
+{
+    if (!apart())
+        return;
+    two_mounts();
+    int one = T(tree_attr("a", CLONE | O_CLOEXEC, 1, 0, 32));
+    say("close on exec: %d, flags %x", fcntl(one, F_GETFD), fcntl(one, F_GETFL));
+    T(openat(one, "new", O_WRONLY | O_CREAT, 0600));
+    T(close(T(open("a/new", O_WRONLY | O_CREAT, 0600))));
+    T(put(one, "", AT_FDCWD, "b", FROM_FD));
+    T(mkdir("b/dir", 0700));
+    T(mkdir("b/sub/dir", 0700));
+    T(close(one));
+    /* Clears what the copy has. */
+    one = T(tree_attr("b", CLONE, 0, 1, 32));
+    T(close(T(openat(one, "of_the_copy", O_WRONLY | O_CREAT, 0600))));
+    T(close(one));
+    T(umount("b"));
+    int all = T(tree_attr("a", CLONE | RECURSIVE, 1, 0, 32));
+    T(openat(all, "sub/new", O_WRONLY | O_CREAT, 0600));
+    T(close(all));
+    /* Of the mount itself. */
+    one = T(tree_attr("a/sub", 0, 1, 0, 32));
+    T(openat(one, "new", O_WRONLY | O_CREAT, 0600));
+    T(open("a/sub/new", O_WRONLY | O_CREAT, 0600));
+    T(close(one));
+    T(close(T(tree_attr("a/sub", 0, 0, 1, 32))));
+    T(close(T(open("a/sub/new", O_WRONLY | O_CREAT, 0600))));
+    /* What fails leaves nothing open. */
+    T(tree_attr("a/f", 0, 1, 0, 32));
+    T(tree_attr("a", CLONE, 1ULL << 40, 0, 32));
+    T(tree_attr("a", CLONE, 0x10, 0, 32));
+    T(tree_attr("a", CLONE, 1, 0, 8));
+    T(tree_attr("a", CLONE, 1, 0, 5000));
+    T(tree_attr("a", 0x10, 1, 0, 32));
+    T(tree_attr("missing", CLONE, 1, 0, 32));
+    T(syscall(467, AT_FDCWD, "a", CLONE, NULL, 32));
+    T(syscall(467, AT_FDCWD, "a", CLONE, (void *)8, 32));
+    T(close(T(tree_attr("a", CLONE, 0, 0, 32))));
+    T(close(T(tree_attr("a", CLONE, 0, 0, 0))));
+    T(close(T(tree_attr("a/f", 0, 0, 0, 32))));
+    CHILD {
+        become_nobody();
+        T(tree_attr("a", CLONE, 1, 0, 32));
+        T(tree_attr("a", 0, 1, 0, 32));
+        T(close(T(tree_attr("a", 0, 0, 0, 0))));
+    }
+    say("the lowest is free: %d", dup(0));
+    T(umount2("a", MNT_DETACH));
+}
+
 /* A copy belongs to the peer group of what it is a copy of. */
 GROUP(mounts, clone_shared)
 {

@@ -216,6 +216,17 @@ GROUP(mounts, fspick)
     T(config(fs, RECONFIGURE, NULL, NULL));
     T(close(fs) | close(dir));
     say_fs("a");
+    /* By a duplicate. */
+    fs = T(pick(AT_FDCWD, "a", 0));
+    int other = T(dup(fs));
+    T(config(fs, STRING, "nr_inodes", "60"));
+    T(config(other, STRING, "size", "512k"));
+    T(config(other, RECONFIGURE, NULL, NULL));
+    say_fs("a");
+    T(config(fs, STRING, "nr_inodes", "70"));
+    T(config(fs, RECONFIGURE, NULL, NULL));
+    T(close(fs) | close(other));
+    say_fs("a");
     T(pick(AT_FDCWD, "a/dir", 0));
     T(pick(AT_FDCWD, "a/file", 0));
     T(pick(AT_FDCWD, "a/none", 0));

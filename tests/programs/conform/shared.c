@@ -311,6 +311,43 @@ GROUP(shared, a_thread_that_is_not_made)
     }
 }
 
+static int opens_null(void *failed)
+{
+    for (int i = 0; i < 2000; i++) {
+        int fd = syscall(SYS_open, "/dev/null", O_RDONLY);
+        *(int *)failed += fd < 0 || syscall(SYS_close, fd);
+    }
+    return 0;
+}
+
+static int opens_null_and_ends(void *failed)
+{
+    opens_null(failed);
+    syscall(SYS_exit, 0);
+    return 0;
+}
+
+/* As LTP's clone08: the thread uses its creator's thread-local storage. */
+GROUP(shared, a_thread_without_storage_of_its_own)
+{
+    static char stack[64 << 10];
+    static volatile int ends;
+    static int failed[2];
+    int flags = CLONE_VM | CLONE_THREAD | CLONE_SIGHAND | CLONE_FILES | CLONE_CHILD_CLEARTID | CLONE_CHILD_SETTID;
+    make("f", "text");
+    for (int i = 0; i < 20; i++) {
+        ends = -1;
+        say("%d", clone(opens_null_and_ends, stack + sizeof stack, flags, &failed[0], NULL, NULL, &ends) > 0);
+        while (ends)
+            opens_null(&failed[1]);
+        contents("f");
+    }
+    say("failed: %d %d", failed[0], failed[1]);
+    CHILD {
+        contents("f");
+    }
+}
+
 static int send_one(int socket, int fd)
 {
     char byte = 'x', control[CMSG_SPACE(sizeof(int))] = { 0 };

@@ -21,7 +21,7 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, InodeRef, PageId};
 
 use crate::below::host::HostTree;
-use crate::below::list::{self, Record, RecordAt};
+use crate::below::list::{self, Record, RecordAt, State};
 use crate::below::{File, Layer, content, lock, may_call, spot, words};
 use crate::caller::below::{complete, is_pending, lacks_map};
 use crate::caller::task::Task;
@@ -54,7 +54,7 @@ pub fn lay(task: &Task<'_>, path: &[u8], seen: &Record) -> Result<()> {
     let file = list::file(task, write_name(task, &mut room))?;
     let (list, _) = list::begin_file(task, file, RecordAt { list: InodeId::NONE, offset: 0 })?;
     list::append(task, list, seen, path)?;
-    list::finish(task, list, 1);
+    list::finish(task, list, State::Complete, 1);
     Ok(())
 }
 

@@ -9,10 +9,11 @@
 use core::mem::MaybeUninit;
 
 use lp_abi::linux::{
-    __NR_getdents64, __NR_lgetxattr, __NR_listxattrat, __NR_llistxattr, __NR_openat, __NR_pread64,
-    __NR_prlimit64, __NR_readlinkat, __NR_statx, AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_SYMLINK_NOFOLLOW,
-    O_CLOEXEC, O_DIRECTORY, O_NOATIME, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY, RLIMIT_NOFILE, S_IFDIR,
-    S_IFMT, STATX_BASIC_STATS, STATX_BTIME, STATX_MNT_ID, statx as Statx,
+    __NR_fstatfs, __NR_getdents64, __NR_lgetxattr, __NR_listxattrat, __NR_llistxattr, __NR_openat,
+    __NR_pread64, __NR_prlimit64, __NR_readlinkat, __NR_statx, AT_EMPTY_PATH, AT_NO_AUTOMOUNT,
+    AT_SYMLINK_NOFOLLOW, O_CLOEXEC, O_DIRECTORY, O_NOATIME, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY,
+    RLIMIT_NOFILE, S_IFDIR, S_IFMT, STATX_BASIC_STATS, STATX_BTIME, STATX_MNT_ID, statfs as Statfs,
+    statx as Statx,
 };
 use lp_abi::text::Writer;
 use lp_abi::{Errno, Fd, NAME_MAX, OwnedFd, PATH_MAX, Result, dirent64};
@@ -21,9 +22,9 @@ use lp_region::records::ABOVE_LAYER;
 
 use crate::below::list::{self, Record, RecordAt};
 use crate::below::memory::Memory;
-use crate::below::{Dir, Each, File, Layer};
+use crate::below::{Dir, Each, File, Layer, Names};
 use crate::caller::id_map::{self, IdKind};
-use crate::caller::task::Task;
+use crate::caller::task::{Task, Time};
 
 /// The layer of a host tree. Its lists say where that is.
 pub(super) struct HostTree;
@@ -35,7 +36,13 @@ pub(super) struct HostDir {
     dev: u64,
     /// Its mount, 0 if the kernel does not say.
     mount: u64,
+    /// When it had last changed.
+    changed: Time,
 }
+
+/// File systems on which getdents(2) has the type of a name, and the number that stat(2) has, unless it is a
+/// directory: ext2 to ext4, XFS, btrfs, f2fs, tmpfs.
+const LISTS_NUMBERS: [i64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
 
 /// Maximum bytes of a path opened at once.
 const STEP: usize = PATH_MAX - NAME_MAX - 2;
@@ -48,7 +55,11 @@ impl Layer for HostTree {
         let fd = found(open(task, at, O_RDONLY | O_DIRECTORY))?;
         let (seen, (now, mount)) = (list::record(task.region, at)?, of(&fd)?);
         let same = (seen.dev, seen.ino) == (now.dev, now.ino) && now.mode & S_IFMT == S_IFDIR;
-        if same { Ok(HostDir { fd, dev: now.dev, mount }) } else { Err(Errno::EIO) }
+        if same {
+            Ok(HostDir { fd, dev: now.dev, mount, changed: change_time(&now) })
+        } else {
+            Err(Errno::EIO)
+        }
     }
 
     fn file(&self, task: &Task<'_>, at: RecordAt) -> Result<OwnedFd> {
@@ -186,6 +197,10 @@ fn attributes(dirfd: Fd, name: *const u8) -> Result<(Record, u64)> {
     Ok((record, mount))
 }
 
+fn change_time(record: &Record) -> Time {
+    Time { sec: record.seconds[2], nsec: record.nanoseconds[2] }
+}
+
 fn of(file: &OwnedFd) -> Result<(Record, u64)> {
     attributes(file.get(), c"".as_ptr().cast())
 }
@@ -200,7 +215,7 @@ pub(super) fn root(path: *const u8) -> Result<Record> {
 }
 
 impl Dir for HostDir {
-    fn names(&self, task: &Task<'_>, each: &mut dyn FnMut(&[u8], &mut Record) -> Result<()>) -> Result<()> {
+    fn names(&self, task: &Task<'_>, each: Names<'_>) -> Result<()> {
         // SAFETY: the buffer belongs to the task, and the path that was in it has been used.
         let room = unsafe { &mut *task.scratch.outside.get() };
         loop {
@@ -215,27 +230,45 @@ impl Dir for HostDir {
                 let (entry, next) =
                     rest.split_at_checked(u16::from_le_bytes([low, high]).into()).ok_or(Errno::EIO)?;
                 rest = next;
-                let name = entry.get(dirent64::NAME..).ok_or(Errno::EIO)?;
+                let (number, name) =
+                    entry.first_chunk().zip(entry.get(dirent64::NAME..)).ok_or(Errno::EIO)?;
                 let length = name.iter().position(|byte| *byte == 0).ok_or(Errno::EIO)?;
-                if matches!(&name[..length], b"." | b"..") {
-                    continue;
-                }
-                match attributes(self.fd.get(), name.as_ptr()) {
-                    Ok((mut record, on)) => {
-                        let beside = self.mount != 0 && (on, record.dev) == (self.mount, self.dev);
-                        record.number = if beside { record.ino } else { 0 };
-                        // An owner without an id here is shown as the overflow id.
-                        let in_run = |kind, id| id_map::to_run(task.process, kind, id).unwrap_or(id);
-                        record.uid = in_run(IdKind::User, record.uid);
-                        record.gid = in_run(IdKind::Group, record.gid);
-                        each(&name[..length], &mut record)?;
-                    }
-                    // It has been removed since.
-                    Err(Errno::ENOENT) => {}
-                    Err(errno) => return Err(errno),
+                if !matches!(&name[..length], b"." | b"..") {
+                    each(&name[..length], u64::from_le_bytes(*number), entry[dirent64::TYPE])?;
                 }
             }
         }
+    }
+
+    fn look(&self, task: &Task<'_>, name: &[u8]) -> Result<Option<Record>> {
+        match attributes(self.fd.get(), name.as_ptr()) {
+            Ok((mut record, on)) => {
+                let beside = self.mount != 0 && (on, record.dev) == (self.mount, self.dev);
+                record.number = if beside { record.ino } else { 0 };
+                // An owner without an id here is shown as the overflow id.
+                let in_run = |kind, id| id_map::to_run(task.process, kind, id).unwrap_or(id);
+                record.uid = in_run(IdKind::User, record.uid);
+                record.gid = in_run(IdKind::Group, record.gid);
+                Ok(Some(record))
+            }
+            // It has been removed since.
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn lists_numbers(&self) -> Result<Option<Time>> {
+        let mut found = MaybeUninit::<Statfs>::zeroed();
+        // SAFETY: the kernel fills the structure in.
+        let found = unsafe {
+            lp_abi::syscall!(__NR_fstatfs, self.fd.get(), found.as_mut_ptr())?;
+            found.assume_init()
+        };
+        Ok((self.mount != 0 && LISTS_NUMBERS.contains(&found.f_type)).then_some(self.changed))
+    }
+
+    fn changed(&self) -> Result<Time> {
+        of(&self.fd).map(|(now, _)| change_time(&now))
     }
 
     fn target(&self, name: &[u8], to: &mut [u8]) -> Result<usize> {

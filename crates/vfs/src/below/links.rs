@@ -47,14 +47,15 @@ pub(crate) fn prepare(task: &Task<'_>) -> Result<()> {
 }
 
 /// When the table was made, which is before anything of a layer was seen.
-///
-/// # Errors
-/// `EIO` if there is no table.
-pub(crate) fn laid(task: &Task<'_>) -> Result<Time> {
-    Ok(inode::born(task.region.inode(table(task)?)))
+pub(crate) fn laid(region: Region<'_>, table: InodeId) -> Time {
+    inode::born(region.inode(table))
 }
 
-fn table(task: &Task<'_>) -> Result<InodeId> {
+/// The table.
+///
+/// # Errors
+/// `EIO` if there is none.
+pub(crate) fn table(task: &Task<'_>) -> Result<InodeId> {
     list::known(task, TABLE)
 }
 
@@ -77,19 +78,17 @@ enum Found {
 }
 
 impl<'r> Chain<'r> {
-    /// The chain that what a record is of belongs to.
+    /// The chain of a file of the layer, by device and number.
     ///
     /// # Errors
-    /// `EIO` if there is no table.
-    pub(crate) fn of(task: &Task<'r>, seen: &Record) -> Result<Self> {
-        let region = task.region;
-        let table = table(task)?;
+    /// `EIO` if the table is damaged.
+    pub(crate) fn of(region: Region<'r>, table: InodeId, (dev, ino): (u64, u64)) -> Result<Self> {
         // Fibonacci hashing.
-        let key = (seen.ino ^ seen.dev.rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let key = (ino ^ dev.rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let place = key >> (u64::BITS - CHAINS.trailing_zeros());
         let head = list::address(region, table, place * size_of::<u64>() as u64).ok_or(Errno::EIO)?;
         // SAFETY: 8 bytes at a multiple of 8 of a page; the table is never freed.
-        Ok(Chain { region, head: unsafe { &*head.cast() }, dev: seen.dev, ino: seen.ino })
+        Ok(Chain { region, head: unsafe { &*head.cast() }, dev, ino })
     }
 
     /// The inode that stands for the file, if one does.

@@ -9,7 +9,7 @@
 
 use core::mem::offset_of;
 
-use lp_abi::linux::S_IFREG;
+use lp_abi::linux::{S_IFMT, S_IFREG};
 use lp_abi::{Errno, NAME_MAX, PAGE_SIZE, Result};
 use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
 use lp_region::sync::{AtomicU32, AtomicU64};
@@ -21,6 +21,7 @@ use crate::content::{fill, linking, map, snapshot};
 use crate::inodes::inode;
 use crate::life::boot;
 use crate::names::hash;
+use crate::names::listing::Piece;
 use crate::names::name::Name;
 
 /// Number of the root that contains the lists.
@@ -39,8 +40,8 @@ pub struct RecordAt {
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Head {
-    /// 1 once all records are written.
-    pub complete: u32,
+    /// How much is written: a [`State`].
+    pub state: u32,
     /// Number of records.
     pub count: u32,
     /// List of the directory's own record; 0 for a root.
@@ -48,6 +49,21 @@ pub struct Head {
     /// Offset of that record.
     pub up_offset: u32,
 }
+
+/// How much of a list is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Less than all names.
+    Begun = 0,
+    /// The records of all names.
+    Complete = 1,
+    /// The records of all subdirectories, and the names of the rest in pieces
+    /// (`names/listing.rs`), the last of which ends the list.
+    Names = 2,
+}
+
+/// [`Record::mode`] of a record that is none: a piece of a listing stands in place of its name.
+const PIECE: u32 = 1;
 
 /// The attributes of one name when it was seen. Integers without padding, because it is copied as bytes.
 #[repr(C)]
@@ -70,7 +86,7 @@ pub struct Record {
     pub seconds: [i64; 4],
     /// Their nanoseconds.
     pub nanoseconds: [u32; 4],
-    /// Type and permissions.
+    /// Type and permissions; no type for what is no name.
     pub mode: u32,
     /// Owner.
     pub uid: u32,
@@ -107,9 +123,15 @@ impl Record {
         (size_of::<Record>() as u32 + self.length).next_multiple_of(8)
     }
 
-    /// Whether the layer has lost the name since ([`crate::below::renew`]).
+    /// Whether it is no name: one that the layer has lost since ([`crate::below::renew`]), or a piece of a
+    /// listing.
     pub fn is_gone(&self) -> bool {
-        self.mode == 0
+        self.mode & S_IFMT == 0
+    }
+
+    /// Whether it is a piece of a listing.
+    pub(super) fn is_piece(&self) -> bool {
+        self.mode == PIECE
     }
 
     /// The inode that stands for it.
@@ -179,11 +201,24 @@ pub fn each(
     from: u32,
     mut each: impl FnMut(RecordAt, &Record) -> Result<bool>,
 ) -> Result<()> {
+    each_place(region, list, from, |at, record| if record.is_gone() { Ok(true) } else { each(at, record) })
+}
+
+/// [`each`] with the records that are no names.
+///
+/// # Errors
+/// As [`each`].
+pub(super) fn each_place(
+    region: Region<'_>,
+    list: InodeId,
+    from: u32,
+    mut each: impl FnMut(RecordAt, &Record) -> Result<bool>,
+) -> Result<()> {
     let end = region.inode(list).size.load(Relaxed); // Relaxed: it is complete, or the caller's.
     let mut at = RecordAt { list, offset: from };
     while u64::from(at.offset) < end {
         let record = record(region, at)?;
-        if !record.is_gone() && !each(at, &record)? {
+        if !each(at, &record)? {
             break;
         }
         at.offset += record.bytes();
@@ -300,27 +335,29 @@ pub(super) fn known(task: &Task<'_>, name: &[u8]) -> Result<InodeId> {
     Ok(hash::lookup(task.region, root.id, &Name::new(name)?).ok_or(Errno::EIO)?.target().id)
 }
 
-/// The list of the directory whose record is at `at`, started anew unless it is complete; also returns
-/// whether it is. The caller must hold the directory's lock.
+/// The list of the directory whose record is at `at`, started anew if it was only begun; also returns how
+/// much of it is written. The caller must hold the directory's lock.
 ///
 /// # Errors
 /// `ENOSPC`.
-pub(super) fn begin(task: &Task<'_>, at: RecordAt) -> Result<(InodeId, bool)> {
+pub(super) fn begin(task: &Task<'_>, at: RecordAt) -> Result<(InodeId, State)> {
     let mut room = [0; NAME_ROOM];
     let list = file(task, write_name(&mut room, at))?;
     begin_file(task, list, at)
 }
 
 /// [`begin`] for a file that [`file()`] returned.
-pub(super) fn begin_file(task: &Task<'_>, list: InodeId, up: RecordAt) -> Result<(InodeId, bool)> {
+pub(super) fn begin_file(task: &Task<'_>, list: InodeId, up: RecordAt) -> Result<(InodeId, State)> {
     let region = task.region;
     // PAIRS: the release store in `finish`.
-    let complete = address(region, list, 0).is_some_and(|word| {
+    let state = address(region, list, 0).map_or(0, |word| {
         // SAFETY: 4 bytes at the start of a page; lists are never freed.
-        unsafe { &*word.cast::<AtomicU32>() }.load(Acquire) == 1
+        unsafe { &*word.cast::<AtomicU32>() }.load(Acquire)
     });
-    if complete {
-        return Ok((list, true));
+    for written in [State::Complete, State::Names] {
+        if state == written as u32 {
+            return Ok((list, written));
+        }
     }
     // The process that began it has died.
     let _locked = inode::lock(task, list);
@@ -332,7 +369,7 @@ pub(super) fn begin_file(task: &Task<'_>, list: InodeId, up: RecordAt) -> Result
     record.data_seq.end();
     let head = Head { up_list: up.list.0, up_offset: up.offset, ..Head::default() };
     push(task, list, &head)?;
-    Ok((list, false))
+    Ok((list, State::Begun))
 }
 
 /// Appends the record of a root, whose name is a path, to a list that nobody else can reach yet.
@@ -358,22 +395,51 @@ pub(super) fn append(task: &Task<'_>, list: InodeId, record: &Record, name: &[u8
     let mut room = [0; LONGEST.next_multiple_of(8)];
     room.get_mut(start..start + name.len()).ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(name);
     room[..start].copy_from_slice(bytes_mut(core::slice::from_mut(&mut record)));
+    append_parts(task, list, &[&room[..end]])
+}
+
+/// Appends a piece of a listing, whole or not at all. Returns where it starts.
+///
+/// # Errors
+/// `ENOSPC`; `EFBIG` beyond 4 GiB.
+pub(super) fn append_piece(task: &Task<'_>, list: InodeId, piece: Piece, names: &[u8]) -> Result<u32> {
+    let length = (Piece::HEAD + names.len()) as u32;
+    let mut record = Record { mode: PIECE, length, ..Record::default() };
+    let padding = record.bytes() as usize - size_of::<Record>() - length as usize;
+    let record = bytes_mut(core::slice::from_mut(&mut record));
+    let at = append_parts(task, list, &[record, &piece.to_bytes(), names, &[0; 8][..padding]])?;
+    Ok(at.offset + size_of::<Record>() as u32)
+}
+
+/// Where the piece of a listing at a record's place starts.
+pub(super) fn piece_at(at: RecordAt) -> u32 {
+    at.offset + size_of::<Record>() as u32
+}
+
+fn append_parts(task: &Task<'_>, list: InodeId, parts: &[&[u8]]) -> Result<RecordAt> {
     let inode = task.region.inode(list);
     let _locked = inode::lock(task, list);
     let size = inode.size.load(Relaxed); // Relaxed, here and below: under the lock.
     let offset = u32::try_from(size).map_err(|_| Errno::EFBIG)?;
-    let done = fill::append_private(task, list, &room[..end]);
+    let done = parts.iter().try_for_each(|part| fill::append_private(task, list, part));
     if done.is_err() {
         inode.size.store(size, Relaxed);
     }
     done.map(|()| RecordAt { list, offset })
 }
 
-/// Marks a list complete.
-pub(super) fn finish(task: &Task<'_>, list: InodeId, count: u32) {
+/// Takes back what was appended behind `end`. The caller must hold the directory's lock, and nothing may
+/// stand for the records.
+pub(super) fn cut(task: &Task<'_>, list: InodeId, end: u32) {
+    let _locked = inode::lock(task, list);
+    task.region.inode(list).size.store(u64::from(end), Relaxed); // Relaxed: under the lock.
+}
+
+/// Records that a list has `count` records of names, and how much that is.
+pub(super) fn finish(task: &Task<'_>, list: InodeId, state: State, count: u32) {
     set_word(task.region, list, offset_of!(Head, count) as u64, count);
     // PAIRS: the acquire load in `begin_file`.
-    set_word(task.region, list, offset_of!(Head, complete) as u64, 1);
+    set_word(task.region, list, offset_of!(Head, state) as u64, state as u32);
 }
 
 fn write_name(room: &mut [u8; NAME_ROOM], at: RecordAt) -> &[u8] {

@@ -2,9 +2,10 @@
 //!
 //! The first look that could miss a name takes in all names of a directory, with their attributes, and its
 //! record in a *list* ([`list`]) says what was taken. From then on a failed lookup is a miss in the hash
-//! table, and a removal removes an entry. Content is taken at the first open or, if there is much of it, in
-//! runs as it is read. What was first seen stays. Before content is taken, its origin is compared: another
-//! device, inode, size or change time gives `EIO`, never a mixture.
+//! table, and a removal removes an entry. A program that only lists the directory gets a *listing*
+//! (`listing.rs`): its subdirectories are taken in, and of the rest the names alone. Content is taken at the
+//! first open or, if there is much of it, in runs as it is read. What was first seen stays. Before content is
+//! taken, its origin is compared: another device, inode, size or change time gives `EIO`, never a mixture.
 //!
 //! Inodes that are still `PENDING` are met on paths that are slow anyway. A directory without an ACL has
 //! [`NO_ACL_YET`](lp_region::records::NO_ACL_YET), which ends the quick check of its search permission. A
@@ -26,10 +27,12 @@ pub mod frozen;
 mod host;
 mod links;
 pub mod list;
+mod listing;
 mod memory;
 pub mod names;
 mod numbers;
 pub mod renew;
+mod taking;
 
 use lp_abi::linux::S_IFREG;
 use lp_abi::{Errno, Result};
@@ -39,9 +42,10 @@ use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_region::{InodeId, InodeRef};
 
 use crate::below::list::{Record, RecordAt};
-pub use crate::caller::below::{Need, complete, is_hosts, is_pending};
-use crate::caller::task::Task;
+pub use crate::caller::below::{Habit, Need, complete, is_hosts, is_pending};
+use crate::caller::task::{Task, Time};
 use crate::inodes::inode::{self, Locked};
+use crate::names::listing::{mark_of, set_mark};
 
 /// A layer: the source of names, attributes and content. A [`RecordAt`] is the place of a record in its list.
 trait Layer {
@@ -66,10 +70,22 @@ trait Layer {
 /// Callback for each extended attribute: its name and its value.
 type Each<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<()>;
 
+/// Callback for each name: the name, the number that is listed for it, and its type.
+type Names<'a> = &'a mut dyn FnMut(&[u8], u64, u8) -> Result<()>;
+
 /// A directory of a layer.
 trait Dir {
-    /// Calls `each` with every name and its attributes.
-    fn names(&self, task: &Task<'_>, each: &mut dyn FnMut(&[u8], &mut Record) -> Result<()>) -> Result<()>;
+    fn names(&self, task: &Task<'_>, each: Names<'_>) -> Result<()>;
+
+    /// What a name denotes; `None` if it is gone. A NUL follows the name.
+    fn look(&self, task: &Task<'_>, name: &[u8]) -> Result<Option<Record>>;
+
+    /// When the directory had last changed as it was opened, if the numbers that it lists are those that a
+    /// look finds, except for directories and what is mounted on files.
+    fn lists_numbers(&self) -> Result<Option<Time>>;
+
+    /// When the directory last changed.
+    fn changed(&self) -> Result<Time>;
 
     /// Copies the target of a symbolic link and returns its length.
     fn target(&self, name: &[u8], to: &mut [u8]) -> Result<usize>;
@@ -101,9 +117,15 @@ pub fn spot(inode: &Inode) -> Option<RecordAt> {
     has.then(|| RecordAt { list: InodeId(list.load(Relaxed)), offset: offset.load(Relaxed) })
 }
 
+/// Whether a directory whose names are still to be taken has a listing: its subdirectories are there.
+pub fn has_listing(inode: &Inode) -> bool {
+    mark_of(inode).is_some()
+}
+
 /// Records the place of an inode's record. Nobody else can reach the inode yet.
 fn set_spot(inode: &Inode, at: RecordAt) {
     let [list, offset] = words(inode);
+    set_mark(inode, None);
     list.store(at.list.0, Relaxed); // Relaxed, both: published with the name.
     offset.store(at.offset, Relaxed);
 }
@@ -125,7 +147,8 @@ pub fn take(task: &Task<'_>, of: InodeRef, need: Need) -> Result<()> {
     // Relaxed: immutable.
     let is_file = inode.flags.load(Relaxed) & inode_flags::KIND == S_IFREG;
     match need {
-        _ if !is_file => names::take(task, of),
+        _ if !is_file => names::take(task, of, need),
+        Need::Names => Ok(()),
         Need::Nothing if spot(inode).is_some() => content::forgo(task, of),
         Need::Map => frozen::map(task, of),
         _ if spot(inode).is_none() => frozen::whole(task, of),

@@ -1,34 +1,24 @@
 //! Names of directories, all taken in at the first look.
 
-use lp_abi::linux::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
-use lp_abi::{Errno, NAME_MAX, PATH_MAX, Result, UserSlice};
+use lp_abi::linux::{S_IFDIR, S_IFMT};
+use lp_abi::{Errno, Result};
 use lp_region::records::{COVERED, Inode, NO_ACL_YET, inode_flags};
 use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
-use lp_region::{DirentId, InodeId, InodeRef};
+use lp_region::{InodeId, InodeRef};
 
 use crate::below::host::{self, HostTree};
-use crate::below::links::{self, Chain};
-use crate::below::list::{self, NameRoom, Record, RecordAt};
+use crate::below::links;
+use crate::below::list::{self, RecordAt, State};
 use crate::below::numbers::{self, Numbers};
-use crate::below::{Dir, Layer, lock, may_call, set_spot, spot};
-use crate::caller::below::{self, is_pending};
-use crate::caller::task::{SLACK, Task, Time};
-use crate::inodes::blob::{BlobDraft, BlobKind};
+use crate::below::taking::{Taking, attributes, dress};
+use crate::below::{Layer, listing, lock, may_call, spot};
+use crate::caller::below::{self, Need, is_pending};
+use crate::caller::task::Task;
 use crate::inodes::inode::{self, Locked};
-use crate::inodes::make::NewInode;
-use crate::inodes::xattrs::{self, XattrValue};
 use crate::life::boot;
 use crate::life::reclaim;
-use crate::names::change::{self, Links, Plain, Seats};
-use crate::names::dir::{self, Seat};
 use crate::names::hash::{self, Load};
-use crate::names::name::{self, Name};
-use crate::names::{dirent, link_target, removal};
-use crate::rights::acl;
-use crate::rights::permission::Victim;
-
-/// Namespaces of extended attributes that are taken, besides the ACLs.
-const TAKEN: [&[u8]; 3] = [b"user.", b"security.", b"trusted."];
+use crate::names::listing::{mark_of, set_mark};
 
 /// Names created under the lock at a time; the hash table grows in between.
 const BATCH: u32 = 128;
@@ -49,11 +39,11 @@ pub fn lay(task: &Task<'_>, root: u32, path: &[u8]) -> Result<()> {
     let seen = host::root(path.as_ptr())?;
     let name = [b'r', b'0' + (root / 10) as u8, b'0' + (root % 10) as u8];
     let file = list::file(task, &name)?;
-    let (list, complete) = list::begin_file(task, file, RecordAt { list: InodeId::NONE, offset: 0 })?;
+    let (list, state) = list::begin_file(task, file, RecordAt { list: InodeId::NONE, offset: 0 })?;
     let offset = list::FIRST;
-    if !complete {
+    if state != State::Complete {
         list::append_root(task, list, &seen, &path[..path.len() - 1])?;
-        list::finish(task, list, 1);
+        list::finish(task, list, State::Complete, 1);
     }
     let spot = RecordAt { list, offset };
     // The spot tells whether the rest is there, so it comes last.
@@ -64,69 +54,46 @@ pub fn lay(task: &Task<'_>, root: u32, path: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Sets the attributes of an inode that nobody uses yet from a record.
-fn dress(inode: &Inode, seen: &Record, at: RecordAt) {
-    let kind = seen.mode & S_IFMT;
-    let time = |index: usize| Time { sec: seen.seconds[index], nsec: seen.nanoseconds[index] };
-    numbers::assign(inode, seen);
-    inode.seq.begin();
-    // Relaxed throughout: inside the section.
-    inode.mode.store(seen.mode, Relaxed);
-    inode.uid.store(seen.uid, Relaxed);
-    inode.gid.store(seen.gid, Relaxed);
-    inode.nlink.store(seen.nlink.max(if kind == S_IFDIR { 2 } else { 1 }), Relaxed);
-    let mut flags = inode.flags.load(Relaxed);
-    if kind == S_IFREG {
-        inode.size.store(seen.size, Relaxed);
-        inode.pages.store(seen.blocks.div_ceil(8).try_into().unwrap_or(u32::MAX), Relaxed);
-    }
-    if matches!(kind, S_IFREG | S_IFDIR) {
-        set_spot(inode, at);
-        flags |= inode_flags::ORIGIN;
-    }
-    if kind == S_IFDIR || kind == S_IFREG && seen.size != 0 {
-        flags |= inode_flags::PENDING;
-    }
-    if kind != S_IFDIR && seen.nlink > 1 {
-        flags |= inode_flags::LINKED_BELOW;
-    }
-    inode.flags.store(flags, Relaxed);
-    inode.btime.store(seen.seconds[3] as u64, Relaxed);
-    inode.btime_nsec.store(seen.nanoseconds[3], Relaxed);
-    inode.seq.end();
-    inode::set_times(inode, time(0), time(1), time(2));
-    if kind == S_IFDIR && inode.acl.load(Relaxed) == 0 {
-        inode.acl.store(NO_ACL_YET, Release);
-    }
-}
-
-/// Takes the names of a directory in, unless that is done. The caller must hold no lock.
+/// Takes the names of a directory in, unless that is done; for [`Need::Names`] a listing is enough. The
+/// caller must hold no lock.
 ///
 /// # Errors
 /// `ESTALE` if the directory was freed; `EBUSY` if it stands for one of the host's; those of the layer;
 /// `ENOSPC`.
 #[cold]
-pub fn take(task: &Task<'_>, of: InodeRef) -> Result<()> {
-    match take_once(task, of) {
+pub fn take(task: &Task<'_>, of: InodeRef, need: Need) -> Result<()> {
+    let need = match need {
+        Need::Names if mark_of(task.region.inode(of.id)).is_some() => return Ok(()),
+        Need::Names if task.habit.lists(task.region) => Need::Names,
+        _ => Need::All,
+    };
+    match take_once(task, of, need) {
         Err(Errno::ENOSPC) => {
             reclaim::all(task);
-            take_once(task, of)
+            take_once(task, of, need)
         }
         done => done,
     }
 }
 
-fn take_once(task: &Task<'_>, of: InodeRef) -> Result<()> {
-    let mut from = list::FIRST;
+/// How far names have been created: the place of the next record, and the position of its entry.
+struct Progress {
+    offset: u32,
+    position: u64,
+}
+
+fn take_once(task: &Task<'_>, of: InodeRef, need: Need) -> Result<()> {
+    let mut next = Progress { offset: list::FIRST, position: 0 };
     loop {
         let locked = lock(task, of)?;
-        if !is_pending(task.region.inode(of.id)) {
+        let inode = task.region.inode(of.id);
+        if !is_pending(inode) || need == Need::Names && mark_of(inode).is_some() {
             return Ok(());
         }
-        if below::is_hosts(task.region.inode(of.id)) {
+        if below::is_hosts(inode) {
             return Err(Errno::EBUSY);
         }
-        let crowded = batch(task, of.id, &locked, &mut from)?;
+        let crowded = batch(task, of.id, &locked, &mut next, need)?;
         drop(locked);
         (0..crowded).for_each(|_| hash::split(task));
     }
@@ -134,36 +101,35 @@ fn take_once(task: &Task<'_>, of: InodeRef) -> Result<()> {
 
 /// Creates the next names of a directory from its list, which is written first. Returns how often the hash
 /// table should grow. The caller must hold the directory's lock.
-fn batch(task: &Task<'_>, id: InodeId, _locked: &Locked<'_>, from: &mut u32) -> Result<u32> {
+fn batch(task: &Task<'_>, id: InodeId, _locked: &Locked<'_>, next: &mut Progress, need: Need) -> Result<u32> {
     let inode = task.region.inode(id);
     may_call()?;
     let at = spot(inode).ok_or(Errno::EIO)?;
-    let layer = HostTree;
-    let dir = layer.dir(task, at)?;
-    let (list, complete) = list::begin(task, at)?;
-    if !complete {
-        let (mut count, numbers) = (0, Numbers::of(task, id)?);
-        dir.names(task, &mut |name, seen| {
-            count += 1;
-            numbers.decide(seen);
-            list::append(task, list, seen, name).map(|_| ())
-        })?;
-        list::finish(task, list, count);
-    }
+    let dir = HostTree.dir(task, at)?;
+    let taking = Taking { dir: id, from: &dir, numbers: Numbers::of(task, id, at)? };
+    let (list, state) = taking.list(task, at, need)?;
     list::set_list(task.region, at, list);
+    if state == State::Complete {
+        set_mark(inode, None);
+    }
+    if next.offset == list::FIRST {
+        count_names(task, id, list, state)?;
+    }
     let times = (inode::access_and_modification(inode), inode::attributes_locked(inode).ctime);
     let (mut left, mut crowded, mut end) = (BATCH, 0, true);
-    let made = list::each(task.region, list, *from, |at, seen| {
+    let made = list::each_place(task.region, list, next.offset, |at, seen| {
         if left == 0 {
             end = false;
             return Ok(false);
         }
-        let new = name_in(task, id, &dir, at, seen)?;
-        if let Some(load) = new {
+        if !seen.is_gone()
+            && let Some(load) = taking.name_in(task, (at, seen), next.position)?
+        {
             left -= 1;
             crowded += u32::from(load == Load::Crowded);
         }
-        *from = at.offset + seen.bytes();
+        next.offset = at.offset + seen.bytes();
+        next.position += u64::from(!seen.is_piece());
         Ok(true)
     });
     inode.data_seq.begin();
@@ -171,198 +137,73 @@ fn batch(task: &Task<'_>, id: InodeId, _locked: &Locked<'_>, from: &mut u32) -> 
     inode.data_seq.end();
     made?;
     if end {
-        finish(task, id, list)?;
+        match state {
+            State::Names => list_names(task, id, list)?,
+            _ => finish(task, id, list)?,
+        }
     }
     Ok(crowded)
+}
+
+/// Counts the names of a directory before they have entries: programs that read a directory compare its size
+/// before and after. The caller must hold the directory's lock.
+fn count_names(task: &Task<'_>, id: InodeId, list: InodeId, state: State) -> Result<()> {
+    let count = match state {
+        State::Names => listing::found(task, list)?.end(task.region)? as u32,
+        _ => list::head(task.region, list)?.count,
+    };
+    set_count(task.region.inode(id), count);
+    Ok(())
+}
+
+/// Sets the number of a directory's entries. The caller must hold its lock.
+fn set_count(inode: &Inode, count: u32) {
+    inode.data_seq.begin();
+    inode.entries.store(count, Relaxed); // Relaxed: inside the section.
+    inode.data_seq.end();
+}
+
+/// Sets the link count of a directory with `below` subdirectories, and `flags`. The caller must hold its
+/// lock.
+fn set_links(inode: &Inode, below: u32, flags: u32) {
+    inode.seq.begin();
+    inode.nlink.store(2 + below, Relaxed); // Relaxed, both: inside the section, under the lock.
+    inode.flags.store(flags, Relaxed);
+    inode.seq.end();
+}
+
+/// Records that the subdirectories are there and the other names listed. The caller must hold the
+/// directory's lock.
+fn list_names(task: &Task<'_>, id: InodeId, list: InodeId) -> Result<()> {
+    let inode = task.region.inode(id);
+    let mark = listing::found(task, list)?;
+    if mark.end(task.region)? == u64::from(mark.entries) {
+        // There are no others.
+        list::finish(task, list, State::Complete, mark.entries);
+        return finish(task, id, list);
+    }
+    set_links(inode, mark.entries, inode.flags.load(Relaxed)); // Relaxed: under the lock.
+    set_mark(inode, Some(mark));
+    let generation = inode.generation.load(Acquire);
+    task.habit.has_listed(InodeRef { id, generation });
+    Ok(())
 }
 
 /// Records that all names are there. The caller must hold the directory's lock.
 fn finish(task: &Task<'_>, id: InodeId, list: InodeId) -> Result<()> {
     let inode = task.region.inode(id);
-    let mut below = 0;
+    let (mut below, mut count) = (0, 0);
     list::each(task.region, list, list::FIRST, |_, seen| {
         below += u32::from(seen.mode & S_IFMT == S_IFDIR);
+        count += 1;
         Ok(true)
     })?;
-    inode.seq.begin();
-    inode.nlink.store(2 + below, Relaxed); // Relaxed, both: inside the section, under the lock.
-    inode.flags.store(inode.flags.load(Relaxed) & !inode_flags::PENDING, Relaxed);
-    inode.seq.end();
+    set_count(inode, count);
+    set_links(inode, below, inode.flags.load(Relaxed) & !inode_flags::PENDING); // Relaxed: under the lock.
     if inode.acl.load(Relaxed) & !COVERED == NO_ACL_YET {
         // Release: all names are there. PAIRS: the load in `walk::may_everyone_search`, which is Relaxed: see
         // there.
         inode.acl.fetch_and(COVERED, Release);
     }
-    Ok(())
-}
-
-/// Creates the name of one record, unless it exists. If it was created, returns whether the table is crowded.
-/// The caller must hold the directory's lock.
-pub(super) fn name_in(
-    task: &Task<'_>,
-    dir: InodeId,
-    from: &impl Dir,
-    at: RecordAt,
-    seen: &Record,
-) -> Result<Option<Load>> {
-    let region = task.region;
-    let mut room: NameRoom = [0; NAME_MAX + 1 + SLACK];
-    list::name(region, at, seen, &mut room)?;
-    // SAFETY: the name is followed by a NUL, and that by SLACK bytes.
-    let name = unsafe { Name::scan(room.as_ptr()) };
-    let place = name::Key::new(dir, &name);
-    let chain = if links::may_have(seen) { Some(Chain::of(task, seen)?) } else { None };
-    let known = match &chain {
-        Some(chain) => chain.find()?,
-        None => None,
-    };
-    let is_hosts = seen.mode & S_IFMT == S_IFDIR && is_hosts(task, dir, name.bytes())?;
-    let hit = hash::lookup_at(region, &place);
-    let (entry, target, load) = match hit {
-        // Somebody died after creating this one.
-        Some(hit) => (hit.dirent(), hit.target(), None),
-        None => {
-            dir::reserve(task, dir)?;
-            let made = match known {
-                Some(_) => None,
-                None => Some(make(task, dir, from, &name, at, seen)?),
-            };
-            let target = made.as_ref().map(NewInode::inode).or(known).ok_or(Errno::EIO)?;
-            let entry = dirent::take(region, task.lane, &place, target)?;
-            if is_hosts {
-                // Nobody can reach either yet.
-                let inode = region.inode(target.id);
-                inode.flags.fetch_or(inode_flags::HOSTS, Relaxed);
-                inode.acl.fetch_or(COVERED, Relaxed);
-                dirent::cover(region.dirent(entry));
-            }
-            let load = link_in(task, dir, entry, target);
-            made.map(NewInode::linked_in);
-            (entry, target, Some(load))
-        }
-    };
-    // Before the record says so nobody else can reach it: whoever comes after a death takes them again.
-    if known != Some(target) && list::record(region, at)?.target() != target {
-        attributes(task, from, name.bytes(), target.id, seen)?;
-    }
-    list::set_target(region, at, target);
-    let stands = chain.map_or(Ok(target), |chain| chain.enter(at, target))?;
-    if stands == target {
-        return Ok(load);
-    }
-    // Another directory came first with a name of this file.
-    forget(task, dir, entry, target)?;
-    let entry = dirent::take(region, task.lane, &place, stands)?;
-    let load = link_in(task, dir, entry, stands);
-    list::set_target(region, at, stands);
-    Ok(Some(load))
-}
-
-/// Directories of the kernel's own, which no session changes.
-const KERNELS: [&[u8]; 3] = [b"proc", b"sys", b"dev"];
-
-/// Whether a directory of this name in the directory `dir` is one that walks find on the host: if `dir` is
-/// the host's root directory.
-fn is_hosts(task: &Task<'_>, dir: InodeId, name: &[u8]) -> Result<bool> {
-    let Some(at) = spot(task.region.inode(dir)).filter(|_| KERNELS.contains(&name)) else { return Ok(false) };
-    let is_root = list::up(&list::head(task.region, at.list)?).is_none();
-    let mut path = [0; 2];
-    let length = (list::record(task.region, at)?.length as usize).min(path.len());
-    list::bytes(task.region, at, 0, &mut path[..length])?;
-    Ok(is_root && path[..length] == *b"/")
-}
-
-/// Takes out a name that nobody has seen, and what it names.
-fn forget(task: &Task<'_>, dir: InodeId, entry: DirentId, target: InodeRef) -> Result<()> {
-    let _locked = inode::lock(task, target.id);
-    let inode = task.region.inode(target.id);
-    inode.seq.begin();
-    inode.nlink.store(1, Relaxed); // Relaxed: inside the section.
-    inode.seq.end();
-    let generation = task.region.inode(dir).generation.load(Acquire);
-    removal::take(task, InodeRef { id: dir, generation }, entry, target, Victim::File).map(|_| ())
-}
-
-fn link_in(task: &Task<'_>, dir: InodeId, entry: DirentId, target: InodeRef) -> Load {
-    let record = task.region.inode(target.id);
-    if dir::is(record) {
-        record.parent.store(dir.0, Relaxed); // Relaxed, both: published with the name.
-        record.self_dirent.store(entry.0, Relaxed);
-    }
-    let (_, mtime) = inode::access_and_modification(task.region.inode(dir));
-    let after = dir::with_entry(task.region, dir, entry);
-    let seats = Seats { added: Seat::of(task.region, task.region.inode(dir), entry), removed: None };
-    let (removed, links) = (DirentId::NONE, Links::NONE);
-    change::perform_plain(task, &Plain { dir: after, added: entry, removed, links, time: mtime }, seats)
-}
-
-/// Creates the inode for a record.
-fn make<'t, 'r>(
-    task: &'t Task<'r>,
-    dir: InodeId,
-    from: &impl Dir,
-    name: &Name<'_>,
-    at: RecordAt,
-    seen: &Record,
-) -> Result<NewInode<'t, 'r>> {
-    let root = task.region.inode(dir).root.load(Relaxed); // Relaxed: immutable.
-    let made = NewInode::new(task, root, seen.mode, seen.rdev, (seen.uid, seen.gid))?;
-    if seen.mode & S_IFMT == S_IFLNK {
-        target(task, from, name, made.inode().id)?;
-    }
-    dress(task.region.inode(made.inode().id), seen, at);
-    Ok(made)
-}
-
-fn target(task: &Task<'_>, from: &impl Dir, name: &Name<'_>, link: InodeId) -> Result<()> {
-    // SAFETY: the buffer belongs to the task, and nobody else uses it while names are taken.
-    let room = unsafe { &mut *task.scratch.outside.get() };
-    let length = match from.target(name.bytes(), &mut room[..PATH_MAX]) {
-        // It has been replaced since.
-        Err(Errno::ENOENT | Errno::EINVAL) => return Err(Errno::EIO),
-        length => length?,
-    };
-    link_target::set_target(task, link, &room[..length.min(PATH_MAX - 1)])
-}
-
-/// Takes the extended attributes of what a name, which a NUL follows, denotes.
-fn attributes(task: &Task<'_>, from: &impl Dir, name: &[u8], id: InodeId, seen: &Record) -> Result<()> {
-    if seen.mode & S_IFMT == S_IFLNK {
-        return Ok(());
-    }
-    let inode = task.region.inode(id);
-    let mut some = false;
-    let locked = inode::lock(task, id);
-    from.attributes(name, &mut |name, value| {
-        some = true;
-        match name {
-            acl::ACCESS_NAME => put_acl(task, inode, BlobKind::Acl, value),
-            acl::DEFAULT_NAME => put_acl(task, inode, BlobKind::DefaultAcl, value),
-            name if TAKEN.iter().any(|space| name.starts_with(space)) => {
-                // SAFETY: the layer's bytes outlive the call, which only reads them.
-                let bytes = unsafe { UserSlice::new(value.as_ptr(), value.len()) };
-                let value = XattrValue { bytes, flags: 0 };
-                xattrs::replace(task, id, inode, name, Some(value))
-            }
-            _ => Ok(()),
-        }
-    })?;
-    if some {
-        let time = |index: usize| Time { sec: seen.seconds[index], nsec: seen.nanoseconds[index] };
-        inode::set_times(inode, time(0), time(1), time(2));
-    }
-    drop(locked);
-    Ok(())
-}
-
-/// Gives an inode the ACL that it has in the layer below, unless it has one. The caller must hold its lock.
-fn put_acl(task: &Task<'_>, inode: &Inode, which: BlobKind, value: &[u8]) -> Result<()> {
-    if which.handle(inode) != 0 {
-        return Ok(());
-    }
-    let draft = BlobDraft::new(task, inode.root.load(Relaxed))?; // Relaxed: immutable.
-    draft.append(value)?;
-    draft.attach(which.word(inode));
-    task.region.settle::<Inode>(task.lane);
     Ok(())
 }

@@ -11,8 +11,10 @@ use lp_region::{InodeId, InodeRef, Region};
 
 use crate::below::host::HostTree;
 use crate::below::links::{self, Chain};
-use crate::below::list::{self, Record, RecordAt};
-use crate::below::{Layer, lock, names};
+use crate::below::list::{self, Record, RecordAt, State};
+use crate::below::numbers::Numbers;
+use crate::below::taking::Taking;
+use crate::below::{Layer, lock};
 use crate::caller::task::{Task, Time};
 use crate::inodes::inode;
 use crate::life::reclaim;
@@ -39,7 +41,11 @@ pub fn update(task: &Task<'_>, at: RecordAt, seen: &Record, target: InodeRef) ->
 /// # Errors
 /// As [`list::record`]; `EIO` for a damaged chain.
 pub fn links(task: &Task<'_>, seen: &Record, each: impl FnMut(RecordAt, &Record)) -> Result<()> {
-    if links::may_have(seen) { Chain::of(task, seen)?.each(each) } else { Ok(()) }
+    if links::may_have(seen) { chain(task, seen)?.each(each) } else { Ok(()) }
+}
+
+fn chain<'r>(task: &Task<'r>, seen: &Record) -> Result<Chain<'r>> {
+    Chain::of(task.region, links::table(task)?, (seen.dev, seen.ino))
 }
 
 /// Records that another name of a file was added or removed: its links and its change time are those of
@@ -92,16 +98,16 @@ pub fn insert(
     let is_dir = seen.mode & S_IFMT == S_IFDIR;
     let mut own = None;
     if is_dir {
-        let (names, complete) = list::begin(task, at)?;
-        if !complete {
-            list::finish(task, names, 0);
+        let (names, state) = list::begin(task, at)?;
+        if state != State::Complete {
+            list::finish(task, names, State::Complete, 0);
         }
         list::set_list(task.region, at, names);
         own = Some(names);
     }
     untouched(task, at, seen, target);
     if links::may_have(seen) {
-        Chain::of(task, seen)?.enter(at, target)?;
+        chain(task, seen)?.enter(at, target)?;
     }
     Ok(own)
 }
@@ -170,10 +176,17 @@ pub fn take_in(task: &Task<'_>, dir: InodeRef, of: RecordAt, name: &[u8], seen: 
     let at = append(task, list, name, seen)?;
     let seen = &list::record(task.region, at)?;
     let from = HostTree.dir(task, of)?;
+    let taking = Taking { dir: dir.id, from: &from, numbers: Numbers::of(task, dir.id, of)? };
     let load = {
         let _locked = lock(task, dir)?;
         let times = times_of(task, dir.id);
-        let load = names::name_in(task, dir.id, &from, at, seen);
+        let tail = inode.tail.load(Relaxed); // Relaxed: under the lock.
+        let load = taking.name_in(task, (at, seen), tail);
+        if let Ok(Some(_)) = load {
+            inode.data_seq.begin();
+            inode.entries.store(inode.entries.load(Relaxed) + 1, Relaxed); // Relaxed: inside the section.
+            inode.data_seq.end();
+        }
         if load.is_ok() && seen.mode & S_IFMT == S_IFDIR {
             inode.seq.begin();
             inode.nlink.store(inode.nlink.load(Relaxed) + 1, Relaxed); // Relaxed: inside the section.

@@ -1,6 +1,8 @@
 //! What is still to be taken from the layer below ([`crate::below`]). A call that meets it requests it
 //! through [`Task::below`].
 
+use core::cell::Cell;
+
 use lp_abi::{Errno, Result};
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::{Acquire, Relaxed};
@@ -13,6 +15,8 @@ use crate::caller::task::Task;
 pub enum Need {
     /// A directory's names, or all content of a file.
     All,
+    /// What a listing of a directory shows (`names/listing.rs`), or all its names.
+    Names,
     /// What an open for reading needs from a file.
     Opened,
     /// The page map of a file, which is about to lose a name.
@@ -63,6 +67,37 @@ pub(crate) fn take(task: &Task<'_>, id: InodeId, need: Need) -> Result<()> {
     // PAIRS: the release store in `make::free`.
     let generation = task.region.inode(id).generation.load(Acquire);
     (task.below)(task, InodeRef { id, generation }, need)
+}
+
+/// Whether a program that lists a directory will ask for more of its names, as the last one whose names were
+/// listed tells: reading all at once is quicker then.
+#[derive(Default)]
+pub struct Habit {
+    /// The directory whose names were listed last.
+    listed: Cell<u64>,
+    /// How many directories are taken in at once before the next is listed.
+    whole: Cell<u32>,
+}
+
+impl Habit {
+    /// Directories that are taken in at once after one listing was too little.
+    const WHOLE: u32 = 32;
+
+    /// Whether the next directory is to be listed.
+    pub(crate) fn lists(&self, region: Region<'_>) -> bool {
+        let last = InodeRef::from_word(self.listed.replace(0));
+        if !last.id.is_none() && !is_pending(region.inode(last.id)) {
+            self.whole.set(Habit::WHOLE);
+        }
+        let left = self.whole.get();
+        self.whole.set(left.saturating_sub(1));
+        left == 0
+    }
+
+    /// Notes a directory whose names were listed.
+    pub(crate) fn has_listed(&self, dir: InodeRef) {
+        self.listed.set(dir.to_word());
+    }
 }
 
 /// The handle of an inode's record.

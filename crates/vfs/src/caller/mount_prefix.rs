@@ -1,7 +1,7 @@
 //! The path of a run's only mount, in a form for one comparison.
 
 use lp_region::process::{Process, Run};
-use lp_region::sync::{AtomicU32, Ordering};
+use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// The path of a run's only mount, if it is short, as a word for one comparison.
 pub struct MountPrefix {
@@ -13,7 +13,14 @@ pub struct MountPrefix {
     length: AtomicU32,
     /// Its length, for a path that the prefix has matched.
     walked: u32,
+    /// Its bytes and a slash; [`BLOCKED`] if the prefix must not be used. Atomic like `length`.
+    with_slash: AtomicU64,
+    /// Ones at its bytes and the slash.
+    mask_with_slash: u64,
 }
+
+/// What no path that starts with a prefix is.
+const BLOCKED: u64 = 1;
 
 impl MountPrefix {
     /// The prefix for a process of a run, whose mounts must be final.
@@ -29,15 +36,24 @@ impl MountPrefix {
         let alone = run.mount_count.load(Ordering::Relaxed) == 1;
         // Not all paths lead into a mount that is the root directory: see `below::is_hosts`.
         if !alone || path.is_empty() || path.len() >= 8 {
-            return MountPrefix { word: 0, mask: 0, length: AtomicU32::new(0), walked: 0 };
+            return MountPrefix {
+                word: 0,
+                mask: 0,
+                length: AtomicU32::new(0),
+                walked: 0,
+                with_slash: AtomicU64::new(BLOCKED),
+                mask_with_slash: 0,
+            };
         }
         let word = path.iter().rev().fold(0, |word, byte| word << 8 | *byte as u64);
         let length = path.len() as u32;
         MountPrefix {
             word,
             mask: (1 << (8 * path.len())) - 1,
-            length: AtomicU32::new(length),
+            length: AtomicU32::new(0),
             walked: length,
+            with_slash: AtomicU64::new(BLOCKED),
+            mask_with_slash: u64::MAX >> (56 - 8 * length),
         }
     }
 
@@ -45,11 +61,17 @@ impl MountPrefix {
     pub fn follow(&self, process: &Process) {
         let is_rooted = process.root.load(Ordering::Acquire) != 0;
         // Relaxed, here and below: one word, as seen. Without the prefix, paths are looked at more closely.
-        self.length.store(if is_rooted { 0 } else { self.walked }, Ordering::Relaxed);
+        if is_rooted || self.walked == 0 {
+            return self.block();
+        }
+        let slash = u64::from(b'/') << (8 * self.walked);
+        self.with_slash.store(self.word | slash, Ordering::Relaxed);
+        self.length.store(self.walked, Ordering::Relaxed);
     }
 
     /// Makes [`MountPrefix::starts`] false for every path.
     pub fn block(&self) {
+        self.with_slash.store(BLOCKED, Ordering::Relaxed);
         self.length.store(0, Ordering::Relaxed);
     }
 
@@ -64,6 +86,9 @@ impl MountPrefix {
     pub fn starts(&self, word: u64) -> bool {
         if word & self.mask != self.word {
             return false;
+        }
+        if word & self.mask_with_slash == self.with_slash.load(Ordering::Relaxed) {
+            return true;
         }
         let length = self.length.load(Ordering::Relaxed);
         let next = (word >> (8 * length)) as u8;

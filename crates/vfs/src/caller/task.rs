@@ -10,9 +10,9 @@ use lp_region::order;
 use lp_region::process::{Process, Run};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::sync::{AtomicU32, Ordering};
-use lp_region::{InodeRef, LaneId, ProcessId, Region, RunId};
+use lp_region::{FirstPage, InodeRef, LaneId, PageId, ProcessId, Region, RunId};
 
-use crate::caller::below::Need;
+use crate::caller::below::{Habit, Need};
 use crate::caller::event::Event;
 use crate::caller::fd_table::FdTable;
 use crate::caller::mount_prefix::MountPrefix;
@@ -56,6 +56,8 @@ pub struct Task<'r> {
     pub run: &'r Run,
     /// The region's device number; see [`Task::device`].
     pub root_device: u64,
+    /// Where the region's pages begin.
+    pub first_page: FirstPage,
     /// Reads `CLOCK_REALTIME_COARSE`.
     pub clock: fn() -> Time,
     /// Whether a signal waits for this thread's call to end, so that a call that sleeps must end with
@@ -69,9 +71,13 @@ pub struct Task<'r> {
     /// Takes in what is still to be taken from the layer below: [`crate::below::take`], if the door has a
     /// layer.
     pub below: fn(&Task<'_>, InodeRef, Need) -> Result<()>,
+    /// How the program looks at directories of that layer.
+    pub habit: Habit,
     /// The mount ([`lp_region::MountId`]) into which a walk last went from another one, until an open or
     /// chdir(2) has made sure that it was not unmounted; 0 none.
     pub entered: Cell<u32>,
+    /// Whether walks leave the mark of `MNT_EXPIRE` on the mounts that they enter.
+    pub expires: Cell<bool>,
     /// The run's mount, for a quick comparison.
     pub prefix: MountPrefix,
     /// Cache of directories by path.
@@ -173,13 +179,16 @@ impl<'r> Task<'r> {
             table: FdTable::of(region, process_id),
             run,
             root_device: device(region),
+            first_page: region.first_page(),
             prefix: MountPrefix::new(run, process),
             clock,
             interrupted: || false,
             blocking: system_call,
             notify: |_, _| {},
             below: |_, _, _| Err(Errno::EIO),
+            habit: Habit::default(),
             entered: Cell::new(0),
+            expires: Cell::new(false),
             prefixes: PrefixCache::new(),
             scratch: Scratch::new(),
         }
@@ -189,6 +198,12 @@ impl<'r> Task<'r> {
     #[inline]
     pub fn now(&self) -> Time {
         (self.clock)()
+    }
+
+    /// The bytes of a page, as by [`Region::page`].
+    #[inline(always)]
+    pub(crate) fn page(&self, page: PageId) -> *mut u8 {
+        self.region.page_from(self.first_page, page)
     }
 
     /// `st_dev` of the inodes of root number `root`.

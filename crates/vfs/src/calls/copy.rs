@@ -36,8 +36,9 @@ const SENT_DEVICES: [u64; 4] = [0x105, 0x107, 0x108, 0x109];
 /// the kernel returns `EXDEV`, and so must the door.
 ///
 /// # Errors
-/// `EBADF` if one is not open for its role, or the target has `O_APPEND`; `EISDIR`; `EINVAL` for flags,
-/// overlapping ranges of one file, a negative offset; `EOVERFLOW`; those of write(2).
+/// `EBADF` if one is not open for its role, or the target has `O_APPEND`; `EISDIR`; `EXDEV` between file
+/// systems of ours; `EINVAL` for flags, overlapping ranges of one file, a negative offset; `EOVERFLOW`; those
+/// of write(2).
 pub fn copy_file_range(
     task: &Task,
     fd_in: Fd,
@@ -64,6 +65,10 @@ pub fn copy_file_range(
     may_copy(&from, &to)?;
     if to.file.flags.load(Relaxed) & O_APPEND != 0 {
         return Err(Errno::EBADF);
+    }
+    // Relaxed, both: immutable.
+    if from.inode.root.load(Relaxed) != to.inode.root.load(Relaxed) {
+        return Err(Errno::EXDEV);
     }
     let len = copied(&from, at_in, &to, at_out, len)?;
     if len == 0 {

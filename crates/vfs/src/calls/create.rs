@@ -8,10 +8,10 @@ use lp_region::{DirentId, InodeRef, MountId};
 use crate::caller::task::{Place, Task};
 use crate::calls::landlock;
 use crate::inodes::{inode, watched};
-use crate::lane::writer;
+use crate::lane::{pin, writer};
 use crate::life::reclaim;
 use crate::names::change::{self, Links, Plain, Seats};
-use crate::names::hash::{self, Load};
+use crate::names::hash::{self, Load, Way};
 use crate::names::name::{self, Name};
 use crate::names::walk::{self, Found, LastType, Parent, PathBuffer};
 use crate::names::{dir, dirent, link_target};
@@ -33,6 +33,8 @@ pub(crate) struct InodeKind {
 pub(crate) enum InitialContent {
     /// Nothing.
     Empty,
+    /// Nothing. The new inode is pinned by [`pin::slot::OPEN`], for a caller that opens it.
+    Pinned,
     /// A symbolic link's target, which is in this path buffer.
     Target(PathBuffer),
 }
@@ -114,10 +116,11 @@ pub(crate) fn named(
     what: &InodeKind,
 ) -> Result<Made> {
     let key = name::Key::new(dir.id, name);
-    or_reclaim(task, || after_miss(task, (dir, mount), &key, what))
+    or_reclaim(task, || after_miss(task, (dir, mount), (&key, &Way::of(task.region, key.hash)), what))
 }
 
-/// [`named`] for a name that is known to be missing, or was, without freeing anything on `ENOSPC`.
+/// [`named`] for a name whose hash leads to a bucket that was looked at, without freeing anything on
+/// `ENOSPC`.
 ///
 /// # Errors
 /// Those of [`named`].
@@ -125,11 +128,11 @@ pub(crate) fn named(
 pub(crate) fn after_miss(
     task: &Task<'_>,
     (dir, mount): (InodeRef, MountId),
-    key: &name::Key<'_, '_>,
+    place: (&name::Key<'_, '_>, &Way<'_>),
     what: &InodeKind,
 ) -> Result<Made> {
-    let _writing = writer::begin(task, mount)?;
-    named_once(task, dir, mount, key, what)
+    let _writing = writer::begin_walked(task, mount)?;
+    named_once(task, dir, mount, place, what)
 }
 
 /// [`named`] in a directory that no mount shows.
@@ -138,7 +141,8 @@ pub(crate) fn after_miss(
 /// Those of [`named`].
 pub(crate) fn hidden(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &InodeKind) -> Result<Made> {
     let key = name::Key::new(dir.id, name);
-    or_reclaim(task, || named_once(task, dir, MountId::NONE, &key, what))
+    let way = || Way::of(task.region, key.hash);
+    or_reclaim(task, || named_once(task, dir, MountId::NONE, (&key, &way()), what))
 }
 
 /// On `ENOSPC`, frees what nothing names and tries again.
@@ -161,19 +165,21 @@ fn named_once(
     task: &Task<'_>,
     dir: InodeRef,
     mount: MountId,
-    place: &name::Key<'_, '_>,
+    (place, way): (&name::Key<'_, '_>, &Way<'_>),
     what: &InodeKind,
 ) -> Result<Made> {
     let record = task.region.inode(dir.id);
     let locked = dir::enter(task, dir)?;
-    if !hash::lacks(task.region, place.hash)
+    if !way.lacks(place.hash)
         && let Some(hit) = hash::lookup_at(task.region, place)
     {
         let found = Found { inode: hit.target(), dirent: hit.dirent(), parent: dir.id, mount };
         return Ok(Made::Existing(found));
     }
-    permission::may_create(task, record)?;
-    let (inode, entry, load) = make(task, place, what)?;
+    if !permission::may_change_plainly(task, record) {
+        permission::may_create(task, record)?;
+    }
+    let (inode, entry, load) = make(task, (place, way), what)?;
     drop(locked);
     if load == Load::Crowded {
         hash::split(task);
@@ -184,7 +190,11 @@ fn named_once(
 /// The caller must hold the directory's lock, have checked that it may create in it, and not have found the
 /// name.
 #[inline(always)]
-fn make(task: &Task<'_>, place: &name::Key<'_, '_>, what: &InodeKind) -> Result<(InodeRef, DirentId, Load)> {
+fn make(
+    task: &Task<'_>,
+    (place, way): (&name::Key<'_, '_>, &Way<'_>),
+    what: &InodeKind,
+) -> Result<(InodeRef, DirentId, Load)> {
     let dir = task.region.inode(place.dir);
     let is_dir = what.mode & S_IFMT == S_IFDIR;
     // Relaxed: under the directory's lock.
@@ -207,7 +217,15 @@ fn make(task: &Task<'_>, place: &name::Key<'_, '_>, what: &InodeKind) -> Result<
     if is_watched {
         watched::mark_new(record, place.dir, entry);
     }
-    let load = change::perform_plain(task, &change, Seats { added: Some(seat), removed: None });
+    let load = match is_dir {
+        true => change::perform_plain(task, &change, Seats { added: Some(seat), removed: None }),
+        false => {
+            if what.content == InitialContent::Pinned {
+                pin::known_inode(task, pin::slot::OPEN, new.inode().id);
+            }
+            change::perform_new(task, &change, seat, (way, place.hash))
+        }
+    };
     let inode = new.linked_in();
     if is_watched {
         watched::made_slow(task, place.dir, place.name.bytes(), record);

@@ -17,14 +17,14 @@ use lp_region::records::{Dirent, Inode, file_mode};
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, sync, ucopy};
 
-use crate::caller::below;
+use crate::caller::below::{self, Need};
 use crate::caller::task::Task;
 use crate::content::map;
 use crate::descriptors::fget::HeldFile;
 use crate::descriptors::position;
 use crate::inodes::inode;
 use crate::names::dir::{self, Leaf, PER_LEAF};
-use crate::names::{dirent, hash};
+use crate::names::{dirent, hash, listing};
 
 /// Cookie of the newest entry; the dots come before.
 const DOTS: u64 = 2;
@@ -86,8 +86,39 @@ pub fn getdents64(task: &Task<'_>, fd: Fd, buffer: UserSlice) -> Result<usize> {
     if !dir::is(held.inode) {
         return Err(Errno::ENOTDIR);
     }
-    below::complete(task, held.inode)?;
-    let position = position::hold(task, &held);
+    if below::is_pending(held.inode)
+        && let Some(length) = names_only(task, &held, buffer)?
+    {
+        return Ok(length);
+    }
+    records(task, &held, buffer, fill)
+}
+
+/// Shows the listing of a directory of which only the names may be known. `None` if the entries are next:
+/// there is no listing, or it has been shown.
+#[cold]
+fn names_only(task: &Task<'_>, held: &HeldFile<'_>, buffer: UserSlice) -> Result<Option<usize>> {
+    loop {
+        below::take(task, held.inode_id(), Need::Names)?;
+        if !below::is_pending(held.inode) {
+            return Ok(None);
+        }
+        match records(task, held, buffer, fill_listed) {
+            Err(below::MISSING) => {}
+            shown => return shown.map(|length| (length != 0).then_some(length)),
+        }
+    }
+}
+
+/// Calls `fill` with the position and the program's buffer.
+#[inline(always)]
+fn records(
+    task: &Task<'_>,
+    held: &HeldFile<'_>,
+    buffer: UserSlice,
+    fill: impl FnOnce(&Task<'_>, &HeldFile<'_>, &mut u64, &mut Out) -> Result<()>,
+) -> Result<usize> {
+    let position = position::hold(task, held);
     if held.inode.is_dead() {
         return Err(Errno::ENOENT);
     }
@@ -97,7 +128,7 @@ pub fn getdents64(task: &Task<'_>, fd: Fd, buffer: UserSlice) -> Result<usize> {
         record: Dirent64 { head: [0; dirent64::NAME], name: [0; NAME_MAX], end: [0; 6] },
     };
     let mut cookie = position.get();
-    let ended = fill(task, &held, &mut cookie, &mut out);
+    let ended = fill(task, held, &mut cookie, &mut out);
     position.set(cookie);
     // The kernel notifies watchers whatever was found.
     inode::read_by(task, held.file, held.inode, 1);
@@ -107,18 +138,31 @@ pub fn getdents64(task: &Task<'_>, fd: Fd, buffer: UserSlice) -> Result<usize> {
     }
 }
 
+/// Shows the names of a listing: before the subdirectories, because their entries will be newer.
+///
+/// # Errors
+/// Those of [`fill`]; [`below::MISSING`] if there is none any more, and perhaps not all entries yet.
+fn fill_listed(task: &Task<'_>, held: &HeldFile<'_>, cookie: &mut u64, out: &mut Out) -> Result<()> {
+    dots(task, held, cookie, out)?;
+    let _locked = inode::lock(task, held.inode_id());
+    let mark = listing::mark_of(held.inode).ok_or(below::MISSING)?;
+    let bound = bound_of(*cookie, mark.end(task.region)?);
+    // SAFETY: the buffer belongs to the task, whose call has no path.
+    let room = unsafe { &mut *task.scratch.outside.get() };
+    mark.below(task.region, bound, room, |position, listed| {
+        let length = listed.name.len();
+        out.record.name[..length].copy_from_slice(listed.name);
+        out.push(&Shown { ino: listed.number, kind: listed.kind, length }, cookie_below(position))?;
+        *cookie = cookie_below(position);
+        Ok(())
+    })
+}
+
+/// Shows entries, from the position on.
+#[inline(always)]
 fn fill(task: &Task<'_>, held: &HeldFile<'_>, cookie: &mut u64, out: &mut Out) -> Result<()> {
+    dots(task, held, cookie, out)?;
     let id = held.inode_id();
-    while *cookie < DOTS {
-        let up = InodeId(held.inode.parent.load(Ordering::Relaxed)); // Relaxed: one word, as seen.
-        let (of, length) = if *cookie == 0 { (id, 1) } else { (up, 2) };
-        out.record.name[..2].copy_from_slice(b"..");
-        out.push(
-            &Shown { ino: inode::number(task.region, of), kind: (S_IFDIR >> 12) as u8, length },
-            *cookie + 1,
-        )?;
-        *cookie += 1;
-    }
     // Acquire: the entries below the tail are visible.
     let tail = held.inode.tail.load(Ordering::Acquire);
     // No position is beyond the map's last one, but a damaged tail may be.
@@ -135,6 +179,23 @@ fn fill(task: &Task<'_>, held: &HeldFile<'_>, cookie: &mut u64, out: &mut Out) -
         *cookie = cookie_below(bound);
     }
     *cookie = END;
+    Ok(())
+}
+
+/// Shows `.` and `..`.
+#[inline(always)]
+fn dots(task: &Task<'_>, held: &HeldFile<'_>, cookie: &mut u64, out: &mut Out) -> Result<()> {
+    let id = held.inode_id();
+    while *cookie < DOTS {
+        let up = InodeId(held.inode.parent.load(Ordering::Relaxed)); // Relaxed: one word, as seen.
+        let (of, length) = if *cookie == 0 { (id, 1) } else { (up, 2) };
+        out.record.name[..2].copy_from_slice(b"..");
+        out.push(
+            &Shown { ino: inode::number(task.region, of), kind: (S_IFDIR >> 12) as u8, length },
+            *cookie + 1,
+        )?;
+        *cookie += 1;
+    }
     Ok(())
 }
 
@@ -214,6 +275,7 @@ impl Out {
     ///
     /// # Errors
     /// `EINVAL` if it does not fit, `EFAULT`.
+    #[inline(always)]
     fn push(&mut self, entry: &Shown, next: u64) -> Result<()> {
         let length = (dirent64::NAME + entry.length + 1).next_multiple_of(8);
         // SAFETY: `done` bytes of the buffer have been filled.

@@ -135,7 +135,7 @@ pub(crate) fn link_at(task: &Task<'_>, found: &Found, parent: &Parent) -> Result
     let is_same_mount = found.mount == parent.mount;
     let target = found.inode;
     let (dir, file) = (task.region.inode(parent.dir.id), task.region.inode(target.id));
-    let _writing = writer::begin(task, parent.mount)?;
+    let _writing = writer::begin_walked(task, parent.mount)?;
     let mut locked = dir::enter(task, parent.dir)?;
     let place = name::Key::new(parent.dir.id, &name);
     let file_locked = loop {

@@ -1,5 +1,5 @@
 //! The calls, one file for each man page. `create`, `mount_at`, `open_how` and
-//! `target` hold what several calls share.
+//! `target` hold what several calls share; `rename_within` and `unlink_plain` are fast paths.
 //!
 //! Doors call these. Lock order: an open file's position; directories, then what their entries name; other
 //! inodes, the lower index first; the table. [`rename`] waits for a lock only while it holds none. No call
@@ -44,6 +44,7 @@ pub(crate) mod read;
 pub mod readlink;
 pub(crate) mod remount;
 pub mod rename;
+mod rename_within;
 pub mod stat;
 pub mod statfs;
 pub mod symlink;
@@ -51,6 +52,7 @@ pub mod target;
 pub mod truncate;
 pub mod umount;
 pub mod unlink;
+mod unlink_plain;
 pub mod utimens;
 pub mod write;
 pub(crate) mod xattr;

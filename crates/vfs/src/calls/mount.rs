@@ -50,6 +50,7 @@ pub fn mount(task: &Task<'_>, dirfd: Fd, path: UserPtr, call: &MountArguments) -
     let mut kind = [0; KIND];
     let mut data = [0; OPTIONS];
     let kind = text(&mut kind, call.kind)?;
+    readable(call.source)?;
     let data = text(&mut data, call.data)?.unwrap_or_default();
     in_one_shape(task, || mount_once(task, dirfd, path, call, (kind, data)))
 }
@@ -99,6 +100,15 @@ fn text(to: &mut [u8], from: UserPtr) -> Result<Option<&[u8]>> {
         Ok(length) => Ok(Some(&to[..length])),
         Err(Errno::ENAMETOOLONG) => Err(Errno::EINVAL),
         Err(errno) => Err(errno),
+    }
+}
+
+/// Whether the source is a string of the program's, which the kernel copies whether it needs it or not.
+fn readable(source: UserPtr) -> Result<()> {
+    let mut name = [0; SOURCE];
+    match text(&mut name, source) {
+        Err(Errno::EFAULT) => Err(Errno::EFAULT),
+        _ => Ok(()),
     }
 }
 

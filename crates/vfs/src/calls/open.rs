@@ -24,6 +24,7 @@ use crate::inodes::{inode, watched};
 use crate::lane::pin::Pin;
 use crate::lane::{kept, pin, writer};
 use crate::life::open_file::{self, NewFile, Opening};
+use crate::names::hash::Way;
 pub use crate::names::limits::Top;
 use crate::names::limits::{Free, Limited, Limits};
 use crate::names::mounts;
@@ -246,10 +247,8 @@ fn open_or_make(
                 may_make_slow(task, &place)?;
             }
             match create::named(task, (place.dir, place.mount), &place.name, &how.kind())? {
-                Made::New(found) if how.has(HELD) => {
-                    return made_slow(task, dirfd, &found, how).map(Place::Inside);
-                }
-                Made::New(found) => return made(task, dirfd, &found, how).map(Place::Inside),
+                Made::New(found) if how.has(HELD) => return made_slow(task, &found, how).map(Place::Inside),
+                Made::New(found) => return made(task, &found, how).map(Place::Inside),
                 Made::Existing(_) if !how.has(O_EXCL) => return Err(Errno::ESTALE), // Somebody was faster.
                 Made::Existing(found) => found,
             }
@@ -287,11 +286,12 @@ impl<'t> AtKnown<'t> for OpenOrMake<'t, '_> {
     fn at(self, Spot { inode: dir, mount }: Spot, name: Name<'t>) -> Option<Result<Opened>> {
         let OpenOrMake { task, dirfd, how } = self;
         let key = Key::new(dir.id, &name);
-        let opened = match walk::look_up(task, dir, &key)? {
+        let way = Way::of(task.region, key.hash);
+        let opened = match walk::look_up(task, dir, &key, &way)? {
             Some(hit) if !walk::is_end(hit, how.follow()) => return None,
             Some(hit) => existing(task, dirfd, dir, &walk::found(hit, dir, mount), how),
-            None => match create::after_miss(task, (dir, mount), &key, &how.kind()) {
-                Ok(Made::New(found)) => made(task, dirfd, &found, how),
+            None => match create::after_miss(task, (dir, mount), (&key, &way), &how.kind()) {
+                Ok(Made::New(found)) => made(task, &found, how),
                 // Somebody was faster, or a reclaim may help.
                 Ok(Made::Existing(_)) | Err(Errno::ENOSPC) => return None,
                 Err(errno) => Err(errno),
@@ -304,10 +304,10 @@ impl<'t> AtKnown<'t> for OpenOrMake<'t, '_> {
     }
 }
 
-/// Opens a file that this call has created, whose mode and size do not matter.
+/// Opens a file that this call has created and pinned, whose mode and size do not matter.
 #[inline(always)]
-fn made(task: &Task, dirfd: Fd, found: &Found, how: &How) -> Result<Opened> {
-    let pin = keep::hold(task, pin::slot::OPEN, dirfd, found.spot())?;
+fn made(task: &Task, found: &Found, how: &How) -> Result<Opened> {
+    let pin = pin::held(task, pin::slot::OPEN);
     let new = match how.flags & O_ACCMODE {
         O_RDONLY => finish(task, found, how, S_IFREG),
         _ => finish_writable(task, found, how, S_IFREG),
@@ -337,9 +337,11 @@ fn may_make_slow(task: &Task, place: &walk::Named<'_>) -> Result<()> {
 
 /// [`made`] by a thread that has restricted itself. The file stays even if it may not be opened.
 #[cold]
-fn made_slow(task: &Task, dirfd: Fd, found: &Found, how: &How) -> Result<Opened> {
+fn made_slow(task: &Task, found: &Found, how: &How) -> Result<Opened> {
+    let pin = pin::held(task, pin::slot::OPEN);
     let lacks = landlock::may_open(task, found, how.rights(S_IFREG), right::TRUNCATE)?;
-    made(task, dirfd, found, how).map(|opened| without(task, opened, lacks))
+    pin.leave();
+    made(task, found, how).map(|opened| without(task, opened, lacks))
 }
 
 /// Notes in an open file what may not be done through it.
@@ -460,7 +462,7 @@ fn open_marked_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<
     if flags & inode_flags::PENDING != 0 {
         // Programs that read a directory compare its attributes before and after.
         let need = match how.access & permission::WRITE {
-            _ if kind == S_IFDIR => Need::All,
+            _ if kind == S_IFDIR => Need::Names,
             _ if cuts => Need::Nothing,
             0 => Need::Opened,
             _ => Need::All,

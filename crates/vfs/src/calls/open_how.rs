@@ -90,7 +90,7 @@ impl How {
     /// What it creates.
     #[inline(always)]
     pub(super) fn kind(&self) -> InodeKind {
-        InodeKind { mode: S_IFREG | self.mode, rdev: 0, content: InitialContent::Empty }
+        InodeKind { mode: S_IFREG | self.mode, rdev: 0, content: InitialContent::Pinned }
     }
 
     #[inline]

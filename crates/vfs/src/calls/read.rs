@@ -242,20 +242,21 @@ fn quick<const WIDE: bool>(task: &Task, file: &OpenFile, to: UserSlice, offset: 
     let inode = task.inode_of(file);
     let before = inode.data_seq.read();
     let size = inode.size.load(Relaxed); // Relaxed: ordered and validated by `data_seq`.
-    let (to, len) = (to.start().as_ptr(), to.len());
-    let end = (to as usize).wrapping_add(len);
-    let len = (len as u64).min(size.saturating_sub(offset)) as usize;
+    let (to, asked) = (to.start().as_ptr(), to.len());
+    let end = (to as usize).wrapping_add(asked);
+    let len = (asked as u64).min(size.saturating_sub(offset)) as usize;
     let within = offset as usize % PAGE_SIZE;
-    // The kernel's access_ok: neither the buffer nor its end is in the kernel's half.
-    if len == 0 || within + len > PAGE_SIZE || ((to as usize | end) as isize) < 0 || end < to as usize {
+    // At least one byte, and within the page. The kernel's access_ok: neither the buffer nor its end is in
+    // the kernel's half.
+    if len.wrapping_sub(1) >= PAGE_SIZE - within || ((to as usize | asked | end) as isize) < 0 {
         return None;
     }
-    let page = map::get_low(task.region, inode, offset / PAGE_SIZE as u64);
+    let page = map::get_low(task, inode, offset / PAGE_SIZE as u64);
     if page.is_none() {
         return None;
     }
     // SAFETY: within the page; the copy routine handles faults in the program's buffer.
-    let copied = unsafe { ucopy::copy_as::<WIDE>(to, task.region.page(page).add(within), len) };
+    let copied = unsafe { ucopy::copy_as::<WIDE>(to, task.page(page).add(within), len) };
     if copied.is_err() || inode.data_seq.retry(before) {
         return None;
     }
@@ -274,12 +275,12 @@ fn quick_few(task: &Task, file: &OpenFile, to: &Few, offset: u64) -> Option<usiz
     if len == 0 || within + len > PAGE_SIZE {
         return None;
     }
-    let page = map::get_low(task.region, inode, offset / PAGE_SIZE as u64);
+    let page = map::get_low(task, inode, offset / PAGE_SIZE as u64);
     if page.is_none() {
         return None;
     }
     // SAFETY: within the page.
-    let copied = unsafe { to.scatter(task.region.page(page).add(within), len) };
+    let copied = unsafe { to.scatter(task.page(page).add(within), len) };
     if copied.is_err() || inode.data_seq.retry(before) {
         return None;
     }

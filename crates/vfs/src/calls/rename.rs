@@ -10,7 +10,7 @@ use crate::caller::below::{self, Need};
 use crate::caller::task::{Place, Task};
 use crate::calls::landlock::{self, Refer};
 use crate::calls::link::Two;
-use crate::calls::unlink;
+use crate::calls::{rename_within, unlink};
 use crate::inodes::inode::{self, Locked};
 use crate::inodes::make::NewInode;
 use crate::lane::writer;
@@ -19,7 +19,7 @@ use crate::names::dir::{self, Seat};
 use crate::names::hash::{self, Hit, Load};
 use crate::names::name::{Key, Name};
 use crate::names::tree::{self, Marks, Met};
-use crate::names::walk::{self, AtKnown, LastType, Named, PathBuffer};
+use crate::names::walk::{self, AtKnown, LastType, Named, PathBuffer, PathText};
 use crate::names::{dirent, mounts, removal};
 use crate::rights::initial;
 use crate::rights::permission::{self, Victim, WRITE};
@@ -45,6 +45,9 @@ enum Behind {
     Whiteout,
 }
 
+/// What rename(2) does.
+const PLAIN: (Mode, Behind) = (Mode::Replace, Behind::Nothing);
+
 /// Renames what a path names, atomically for anyone who looks at either name.
 ///
 /// # Errors
@@ -60,7 +63,8 @@ pub fn renameat2(
 ) -> Result<Two> {
     let how = what(flags)?;
     let text = walk::copy_path(task, PathBuffer::Path, old)?;
-    match walk::known(task, old_dirfd, text, Source { task, to: (new_dirfd, new), how }) {
+    let source = Source { task, from: (old_dirfd, text), to: (new_dirfd, new), how };
+    match walk::known(task, old_dirfd, text, source) {
         Some(done) => done.map(|()| Two::Done),
         None => by_walk(task, (old_dirfd, old), (new_dirfd, new), how),
     }
@@ -84,6 +88,7 @@ pub fn renameat2_checked(
 /// [`renameat2`] from a place that is known.
 struct Source<'t, 'r> {
     task: &'t Task<'r>,
+    from: (Fd, PathText),
     to: (Fd, UserPtr),
     how: (Mode, Behind),
 }
@@ -93,14 +98,34 @@ impl<'t> AtKnown<'t> for Source<'t, '_> {
 
     #[inline(always)]
     fn at(self, dir: Spot, name: Name<'t>) -> Option<Result<()>> {
-        let Source { task, to: (dirfd, path), how } = self;
+        let Source { task, from, to: (dirfd, path), how } = self;
         // The kernel reports what is wrong with the second path after it has walked the first.
         let text = match walk::copy_path(task, PathBuffer::Other, path) {
             Ok(text) => text,
             Err(errno) => return Some(Err(errno)),
         };
-        walk::known(task, dirfd, text, Destination { task, from: walk::named_in(dir, name), how })
+        if how == PLAIN
+            && let Some(to) = walk::beside(task, from, (dirfd, text))
+            && rename_within::rename(task, dir, &name, &to)
+        {
+            return Some(Ok(()));
+        }
+        from_known(task, walk::named_in(dir, name), (dirfd, text), how)
     }
+}
+
+/// [`renameat2`] from a place that is known to a path that was copied.
+#[inline(never)]
+fn from_known(
+    task: &Task<'_>,
+    from: Named<'_>,
+    (dirfd, text): (Fd, PathText),
+    how: (Mode, Behind),
+) -> Option<Result<()>> {
+    if !walk::is_current(task, from.dir) {
+        return None;
+    }
+    walk::known(task, dirfd, text, Destination { task, from, how })
 }
 
 /// [`renameat2`] between places that are known.
@@ -112,6 +137,7 @@ struct Destination<'t, 'r> {
 
 impl<'t> AtKnown<'t> for Destination<'t, '_> {
     type End = Result<()>;
+    const FALLS_BACK: bool = false;
 
     #[inline(always)]
     fn at(self, dir: Spot, name: Name<'t>) -> Option<Result<()>> {
@@ -332,7 +358,7 @@ impl<'a, 'r, const CHECKED: bool> Ask<'a, 'r, CHECKED> {
     /// [`Ask::attempt`] as a writer of the mount.
     #[inline(always)]
     fn once(&self, first: InodeId) -> Tried<Done> {
-        let _writing = writer::begin(self.task, self.from.mount)?;
+        let _writing = writer::begin_walked(self.task, self.from.mount)?;
         self.attempt(first)
     }
 

@@ -87,6 +87,49 @@ pub fn fstatat(task: &Task, dirfd: Fd, path: UserPtr, to: UserPtr<stat>, flags: 
     fstatat_slow(task, dirfd, text, flags, to)
 }
 
+/// Whether [`fstatat_quick`] takes these flags.
+#[inline(always)]
+pub fn are_plain(flags: u32) -> bool {
+    flags & (!KNOWN_FLAGS | AT_EMPTY_PATH) == 0
+}
+
+/// [`fstatat`] with flags that [are plain](are_plain), in registers. `None` to fall back to it: also where
+/// the path leads out.
+#[inline(always)]
+pub fn fstatat_quick(
+    task: &Task,
+    dirfd: Fd,
+    path: UserPtr,
+    to: UserPtr<stat>,
+    flags: u32,
+) -> Option<Result<()>> {
+    let text = walk::copy_path(task, walk::PathBuffer::Path, path).ok()?;
+    match walk::in_known(task, dirfd, text, follow(flags)) {
+        Some(Ok(found)) => match stat_found(task, &found, to) {
+            Ok(true) => Some(Ok(())),
+            Ok(false) => fstatat_walked(task, dirfd, text, flags, to),
+            Err(errno) => Some(Err(errno)),
+        },
+        Some(Err(errno)) => Some(Err(errno)),
+        None => fstatat_walked(task, dirfd, text, flags, to),
+    }
+}
+
+#[inline(never)]
+fn fstatat_walked(
+    task: &Task,
+    dirfd: Fd,
+    text: walk::PathText,
+    flags: u32,
+    to: UserPtr<stat>,
+) -> Option<Result<()>> {
+    match fstatat_slow(task, dirfd, text, flags, to) {
+        Ok(Place::Inside(())) => Some(Ok(())),
+        Ok(Place::Outside(_)) => None,
+        Err(errno) => Some(Err(errno)),
+    }
+}
+
 #[inline(never)]
 fn fstatat_slow(
     task: &Task,

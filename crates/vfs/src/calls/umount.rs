@@ -7,10 +7,12 @@ use lp_region::mount_change::Set;
 use lp_region::sync::Ordering;
 
 use crate::caller::task::{Place, Task};
-use crate::calls::landlock;
-use crate::calls::mount_at::{in_one_shape, is_mount, may_mount};
+use crate::calls::mount_at::{in_one_shape, is_mount, may_mount, uppermost};
+use crate::calls::{landlock, mount};
 use crate::life::mount_tree::{self, Draft, Tree};
+use crate::life::superblock::Options;
 use crate::life::{mount_end, reclaim};
+use crate::names::root;
 use crate::names::walk::{self, Follow, Found};
 
 /// Removes the mount that a path names from the tree.
@@ -23,17 +25,26 @@ pub fn umount2(task: &Task<'_>, dirfd: Fd, path: UserPtr, flags: u32) -> Result<
     }
     let follow = if flags & UMOUNT_NOFOLLOW != 0 { Follow::No } else { Follow::Link };
     reclaim::dead(task);
-    in_one_shape(task, || {
+    // The kernel's mntput_no_expire.
+    task.expires.set(true);
+    let done = in_one_shape(task, || {
         let found = match walk::inode(task, dirfd, path, follow)? {
-            Place::Inside(found) => found,
+            // The directory where a walk starts may be covered.
+            Place::Inside(found) => uppermost(task, &found),
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
         };
         may_mount(task)?;
         unmount(task, &found, flags).map(Place::Inside)
-    })
+    });
+    task.expires.set(false);
+    done
 }
 
 fn unmount(task: &Task<'_>, found: &Found, flags: u32) -> Result<()> {
+    let is_root = root::of(task).is_some_and(|root| root.mount == found.mount);
+    if is_root && flags & MNT_DETACH == 0 {
+        return close_root(task, found, flags);
+    }
     let left = mount_tree::change(task, |tree| leave(task, tree, found, flags));
     if left == Err(Errno::EAGAIN) {
         // Relaxed: a mark of its own.
@@ -42,6 +53,16 @@ fn unmount(task: &Task<'_>, found: &Found, flags: u32) -> Result<()> {
     left?;
     mount_end::collect(task);
     Ok(())
+}
+
+/// The kernel's do_umount_root: the file system of the process's root directory becomes read-only instead.
+fn close_root(task: &Task<'_>, found: &Found, flags: u32) -> Result<()> {
+    if !Tree::look(task).holds(found.mount) || !is_mount(task, found) || flags & MNT_EXPIRE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    landlock::may_mount(task)?;
+    let superblock = task.region.mount(found.mount).superblock.load(Ordering::Relaxed); // Relaxed: immutable.
+    mount::reconfigure(task, superblock, &Options::parse(task, b"")?, Some(true))
 }
 
 fn leave<'r>(task: &Task<'r>, tree: &Tree<'_, 'r>, found: &Found, flags: u32) -> Result<Draft<'r>> {

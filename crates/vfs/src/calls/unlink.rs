@@ -8,7 +8,7 @@ use lp_region::{InodeId, Spot};
 use crate::caller::below::{self, Need};
 use crate::caller::event;
 use crate::caller::task::{Place, Task};
-use crate::calls::landlock;
+use crate::calls::{landlock, unlink_plain};
 use crate::inodes::{inode, watched};
 use crate::lane::writer;
 use crate::life::reclaim;
@@ -62,10 +62,22 @@ impl<'t> AtKnown<'t> for Unlink<'t, '_> {
 
     #[inline(always)]
     fn at(self, dir: Spot, name: Name<'t>) -> Option<Result<()>> {
-        match remove_at(self.0, &walk::named_in(dir, name), Victim::File, || Ok(())) {
-            Err(Errno::ESTALE | below::MISSING) => None,
-            done => Some(done),
+        match unlink_plain::unlink(self.0, dir, &name) {
+            Some(done) => Some(done),
+            None => remove_known(self.0, walk::named_in(dir, name)),
         }
+    }
+}
+
+/// [`unlink`] at a place that is known.
+#[inline(never)]
+fn remove_known(task: &Task<'_>, named: Named<'_>) -> Option<Result<()>> {
+    if !walk::is_current(task, named.dir) {
+        return None;
+    }
+    match remove_at(task, &named, Victim::File, || Ok(())) {
+        Err(Errno::ESTALE | below::MISSING) => None,
+        done => Some(done),
     }
 }
 
@@ -121,7 +133,7 @@ fn remove_at(
     {
         below::complete(task, task.region.inode(hit.target().id))?;
     }
-    let _writing = writer::begin(task, mount)?;
+    let _writing = writer::begin_walked(task, mount)?;
     let mut locked = dir::enter(task, parent)?;
     let (hit, victim_locked) = loop {
         let hit = hash::lookup(task.region, parent.id, name).ok_or(Errno::ENOENT)?;

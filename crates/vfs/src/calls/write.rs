@@ -361,13 +361,13 @@ fn quick_locked(
     if privileges != 0 || within + len > PAGE_SIZE || end > limit || end < offset {
         return None;
     }
-    let page = map::get_low(task.region, inode, offset / PAGE_SIZE as u64);
+    let page = map::get_low(task, inode, offset / PAGE_SIZE as u64);
     if page.is_none() {
         return None;
     }
     inode.data_seq.begin();
     // SAFETY: within the page.
-    let copied = fill(unsafe { task.region.page(page).add(within) });
+    let copied = fill(unsafe { task.page(page).add(within) });
     if copied.is_ok() {
         let size = inode.size.load(Relaxed);
         changed(task, inode, end.max(size), size, 0);

@@ -59,10 +59,38 @@ pub fn prepare(task: &Task, id: InodeId, inode: &Inode, index: u64, pages: u64) 
             // PAIRS: the acquire loads of lookups.
             slot.store(next.0, Release);
             page::settle(task);
+            if height == 2 {
+                prepare_ahead(task, id, node, index);
+            }
         }
         (node, height) = (next, height - 1);
     }
     Ok(())
+}
+
+/// Creates map pages behind the one for `index`, an entry of `node`, if the file is written in sequence: as
+/// many as come before it. They lie together, and the content goes on behind them: content of which every
+/// 1,024 pages are interrupted by a map page needs a mapping for each part.
+#[cold]
+fn prepare_ahead(task: &Task, id: InodeId, node: PageId, index: u64) {
+    let region = task.region;
+    let (words, leaf) = (region.page_words(node), index / FANOUT);
+    let at = (leaf % FANOUT) as usize;
+    // Relaxed, all: the inode's lock is held.
+    let Some(before) = at.checked_sub(1).map(|at| PageId(words[at].load(Relaxed))) else { return };
+    if before.is_none() || region.page_words(before)[FANOUT as usize - 1].load(Relaxed) == 0 {
+        return;
+    }
+    for (slot, leaf) in words[at + 1..].iter().zip(leaf + 1..).take(at - 1) {
+        if slot.load(Relaxed) != 0 {
+            return;
+        }
+        let home = PageHome { inode: id, index: leaf * FANOUT };
+        let Ok(page) = page::take_zeroed(task, home, 1) else { return };
+        // PAIRS: the acquire loads of lookups.
+        slot.store(page.0, Release);
+        page::settle(task);
+    }
 }
 
 /// Links a run that was taken into a map that [`prepare`] made ready for `index`; the run must end within one

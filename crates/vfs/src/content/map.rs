@@ -12,6 +12,8 @@ use lp_region::sync::AtomicU32;
 use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
 use lp_region::{PageId, Region};
 
+use crate::caller::task::Task;
+
 /// Entries of a map page.
 pub const FANOUT: u64 = 1024;
 /// Tallest map.
@@ -108,11 +110,12 @@ pub(crate) fn only_page(inode: &Inode) -> Option<PageId> {
 
 /// The page at `index`, if a map of height 0 or 1 has it, as for most files.
 #[inline(always)]
-pub(crate) fn get_low(region: Region, inode: &Inode, index: u64) -> PageId {
+pub(crate) fn get_low(task: &Task<'_>, inode: &Inode, index: u64) -> PageId {
     let map = Map::of(inode);
     if map.height == 1 && index < FANOUT {
         // PAIRS: the release store of the entry in `linking::link`.
-        return PageId(region.page_words(map.root)[index as usize].load(Acquire));
+        let words = task.region.page_words_from(task.first_page, map.root);
+        return PageId(words[index as usize].load(Acquire));
     }
     if map.height == 0 && index == 0 { map.root } else { PageId::NONE }
 }

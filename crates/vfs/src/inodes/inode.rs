@@ -110,7 +110,7 @@ pub fn own_number(region: Region<'_>, id: InodeId) -> u64 {
 
 /// `st_ino`, without a look at the inode if no layer is below.
 #[inline]
-pub(crate) fn number(region: Region<'_>, id: InodeId) -> u64 {
+pub fn number(region: Region<'_>, id: InodeId) -> u64 {
     // Relaxed, both: they do not change.
     match region.header().numbers.load(Relaxed) {
         0 => u64::from(id.0),
@@ -264,12 +264,22 @@ pub(crate) fn wait(task: &Task, id: InodeId) {
 #[inline]
 #[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
 pub(crate) fn lock_soon<'r>(task: &Task<'r>, id: InodeId) -> Option<Locked<'r>> {
-    let inode = task.region.inode(id);
-    if inode.lock.try_lock_unbiased(task.lane_id) {
-        order::took(order::of(&task.lane.holding), order::inode(inode, id.0));
-        return Some(Locked { inode, hold: Hold::Owned, mark: &task.lane.holding });
+    match lock_at_once(task, id) {
+        Some(locked) => Some(locked),
+        None => lock_soon_slow(task, id),
     }
-    lock_soon_slow(task, id)
+}
+
+/// [`lock_soon`] without waiting.
+#[inline(always)]
+#[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
+pub(crate) fn lock_at_once<'r>(task: &Task<'r>, id: InodeId) -> Option<Locked<'r>> {
+    let inode = task.region.inode(id);
+    if !inode.lock.try_lock_unbiased(task.lane_id) {
+        return None;
+    }
+    order::took(order::of(&task.lane.holding), order::inode(inode, id.0));
+    Some(Locked { inode, hold: Hold::Owned, mark: &task.lane.holding })
 }
 
 #[cold]

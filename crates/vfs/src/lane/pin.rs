@@ -111,6 +111,12 @@ pub fn hold_known<'r>(task: &Task<'r>, slot: usize, id: InodeId) -> Pin<'r> {
     Pin(&task.lane.pins[slot])
 }
 
+/// The pin that an earlier step of the call has set.
+#[inline(always)]
+pub(crate) fn held<'r>(task: &Task<'r>, slot: usize) -> Pin<'r> {
+    Pin(&task.lane.pins[slot])
+}
+
 /// Clears a pin that a step of an open, a close or an exec set for the steps after it. [`Pin`] is for the
 /// others.
 #[inline]

@@ -9,12 +9,14 @@
 use lp_abi::{Errno, Result};
 use lp_region::layout::{MOUNT_SIZE_BITS, MOUNTS};
 use lp_region::mount::mount_flags;
+use lp_region::mount_leave::LEAVING;
 use lp_region::order::{self, Rank};
 use lp_region::records::OpenFile;
 use lp_region::sync::{Ordering, futex_wait, pause};
 use lp_region::{MountId, marks};
 
 use crate::caller::task::Task;
+use crate::caller::walked;
 
 /// Checks by a writer of a mount that is being shut before it cancels the shutting; 50 us apart.
 const PATIENCE: u32 = 40;
@@ -59,6 +61,43 @@ pub fn begin<'t, 'r>(task: &'t Task<'r>, mount: MountId) -> Result<Writing<'t, '
     }
     lane.writing_depth.store(depth + 1, Ordering::Relaxed);
     Ok(Writing { task })
+}
+
+/// [`begin`] for a change of names in a directory that a walk has led to. The mount is not unmounted
+/// meanwhile.
+///
+/// # Errors
+/// `EROFS`; `ESTALE` if the mount was unmounted since the walk: walk again.
+#[inline(always)]
+pub(crate) fn begin_walked<'t, 'r>(task: &'t Task<'r>, mount: MountId) -> Result<Writing<'t, 'r>> {
+    let lane = task.lane;
+    let depth = lane.writing_depth.load(Ordering::Relaxed); // Relaxed: only this thread writes it.
+    if depth == 0 {
+        order::took(order::of(&lane.holding), order::what(Rank::Writing, &lane.writing));
+    }
+    let flags = &task.region.mount(mount).flags;
+    // PAIRS: the heavy barrier between an unmount's announcement and its look for marks.
+    if !marks::enter(&lane.writing, mount.mark(), flags, mount_flags::CLOSED | LEAVING) {
+        enter_walked_slow(task, mount, depth)?;
+    }
+    lane.writing_depth.store(depth + 1, Ordering::Relaxed);
+    Ok(Writing { task })
+}
+
+/// [`enter_slow`] for [`begin_walked`], also for a mount that somebody was about to unmount.
+#[cold]
+fn enter_walked_slow(task: &Task, mount: MountId, depth: u32) -> Result<()> {
+    if task.region.mount(mount).flags.load(Ordering::Acquire) & mount_flags::CLOSED != 0 {
+        enter_slow(task, mount, depth)?;
+    }
+    if !walked::was_left(task, mount) {
+        return Ok(());
+    }
+    if depth == 0 {
+        marks::leave(&task.lane.writing);
+        order::gave(order::of(&task.lane.holding), &task.lane.writing);
+    }
+    Err(Errno::ESTALE)
 }
 
 /// Marks that the caller is in a mount, which is not unmounted meanwhile. The caller, which changes nothing

@@ -60,17 +60,23 @@ impl<'r> Tree<'_, 'r> {
             && !going.iter().any(|id| self.is_used(id))
     }
 
-    /// The mounts that stand where `id` does in the mounts that receive what happens in its parent.
+    /// The mounts that stand where `id` does in the mounts that receive what happens in its parent: above as
+    /// many others there, because what propagated there came below the others.
     fn twins(&self, peers: &Peers, id: MountId, mut visit: impl FnMut(MountId)) {
         let at = self.standing(id);
         // Relaxed: immutable while in use.
         let serial = |id: &MountId| self.record(*id).serial.load(Ordering::Relaxed);
-        for receiver in peers.receivers(at.parent).iter() {
-            let is_there = |child: &MountId| {
+        let there = |parent: MountId| {
+            self.children(parent).filter(move |child| {
                 mounts::is_at(self.task, (*child, self.record(*child).state()), at.point, at.dirent)
-            };
-            // The lowest one: what propagated there came below the others.
-            if let Some(twin) = self.children(receiver).filter(is_there).max_by_key(serial) {
+            })
+        };
+        let lower = |than: &MountId, parent: MountId| {
+            there(parent).filter(|other| serial(other) > serial(than)).count()
+        };
+        let below = lower(&id, at.parent);
+        for receiver in peers.receivers(at.parent).iter() {
+            if let Some(twin) = there(receiver).find(|twin| lower(twin, receiver) == below) {
                 visit(twin);
             }
         }

@@ -14,7 +14,7 @@
 use lp_region::lane::{INTENT_WORDS, Lane};
 use lp_region::records::{Dirent, Inode, LongName};
 use lp_region::slab::Slot;
-use lp_region::sync::Ordering;
+use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{DirentId, InodeId, InodeRef, LaneId};
 
 use crate::caller::task::{Task, Time};
@@ -23,7 +23,7 @@ use crate::lane::intent::{self, IntentGuard, op};
 use crate::lane::{kept, pin};
 use crate::names::dir::{self, Seat};
 use crate::names::dirent;
-use crate::names::hash::{self, Load};
+use crate::names::hash::{self, Load, Way};
 
 /// Words of a [`Plain`] change.
 const PLAIN: usize = 6;
@@ -243,6 +243,138 @@ pub(crate) fn perform_plain(task: &Task<'_>, change: &Plain, seats: Seats<'_>) -
     load
 }
 
+/// [`perform_plain`] for a new name of a new file, which is not a directory, whose hash leads to `way`.
+#[inline(always)]
+pub(crate) fn perform_new(
+    task: &Task<'_>,
+    change: &Plain,
+    seat: Seat<'_>,
+    (way, hash): (&Way<'_>, u32),
+) -> Load {
+    let (region, lane) = (task.region, task.lane);
+    let Plain { dir: after, added, time, .. } = *change;
+    let dir = region.inode(after.id);
+    let intent = intent::write(task, op::PLAIN_CHANGE, &change.to_words());
+    seat.fill(added);
+    let load = way.insert(lane, hash, added);
+    dirent::give_birth(region.dirent(added));
+    change_entries(dir, &after, time);
+    dirent::settle(region, lane);
+    // The inode is named by the entry now.
+    lane.taken[Inode::SLAB].store(0, Ordering::Release);
+    drop(intent);
+    load
+}
+
+/// [`set_directory`] for a directory whose number of links stays.
+#[inline(always)]
+fn change_entries(dir: &Inode, after: &Directory, now: Time) {
+    dir.data_seq.begin();
+    dir.entries.store(after.entries, Ordering::Relaxed); // Relaxed, both: as in `set_directory`.
+    inode::touch_in_section(dir, Touch::Modify, now);
+    dir.data_seq.end_alone();
+    dir.tail.store(after.tail, Ordering::Relaxed);
+}
+
+/// A [`Plain`] change that replaces a name of a file that is not a directory by another in its directory,
+/// both so short that they fit their entries.
+pub(crate) struct Within<'r> {
+    /// What is recorded. It leaves the numbers of entries and links as they are.
+    pub change: Plain,
+    /// The directory and the file.
+    pub inodes: [&'r Inode; 2],
+    /// Where both entries stand.
+    pub seats: Seats<'r>,
+    /// Where the new name's hash leads, and the hash.
+    pub to: (Way<'r>, u32),
+    /// The old name's word in the table, and its hash.
+    pub from: (&'r AtomicU64, u32),
+}
+
+/// [`perform_plain`] for a change within a directory.
+#[inline(always)]
+pub(crate) fn perform_within(task: &Task<'_>, within: &Within<'_>) -> Load {
+    let (region, lane) = (task.region, task.lane);
+    let Within { change, inodes: [dir, file], .. } = within;
+    let Plain { dir: after, added, removed, time, .. } = *change;
+    let (new, old) = (region.whole_dirent(added), region.whole_dirent(removed));
+    let intent = intent::write(task, op::PLAIN_CHANGE, &change.to_words());
+    let Seats { added: to, removed: from } = within.seats;
+    let in_one_page = matches!((&to, &from), (Some(to), Some(from)) if to.is_in_page_of(from));
+    if let Some(seat) = to {
+        if in_one_page { seat.take_over(added) } else { seat.fill(added) }
+    }
+    let load = within.to.0.insert(lane, within.to.1, added);
+    // One event, as in `apply_plain`.
+    new.seq.begin();
+    dirent::give_birth(new);
+    dirent::die(old);
+    new.seq.end_alone();
+    hash::remove_at(region, within.from.0, within.from.1, removed);
+    file.seq.begin();
+    inode::touch_in_section(file, Touch::Change, time);
+    file.seq.end_alone();
+    if let Some(seat) = from {
+        if in_one_page { seat.leave(removed) } else { seat.clear(task, removed, &after) }
+    }
+    // The number of entries stays.
+    dir.data_seq.begin();
+    inode::touch_in_section(dir, Touch::Modify, time);
+    dir.data_seq.end_alone();
+    dir.tail.store(after.tail, Ordering::Relaxed); // Relaxed: as in `set_directory`.
+    // As in `settle`: the lane names the new entry, then the old one.
+    dirent::retire_short(lane, old, removed);
+    drop(intent);
+    dirent::give_short(region, lane, removed);
+    load
+}
+
+/// A [`Plain`] change that removes a name, so short that it fits its entry, of a file that is not a
+/// directory.
+pub(crate) struct Without<'r> {
+    /// What is recorded. It leaves the number of the directory's links as it is.
+    pub change: Plain,
+    /// The directory and the file.
+    pub inodes: [&'r Inode; 2],
+    /// Where the entry stands.
+    pub seat: Option<Seat<'r>>,
+    /// The name's word in the table, and its hash.
+    pub from: (&'r AtomicU64, u32),
+}
+
+/// [`perform_plain`] for a removal.
+#[inline(always)]
+pub(crate) fn perform_without(task: &Task<'_>, without: &Without<'_>) {
+    let (region, lane) = (task.region, task.lane);
+    let Without { change, inodes: [dir, file], .. } = without;
+    let Plain { dir: after, removed, links, time, .. } = *change;
+    let old = region.whole_dirent(removed);
+    let is_last = links.nlink == 0;
+    let _pin = is_last.then(|| pin::hold_known(task, pin::slot::WALK_OTHER, links.id));
+    let intent = intent::write(task, op::PLAIN_CHANGE, &change.to_words());
+    dirent::die(old);
+    hash::remove_at(region, without.from.0, without.from.1, removed);
+    file.seq.begin();
+    inode::set_links(file, links.nlink);
+    inode::touch_in_section(file, Touch::Change, time);
+    file.seq.end_alone();
+    if let Some(seat) = without.seat {
+        seat.clear(task, removed, &after);
+    }
+    change_entries(dir, &after, time);
+    // As in `settle`.
+    if is_last {
+        lane.taken[Inode::SLAB].store(links.id.0, Ordering::Release);
+    }
+    dirent::retire_short(lane, old, removed);
+    drop(intent);
+    dirent::give_short(region, lane, removed);
+    if is_last {
+        kept::orphan(task, links.id);
+        region.settle::<Inode>(lane);
+    }
+}
+
 /// Ends a change that has been carried out: what it added is linked in, what it removed becomes free.
 #[inline(always)]
 fn settle(task: &Task<'_>, intent: IntentGuard<'_>, (added, removed): (DirentId, DirentId), victim: InodeId) {
@@ -337,7 +469,7 @@ fn apply_plain(task: &Task<'_>, change: &Plain, seats: Seats<'_>) -> Load {
         let record = region.dirent(removed);
         dirent::die(record);
         if added.is_some() {
-            region.dirent(added).seq.end();
+            region.dirent(added).seq.end_alone();
         }
         hash::remove(region, record.hash.load(Ordering::Relaxed), removed); // Relaxed: immutable.
     }
@@ -463,9 +595,5 @@ fn set_directory(task: &Task<'_>, after: &Directory, now: Time) {
         inode.nlink.store(after.nlink, Ordering::Relaxed);
         inode.seq.end();
     }
-    inode.data_seq.begin();
-    inode.entries.store(after.entries, Ordering::Relaxed);
-    inode::touch_in_section(inode, Touch::Modify, now);
-    inode.data_seq.end_alone();
-    inode.tail.store(after.tail, Ordering::Relaxed);
+    change_entries(inode, after, now);
 }

@@ -89,6 +89,39 @@ impl<'r> Seat<'r> {
         Seat::at(region, dir, region.dirent(entry).position.load(Ordering::Relaxed))
     }
 
+    /// Another position in the same directory; `None` if its page does not exist.
+    #[inline(always)]
+    pub(crate) fn beside(&self, region: Region<'r>, dir: &Inode, position: u64) -> Option<Self> {
+        if self.position.max(position) < PER_LEAF {
+            return Some(Seat { leaf: self.leaf, position, place: position as usize });
+        }
+        Seat::at_slow(region, dir, position)
+    }
+
+    /// Whether both positions are in one page.
+    #[inline(always)]
+    pub(crate) fn is_in_page_of(&self, other: &Seat<'_>) -> bool {
+        core::ptr::eq(self.leaf.0, other.leaf.0)
+    }
+
+    /// [`Seat::fill`] without counting the entry, for a caller that removes another from the page by
+    /// [`Seat::leave`]. The count is not right in between; after a death it is made anew ([`recount`]).
+    #[inline(always)]
+    pub(crate) fn take_over(&self, entry: DirentId) {
+        // PAIRS: as in `fill`.
+        self.leaf.word(self.place).store(entry.0, Ordering::Release);
+    }
+
+    /// Clears the position if `entry` is there, without counting; see [`Seat::take_over`]. The caller must
+    /// hold the lock.
+    #[inline(always)]
+    pub(crate) fn leave(&self, entry: DirentId) {
+        let word = self.leaf.word(self.place);
+        if word.load(Ordering::Relaxed) == entry.0 {
+            word.store(0, Ordering::Release);
+        }
+    }
+
     /// Writes an entry to the position, which is empty. The caller must hold the lock.
     #[inline(always)]
     pub(crate) fn fill(&self, entry: DirentId) {
@@ -187,6 +220,15 @@ pub(crate) fn with_entry(region: Region<'_>, id: InodeId, entry: DirentId) -> Di
     after
 }
 
+/// [`with_entry`] for an entry that gets a position of its own, which no entry has, and that is counted
+/// already.
+pub(crate) fn with_entry_at(region: Region<'_>, id: InodeId, entry: DirentId, position: u64) -> Directory {
+    let mut after = now(region, id);
+    region.dirent(entry).position.store(position, Ordering::Relaxed); // Relaxed: published with the name.
+    after.tail = after.tail.max(position + 1);
+    after
+}
+
 /// Whether an inode is a directory.
 #[inline]
 pub fn is(inode: &Inode) -> bool {
@@ -226,6 +268,24 @@ pub fn reserve<'r>(task: &Task<'r>, id: InodeId) -> Result<Seat<'r>> {
         Some(seat) => Ok(seat),
         None => reserve_slow(task, id, position),
     }
+}
+
+/// [`reserve`] for an entry that is to get `wanted`. Returns the position that it gets: the next one if that is
+/// taken, as after a rebuild.
+///
+/// # Errors
+/// `ENOSPC`.
+pub(crate) fn reserve_at(task: &Task<'_>, id: InodeId, wanted: u64) -> Result<u64> {
+    let inode = task.region.inode(id);
+    hash::reserve(task.region, task.lane)?;
+    let seat = Seat::at(task.region, inode, wanted);
+    // Relaxed, both: under the lock.
+    let is_taken = seat.is_some_and(|seat| seat.leaf.word(seat.place).load(Ordering::Relaxed) != 0);
+    let position = if is_taken { inode.tail.load(Ordering::Relaxed) } else { wanted };
+    if Seat::at(task.region, inode, position).is_none() {
+        reserve_slow(task, id, position)?;
+    }
+    Ok(position)
 }
 
 #[cold]

@@ -89,13 +89,31 @@ pub fn die(dirent: &Dirent) {
 
 /// The shape of an entry that is not alive yet.
 pub fn shape(length: usize, mode: u32) -> u32 {
-    (length as u32) << LENGTH_AT | type_of(mode) << 8
+    shape_of(length, type_of(mode))
+}
+
+/// [`shape`] by the type of the target, as in `d_type`.
+#[inline(always)]
+fn shape_of(length: usize, kind: u32) -> u32 {
+    (length as u32) << LENGTH_AT | kind << 8
 }
 
 /// Type of the entry's target, as in `d_type`.
 #[inline]
 pub fn kind(dirent: &Dirent) -> u32 {
     dirent.shape.load(Ordering::Relaxed) >> 8 & 15
+}
+
+/// The entry's position in its directory.
+#[inline(always)]
+pub(crate) fn position(dirent: &Dirent) -> u64 {
+    dirent.position.load(Ordering::Relaxed) // Relaxed: immutable while linked in.
+}
+
+/// Sets the position of an entry that nothing names yet.
+#[inline(always)]
+pub(crate) fn set_position(dirent: &Dirent, position: u64) {
+    dirent.position.store(position, Ordering::Relaxed); // Relaxed: published with the name.
 }
 
 /// The entry's target.
@@ -117,6 +135,17 @@ pub(crate) fn set_target(dirent: &Dirent, target: InodeRef, mode: u32) {
 /// `parent`.
 #[inline]
 pub(crate) fn of(region: Region<'_>, dirent: &Dirent, parent: InodeId, name: &Name<'_>) -> Option<u32> {
+    of_locked(region, dirent, parent, name)
+}
+
+/// [`of`] in a directory whose lock the caller holds.
+#[inline(always)]
+pub(crate) fn of_locked(
+    region: Region<'_>,
+    dirent: &Dirent,
+    parent: InodeId,
+    name: &Name<'_>,
+) -> Option<u32> {
     if dirent.parent.load(Ordering::Relaxed) != parent.0 {
         return None;
     }
@@ -173,7 +202,30 @@ pub fn take(region: Region<'_>, lane: &Lane, place: &Key<'_, '_>, target: InodeR
             return Err(errno);
         }
     };
-    let dirent = region.dirent(id);
+    let mode = region.inode(target.id).mode.load(Ordering::Relaxed); // Relaxed: the type does not change.
+    fill(region.dirent(id), place, long, (target, type_of(mode)));
+    Ok(id)
+}
+
+/// [`take`] for a name that fits the entry and a target whose type, as in `d_type`, is known.
+///
+/// # Errors
+/// `ENOSPC`.
+#[inline(always)]
+pub(crate) fn take_short(
+    region: Region<'_>,
+    lane: &Lane,
+    place: &Key<'_, '_>,
+    target: (InodeRef, u32),
+) -> Result<DirentId> {
+    let id = region.take::<Dirent>(lane)?;
+    fill(region.whole_dirent(id), place, NameId::NONE, target);
+    Ok(id)
+}
+
+#[inline(always)]
+fn fill(dirent: &Dirent, place: &Key<'_, '_>, long: NameId, (target, kind): (InodeRef, u32)) {
+    let name = place.name;
     if dirent.seq.read() & 1 != 0 {
         // Only in a damaged region: readers would take the entry for one that is being renamed.
         dirent.seq.end();
@@ -184,11 +236,9 @@ pub fn take(region: Region<'_>, lane: &Lane, place: &Key<'_, '_>, target: InodeR
     }
     dirent.hash.store(place.hash, Ordering::Relaxed);
     dirent.long.store(long.0, Ordering::Relaxed);
-    let mode = region.inode(target.id).mode.load(Ordering::Relaxed); // Relaxed: the type does not change.
-    dirent.shape.store(shape(name.len(), mode), Ordering::Relaxed);
+    dirent.shape.store(shape_of(name.len(), kind), Ordering::Relaxed);
     dirent.parent.store(place.dir.0, Ordering::Relaxed);
     dirent.target.store(target.to_word(), Ordering::Release);
-    Ok(id)
 }
 
 /// Records that the entry last taken is linked in.
@@ -215,13 +265,33 @@ pub(crate) fn discard(region: Region<'_>, lane: &Lane, id: DirentId) {
 #[inline(always)]
 pub(crate) fn retire(region: Region<'_>, lane: &Lane, id: DirentId) {
     let dirent = region.dirent(id);
+    vacate(dirent);
+    lane.taken[LongName::SLAB].store(dirent.long.load(Ordering::Relaxed), Ordering::Release);
+    lane.taken[Dirent::SLAB].store(id.0, Ordering::Release);
+}
+
+/// Takes the target and the directory from a dead entry.
+#[inline(always)]
+fn vacate(dirent: &Dirent) {
     // The slot's later contents become visible after the new count.
     dirent.seq.begin();
     dirent.target.store(0, Ordering::Release);
     dirent.parent.store(0, Ordering::Release);
-    dirent.seq.end();
-    lane.taken[LongName::SLAB].store(dirent.long.load(Ordering::Relaxed), Ordering::Release);
+    dirent.seq.end_alone();
+}
+
+/// [`retire`] of an entry whose name fits it.
+#[inline(always)]
+pub(crate) fn retire_short(lane: &Lane, dirent: &Dirent, id: DirentId) {
+    vacate(dirent);
     lane.taken[Dirent::SLAB].store(id.0, Ordering::Release);
+}
+
+/// [`give`] and [`settle`] of an entry whose name fits it.
+#[inline(always)]
+pub(crate) fn give_short(region: Region<'_>, lane: &Lane, id: DirentId) {
+    region.give::<Dirent>(lane, id);
+    region.settle::<Dirent>(lane);
 }
 
 /// Frees a retired entry and its long name.

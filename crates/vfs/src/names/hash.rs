@@ -25,7 +25,7 @@ use lp_region::layout::{BUCKETS, BUCKETS_AT, OVERFLOWS};
 use lp_region::order::{self, Rank};
 use lp_region::records::{Bucket, Dirent};
 use lp_region::slab::Slot;
-use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
+use lp_region::sync::{AtomicU32, AtomicU64, Ordering, not_before};
 use lp_region::{DirentId, InodeId, InodeRef, LaneId, OverflowId, Region, bucket, split as carry};
 
 use crate::caller::task::Task;
@@ -79,6 +79,12 @@ impl Hit {
     #[inline(always)]
     fn shape(self) -> u32 {
         (self.entry.get() >> 32) as u32
+    }
+
+    /// The target's type, as in `d_type`.
+    #[inline(always)]
+    pub(crate) fn kind(self) -> u32 {
+        self.shape() & !dirent::COVERED
     }
 
     /// Whether it is a symbolic link. Nothing is mounted on one.
@@ -193,12 +199,87 @@ pub(crate) fn lookup_at(region: Region<'_>, place: &Key<'_, '_>) -> Option<Hit> 
     find(region, place.dir, place.name, place.hash)
 }
 
-/// Whether it takes one look to see that no name with this hash exists. While the caller holds a directory's
-/// lock, none is added to that directory. False if it takes more: look the name up.
+/// The bucket to which a hash led, for several uses of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Way<'r> {
+    region: Region<'r>,
+    /// The table's state then.
+    seen: u64,
+    first: &'r Bucket,
+}
+
+impl<'r> Way<'r> {
+    /// Where a hash leads.
+    #[inline(always)]
+    pub(crate) fn of(region: Region<'r>, hash: u32) -> Self {
+        let region = region.records();
+        // PAIRS: as in `bucket::look`.
+        let seen = region.header().hash_state.load(Ordering::Acquire);
+        Way { region, seen, first: region.bucket(place(seen, hash)) }
+    }
+
+    /// The entry of a name whose hash led here.
+    #[inline(always)]
+    pub(crate) fn find(&self, place: &Key<'_, '_>) -> Option<Hit> {
+        let Key { dir, name, hash } = *place;
+        match scan(self.region, self.first, dir, name, hash) {
+            (None, true) if self.is_all() => None,
+            (Some(hit), true) => Some(hit),
+            _ => find_slow(self.region, dir, name, hash),
+        }
+    }
+
+    /// Whether it takes one look to see that no name with the hash that led here exists. While the caller
+    /// holds a directory's lock, none is added to that directory. False if it takes more: look the name up.
+    #[inline(always)]
+    pub(crate) fn lacks(&self, hash: u32) -> bool {
+        for entry in &self.first.entries {
+            if high(entry) == hash {
+                return false;
+            }
+        }
+        self.is_all()
+    }
+
+    #[inline(always)]
+    fn is_all(&self) -> bool {
+        bucket::is_all(&Buckets(self.region), (self.seen, self.first))
+    }
+
+    /// The entry of a name whose hash led here, and its word. The caller must hold the directory's lock, so
+    /// no lane changes the entry. `None` also if the word is elsewhere: look the name up.
+    #[inline(always)]
+    pub(crate) fn find_locked(&self, place: &Key<'_, '_>) -> Option<(Hit, &'r AtomicU64)> {
+        for entry in &self.first.entries {
+            if high(entry) != place.hash {
+                continue;
+            }
+            // PAIRS: the exchange that inserted it: the entry is filled in.
+            let id = bucket::id_of(entry.load(Ordering::Acquire) as u32);
+            let Some(id) = NonZeroU32::new(id) else { continue };
+            let record = self.region.whole_dirent(DirentId(id.get()));
+            if let Some(kind) = dirent::of_locked(self.region, record, place.dir, place.name) {
+                return Some((Hit::read(record, id, kind), entry));
+            }
+        }
+        None
+    }
+
+    /// [`insert`] of an entry whose hash led here.
+    #[inline(always)]
+    pub(crate) fn insert(&self, lane: &Lane, hash: u32, id: DirentId) -> Load {
+        let table = Changing { region: self.region, lane };
+        match bucket::insert_in(&table, (self.seen, self.first), bucket::word(hash, id.0)) {
+            Some(Vacancy::First) => Load::Fits,
+            _ => Load::Crowded, // As in `insert`.
+        }
+    }
+}
+
+/// [`remove`] of an entry whose word was found here.
 #[inline(always)]
-pub(crate) fn lacks(region: Region<'_>, hash: u32) -> bool {
-    let has = |bucket: &Bucket| bucket.entries.iter().any(|entry| high(entry) == hash);
-    bucket::look(&Buckets(region.records()), hash, |bucket| (has(bucket).then_some(()), true)) == (None, true)
+pub(crate) fn remove_at(region: Region<'_>, entry: &AtomicU64, hash: u32, id: DirentId) {
+    bucket::remove_at(&Buckets(region), entry, bucket::word(hash, id.0));
 }
 
 /// Prefetches the bucket of a hash for a lookup that follows soon.
@@ -243,7 +324,8 @@ fn scan(region: Region<'_>, bucket: &Bucket, dir: InodeId, name: &Name<'_>, hash
         let Some(id) = NonZeroU32::new(id) else { continue };
         let record = region.whole_dirent(DirentId(id.get()));
         let before = record.seq.read();
-        if let Some(kind) = dirent::of(region, record, dir, name) {
+        // Few lookups compare more than one name: it is not kept in registers.
+        if let Some(kind) = dirent::of(region, record, dir, not_before(name)) {
             let hit = Hit::read(record, id, kind);
             if record.seq.retry(before) {
                 // Nothing from a slot that changes hands is accepted.

@@ -11,13 +11,15 @@ use crate::caller::task::Task;
 use crate::names::goal::{Follow, Found, LastType, Named, Parent};
 use crate::names::hash::{self, Hit};
 use crate::names::name::{Key, Name};
-use crate::names::path_text::{PathText, buffer};
+use crate::names::path_text::{PathText, buffer, have_one_prefix};
 
 /// What a call does at a place that is known. A continuation, because a place that is returned goes through
 /// memory; not a closure, because those are not inlined where they are large.
 pub(crate) trait AtKnown<'t> {
     /// The result.
     type End;
+    /// Whether it falls back if the directory has another generation, so that [`known`] need not look.
+    const FALLS_BACK: bool = true;
     /// Does it in the directory `dir`, which everyone may search, with the name that ends the path. Whoever
     /// uses the directory looks at its generation afterwards. `None` to fall back to a walk.
     fn at(self, dir: Spot, name: Name<'t>) -> Option<Self::End>;
@@ -46,12 +48,31 @@ pub(crate) fn known<'t, T: AtKnown<'t>>(
     let dir = match given.prefix {
         0 if absolute => return None,
         0 => Spot::from_word(prefix.base),
+        _ if T::FALLS_BACK => prefix_cache::find_quick(task, prefix)?,
         _ => prefix_cache::find(task, prefix)?,
     };
     if !may_everyone_search(task.region.inode(dir.inode.id)) {
         return None;
     }
     then.at(dir, name)
+}
+
+/// The last name of a path whose prefix is that of another, which is known. `None` if it is not, or to fall
+/// back to a walk.
+#[inline(always)]
+pub(crate) fn beside<'t>(
+    task: &'t Task<'_>,
+    (dirfd, known): (Fd, PathText),
+    (other, text): (Fd, PathText),
+) -> Option<Name<'t>> {
+    // The base of a path that is not absolute.
+    if dirfd != other || !have_one_prefix(task, known, text) {
+        return None;
+    }
+    let start = buffer(task, text.which).cast::<u8>().cast_const();
+    // SAFETY: as in `known`.
+    let name = unsafe { Name::scan(start.add(text.prefix)) };
+    (!name.is_empty() && !name.starts_with_dot() && name.len() <= NAME_MAX).then_some(name)
 }
 
 /// Fast path of [`crate::names::walk::inode`]: a name in a directory whose prefix is known. `None` to fall
@@ -105,13 +126,24 @@ pub(crate) fn found(hit: Hit, dir: InodeRef, mount: MountId) -> Found {
     Found { inode: hit.target(), dirent: hit.dirent(), parent: dir.id, mount }
 }
 
-/// What a name stands for in a directory; `None` if the directory was freed since.
+/// What a name, whose hash led to a bucket, stands for in a directory; `None` if the directory was freed
+/// since.
 #[inline(always)]
-pub(crate) fn look_up(task: &Task<'_>, dir: InodeRef, key: &Key<'_, '_>) -> Option<Option<Hit>> {
-    let hit = hash::lookup_at(task.region, key);
+pub(crate) fn look_up(
+    task: &Task<'_>,
+    dir: InodeRef,
+    key: &Key<'_, '_>,
+    way: &hash::Way<'_>,
+) -> Option<Option<Hit>> {
+    let hit = way.find(key);
+    is_current(task, dir).then_some(hit)
+}
+
+/// Whether a directory was not freed since it was found.
+#[inline(always)]
+pub(crate) fn is_current(task: &Task<'_>, dir: InodeRef) -> bool {
     // Acquire: an inode's generation is incremented before its slot is reused.
-    let generation = task.region.inode(dir.id).generation.load(Ordering::Acquire);
-    (generation == dir.generation).then_some(hit)
+    task.region.inode(dir.id).generation.load(Ordering::Acquire) == dir.generation
 }
 
 /// The place itself.
@@ -119,6 +151,7 @@ pub(super) struct Whole;
 
 impl<'t> AtKnown<'t> for Whole {
     type End = Named<'t>;
+    const FALLS_BACK: bool = false;
 
     #[inline(always)]
     fn at(self, dir: Spot, name: Name<'t>) -> Option<Named<'t>> {
@@ -131,6 +164,7 @@ pub(super) struct Bare(pub PathText);
 
 impl<'t> AtKnown<'t> for Bare {
     type End = Parent;
+    const FALLS_BACK: bool = false;
 
     #[inline(always)]
     fn at(self, dir: Spot, name: Name<'t>) -> Option<Parent> {

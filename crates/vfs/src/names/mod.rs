@@ -21,6 +21,7 @@ pub mod hash;
 mod known;
 pub(crate) mod limits;
 pub mod link_target;
+pub(crate) mod listing;
 pub(crate) mod mounts;
 pub mod name;
 mod path_text;

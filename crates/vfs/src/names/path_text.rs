@@ -41,6 +41,29 @@ pub(crate) fn copy_path(task: &Task<'_>, which: PathBuffer, path: UserPtr) -> Re
     }
 }
 
+/// Whether two paths are the same up to and including their last slash, in the task's buffers.
+#[inline(always)]
+pub(crate) fn have_one_prefix(task: &Task<'_>, one: PathText, other: PathText) -> bool {
+    if one.prefix != other.prefix {
+        return false;
+    }
+    let (a, b) = (buffer(task, one.which).cast::<u8>(), buffer(task, other.which).cast::<u8>());
+    // SAFETY: both buffers are longer than a prefix by SLACK bytes.
+    let differ = |at: usize| unsafe {
+        a.add(at).cast::<u64>().read_unaligned() ^ b.add(at).cast::<u64>().read_unaligned()
+    };
+    let (whole, rest) = (one.prefix & !7, one.prefix as u32 & 7);
+    let mut at = 0;
+    while at < whole {
+        if differ(at) != 0 {
+            return false;
+        }
+        at += 8;
+    }
+    // Only the lowest bytes of the last word are of the prefix. The shift is in two steps: of none, it is 64.
+    differ(whole) << 8 << (56 - 8 * rest) == 0
+}
+
 /// Gives a path a short last name if its own is longer than any name can be. Returns whether it did.
 #[cold]
 pub(super) fn shorten(task: &Task<'_>, text: PathText) -> (PathText, bool) {

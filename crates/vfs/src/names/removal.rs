@@ -49,6 +49,7 @@ pub(crate) fn take(
 }
 
 /// A file's link count after one link is removed.
+#[inline(always)]
 pub(crate) fn fewer_links(inode: &Inode) -> u32 {
     inode.nlink.load(Ordering::Relaxed).saturating_sub(1) // Relaxed: under the inode's lock.
 }

@@ -29,7 +29,9 @@ use crate::caller::task::{Outside, Place, Task};
 pub use crate::names::goal::{End, Follow, Found, LastType, Parent};
 pub(crate) use crate::names::goal::{Ended, Named};
 use crate::names::goal::{Existing, Goal, Making, Placing};
-pub(crate) use crate::names::known::{AtKnown, found, in_known, is_end, known, look_up, named_in};
+pub(crate) use crate::names::known::{
+    AtKnown, beside, found, in_known, is_current, is_end, known, look_up, named_in,
+};
 use crate::names::known::{Bare, Whole, base, may_everyone_search};
 use crate::names::limits::{Free, Limits};
 use crate::names::mounts::{self, Crossing};
@@ -37,7 +39,7 @@ use crate::names::name::Name;
 pub use crate::names::path_text::PathBuffer;
 pub(crate) use crate::names::path_text::{PathText, copied, copy_path, is_empty, keep};
 use crate::names::path_text::{buffer, shorten};
-use crate::names::{hash, root};
+use crate::names::{hash, listing, root};
 use crate::rights::permission::{self, EXEC};
 
 /// Bytes of `scratch.walk` available for text, including its NUL.
@@ -260,6 +262,17 @@ enum Step<E> {
     Link(InodeRef, *const u8),
 }
 
+/// What a step looks up in the current directory.
+#[derive(Clone, Copy)]
+enum LooksUp {
+    /// Nothing: the text is at `.` or `..`.
+    Nothing,
+    /// A name.
+    Name,
+    /// A name, unless it is the last: that is for the call to create, remove or replace.
+    Place,
+}
+
 /// Where `..` leads.
 enum Up {
     /// To the parent of the current inode.
@@ -316,7 +329,8 @@ impl<'r, L: Limits> Walk<'_, 'r, L> {
     /// Walks one name.
     #[inline(always)]
     fn step<G: Goal>(&mut self, name: &Name<'_>, goal: G) -> Result<Step<G::End>> {
-        let everyone = self.may_search()?;
+        let looks_up = if goal.leaves_alone(true) { LooksUp::Place } else { LooksUp::Name };
+        let everyone = self.may_search(looks_up)?;
         let here = self.here;
         let after = name.end();
         let next = past_slashes(after);
@@ -466,12 +480,12 @@ impl<'r, L: Limits> Walk<'_, 'r, L> {
     /// Checks that the current inode is a directory that the caller may search, and returns whether everyone
     /// may. If something is mounted there, moves to that first.
     #[inline(always)]
-    fn may_search(&mut self) -> Result<bool> {
-        if may_everyone_search(self.inode()) { Ok(true) } else { self.may_search_slow() }
+    fn may_search(&mut self, looks_up: LooksUp) -> Result<bool> {
+        if may_everyone_search(self.inode()) { Ok(true) } else { self.may_search_slow(looks_up) }
     }
 
     #[inline(never)]
-    fn may_search_slow(&mut self) -> Result<bool> {
+    fn may_search_slow(&mut self, looks_up: LooksUp) -> Result<bool> {
         if !self.settled && self.inode().acl.load(Ordering::Relaxed) & COVERED != 0 {
             if below::is_hosts(self.inode()) {
                 return Err(HOSTS);
@@ -490,11 +504,29 @@ impl<'r, L: Limits> Walk<'_, 'r, L> {
         let allowed =
             if is_dir { permission::check(self.task, here, EXEC) } else { Err(self.missed(Errno::ENOTDIR)) };
         match allowed {
-            Ok(()) if below::is_pending(here) => {
+            Ok(()) if below::is_pending(here) && !self.has_what_is(looks_up) => {
                 below::take(self.task, self.here.id, Need::All).map(|()| false)
             }
             Ok(()) => Ok(false),
             Err(errno) => Err(self.check(self.here).err().unwrap_or(errno)),
+        }
+    }
+
+    /// Whether a directory whose names are still to be taken has what the walk looks up in it: the names of
+    /// subdirectories are there if it has a listing.
+    #[cold]
+    fn has_what_is(&self, looks_up: LooksUp) -> bool {
+        // SAFETY: as in `run`: the text is at the name.
+        let name = unsafe { Name::scan(self.text) };
+        let is_last = past_slashes(name.end()) == self.end;
+        match looks_up {
+            LooksUp::Nothing => true,
+            LooksUp::Place if is_last => false,
+            LooksUp::Place | LooksUp::Name => {
+                let has_listing = listing::mark_of(self.inode()).is_some();
+                let hit = || hash::lookup(self.task.region, self.here.id, &name);
+                has_listing && hit().is_some_and(|hit| hit.is_directory())
+            }
         }
     }
 

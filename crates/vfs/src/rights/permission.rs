@@ -135,6 +135,31 @@ pub(crate) fn may_delete(task: &Task<'_>, dir: &Inode, inode: &Inode, expected: 
     Ok(())
 }
 
+/// Whether the caller may add and remove entries of directory `dir`, and no watcher, flag or sticky bit of it
+/// is to be looked at for that. If not, [`may_create`] and [`may_delete`] decide.
+#[inline(always)]
+pub(crate) fn may_change_plainly(task: &Task<'_>, dir: &Inode) -> bool {
+    use inode_flags::{APPEND, DEAD, IMMUTABLE, WATCHED};
+    // Relaxed throughout: as in `check`.
+    let (mode, want) = (dir.mode.load(Ordering::Relaxed), WRITE | EXEC);
+    let everyone =
+        || (want * 0o111) & !mode == 0 && mode & S_ISVTX == 0 && dir.acl.load(Ordering::Relaxed) == 0;
+    // A directory's owner may remove what the sticky bit keeps.
+    let owner = want & !(mode >> 6) == 0
+        && dir.uid.load(Ordering::Relaxed) == task.credentials.get().fsuid.load(Ordering::Relaxed);
+    (owner || everyone()) && dir.flags.load(Ordering::Relaxed) & (IMMUTABLE | APPEND | DEAD | WATCHED) == 0
+}
+
+/// Whether an entry of a file may be removed from a directory that [may be changed
+/// plainly](may_change_plainly), and nothing else is to be looked at for that: no flag, no watcher, and no
+/// layer below. If not, [`may_delete`] decides.
+#[inline(always)]
+pub(crate) fn may_go_plainly(file: &Inode) -> bool {
+    use inode_flags::{APPEND, IMMUTABLE, PENDING, SHADOW};
+    // Relaxed: as in `check`.
+    file.flags.load(Ordering::Relaxed) & (IMMUTABLE | APPEND | PENDING | SHADOW) == 0
+}
+
 /// Whether a name may be removed of a file that may not change, of one that a sticky directory keeps, or of
 /// one still to be taken from below.
 ///

@@ -31,7 +31,8 @@ use crate::high::frame::content::read_at;
 use crate::high::frame::handler::{self, handlers, kernel, ret, thread};
 use crate::high::route::hostlink;
 use crate::high::route::path::{leave, may_be_link, one, route};
-use crate::high::run::{image, outline};
+use crate::high::run::image::{self, Change};
+use crate::high::run::outline;
 use crate::low::exec::check::Program;
 use crate::low::exec::environment::Environment;
 use crate::low::exec::load::{Executed, LoaderHook, Named, Static};
@@ -283,23 +284,12 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
     };
     let mut room = [0u8; MEMFD_NAME + 1];
     let name = memfd_name(task, found, &mut room);
-    if loader == Some(Loader::Static) {
-        return match image::of_program(task, found.inode, name, None) {
-            Ok(fd) => {
-                let load = LoaderHook::Static(Static {
-                    fd,
-                    named: Named { directory: given.dirfd, path: given.path.as_ptr() },
-                });
-                program(task, given, found, fd, exec.argv, &environment, load)
-            }
-            Err(errno) => errno.to_ret(),
-        };
-    }
-    let (Some(loader), Some(elf)) = (loader, Elf::new(head, &read)) else {
-        return match image::of_program(task, found.inode, name, None) {
-            Ok(fd) => program(task, given, found, fd, exec.argv, &environment, LoaderHook::Preload),
-            Err(errno) => errno.to_ret(),
-        };
+    let program = Mounted { task, given, found, name };
+    let (Some(loader), Some(elf)) =
+        (loader.filter(|loader| *loader != Loader::Static), Elf::new(head, &read))
+    else {
+        let is_static = loader == Some(Loader::Static);
+        return program.execute(exec.argv, &environment, || program.copy(is_static));
     };
     let load = match root::of(task) {
         // All that it looks for is in a mount.
@@ -310,31 +300,75 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
             program.load(unsafe { &*current::thread() }, loader, &environment, |_| ())
         }
     };
-    dynamic(task, found, &elf, name, |fd| program(task, given, found, fd, exec.argv, &environment, load))
-}
-
-/// Executes a dynamic program by `execute`, which gets a copy of it.
-fn dynamic(
-    task: &'static Task<'static>,
-    found: &Found,
-    elf: &Elf<'_>,
-    name: &CStr,
-    execute: impl FnOnce(Fd) -> isize,
-) -> isize {
-    let linker = match exec_interpreter::of(task, elf) {
+    let linker = match exec_interpreter::of(task, &elf) {
         Ok(linker) => linker,
         Err(errno) => return errno.to_ret(),
     };
     let change = linker.as_ref().map(|linker| &linker.change);
-    let outlined = if change.is_none() { outline::of_program(task, found.inode, name).map(Ok) } else { None };
-    let done = match outlined.unwrap_or_else(|| image::of_program(task, found.inode, name, change)) {
-        Ok(fd) => execute(fd),
-        Err(errno) => errno.to_ret(),
-    };
+    let done = program.execute(exec.argv, &environment, || program.outline_or_copy(change, load));
     if let Some(linker) = linker {
         close_number(linker.fd);
     }
     done
+}
+
+/// A program in a mount that is to be executed, pinned.
+struct Mounted<'p> {
+    task: &'static Task<'static>,
+    given: At,
+    found: &'p Found,
+    name: &'p CStr,
+}
+
+impl Mounted<'_> {
+    fn named(&self) -> Named {
+        Named { directory: self.given.dirfd, path: self.given.path.as_ptr() }
+    }
+
+    /// A copy of a program without a dynamic linker, and how the gate gets into it.
+    fn copy(&self, is_static: bool) -> Result<(Fd, LoaderHook)> {
+        let fd = image::of_program(self.task, self.found.inode, self.name, None)?;
+        let load = match is_static {
+            true => LoaderHook::Static(Static { fd, named: self.named() }),
+            false => LoaderHook::Preload,
+        };
+        Ok((fd, load))
+    }
+
+    /// What to execute in place of a dynamic program, and how the gate gets into that.
+    fn outline_or_copy(&self, change: Option<&Change>, load: LoaderHook) -> Result<(Fd, LoaderHook)> {
+        let Mounted { task, found, name, .. } = *self;
+        if change.is_none()
+            && let Some(outlined) = outline::of_program(task, found.inode, name, load, self.named())
+        {
+            return Ok(outlined);
+        }
+        Ok((image::of_program(task, found.inode, name, change)?, load))
+    }
+
+    /// Makes the kernel execute what `make` returns, which is called once nobody writes to the program.
+    fn execute(
+        &self,
+        argv: usize,
+        environment: &Environment,
+        make: impl FnOnce() -> Result<(Fd, LoaderHook)>,
+    ) -> isize {
+        let Mounted { task, found, .. } = *self;
+        // Relaxed: the process's own words.
+        task.process.exe.store(found.spot().to_word(), Ordering::Relaxed);
+        task.process.exe_dirent.store(found.dirent.0, Ordering::Relaxed);
+        let (fd, load) = match busy::execute(task, found.inode).and_then(|()| make()) {
+            Ok(made) => made,
+            Err(errno) => return errno.to_ret(),
+        };
+        // SAFETY: the record is the thread's own; the path is valid, the other pointers are the program's.
+        let done = unsafe {
+            let (thread, file) = (&*current::thread(), Executed::descriptor(fd));
+            low::run(thread, self.named(), file, argv, environment, load)
+        };
+        close_number(fd);
+        done
+    }
 }
 
 /// The name of a program's memfd: the program's path if it is short enough, for programs that ask the kernel
@@ -346,33 +380,6 @@ fn memfd_name<'r>(task: &Task, found: &Found, room: &'r mut [u8; MEMFD_NAME + 1]
     text.push(path);
     text.finish();
     CStr::from_bytes_until_nul(room).unwrap_or_default()
-}
-
-/// Makes the kernel execute the memfd.
-fn program(
-    task: &'static Task<'static>,
-    given: At,
-    found: &Found,
-    fd: Fd,
-    argv: usize,
-    environment: &Environment,
-    load: LoaderHook,
-) -> isize {
-    // Relaxed: the process's own words.
-    task.process.exe.store(found.spot().to_word(), Ordering::Relaxed);
-    task.process.exe_dirent.store(found.dirent.0, Ordering::Relaxed);
-    if let Err(errno) = busy::execute(task, found.inode) {
-        close_number(fd);
-        return errno.to_ret();
-    }
-    // SAFETY: the record is the thread's own; the path is valid, the other pointers are the program's.
-    let done = unsafe {
-        let thread = &*current::thread();
-        let named = Named { directory: given.dirfd, path: given.path.as_ptr() };
-        low::run(thread, named, Executed::descriptor(fd), argv, environment, load)
-    };
-    close_number(fd);
-    done
 }
 
 /// Executes a script's interpreter. `head` starts with `#!`.

@@ -4,13 +4,13 @@ use core::cmp::Ordering::{Equal, Greater, Less};
 
 use lp_abi::linux::{__NR_getpid, __NR_kcmp};
 use lp_abi::{Errno, Fd};
-use lp_region::life::SlotState;
+use lp_region::FileId;
 use lp_region::sync::Ordering;
-use lp_region::{FileId, ProcessId};
 use lp_vfs::table::{FdTable, entry};
 use lp_vfs::task::Task;
 
 use crate::high::calls::fcntl::is_open;
+use crate::high::fd::fd_info::process_of;
 use crate::high::frame::handler::{handlers, kernel};
 
 /// `KCMP_FILE` of linux/kcmp.h.
@@ -48,12 +48,4 @@ fn file_of(task: &Task, own: bool, pid: u32, fd: Fd) -> Option<FileId> {
     let word = FdTable::of(task.region, process).entry(fd)?.load(Ordering::Relaxed);
     let ours = word & entry::DATA != 0;
     ours.then_some(FileId(word as u32))
-}
-
-fn process_of(task: &Task, pid: u32) -> Option<ProcessId> {
-    task.region.processes().find(|id| {
-        let process = task.region.process(*id);
-        // Relaxed: constant while the process lives.
-        process.pid.load(Ordering::Relaxed) == pid && process.life.get().state() == SlotState::Live
-    })
 }

@@ -60,6 +60,11 @@ fn remove(task: &Task, start: usize, end: usize) -> isize {
 }
 
 fn punch(task: &Task, area: &Area, from: usize, to: usize) -> isize {
+    // The kernel knows what is locked: it refuses this advice too, which leaves contents alone.
+    let done = kernel!(__NR_madvise, from, to - from, MADV_COLD);
+    if done == Errno::EINVAL.to_ret() {
+        return done;
+    }
     if area.sharing != Sharing::Shared {
         return Errno::EACCES.to_ret();
     }

@@ -1,48 +1,81 @@
-//! open_tree(2).
+//! open_tree(2), open_tree_attr(2).
+
+use core::cell::Cell;
 
 use lp_abi::linux::{
-    __NR_open_tree, AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_SYMLINK_NOFOLLOW, O_CLOEXEC, O_NOFOLLOW, O_PATH,
-    OPEN_TREE_CLONE,
+    __NR_open_tree, __NR_open_tree_attr, AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_SYMLINK_NOFOLLOW, O_CLOEXEC,
+    O_NOFOLLOW, O_PATH, OPEN_TREE_CLONE,
 };
-use lp_abi::{Errno, Fd, Result, UserPtr};
-use lp_vfs::open_tree;
+use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
 use lp_vfs::task::{Place, Task};
+use lp_vfs::{mount_setattr, open_tree};
 
 use crate::high::calls::chmod::last_of;
 use crate::high::calls::open::{How, install, open_routed, reopen};
 use crate::high::calls::refused::at_path;
 use crate::high::calls::stat::is_empty;
 use crate::high::fd::placeholder;
-use crate::high::frame::at::{At, Last};
+use crate::high::frame::at::{At, EMPTY, Last};
 use crate::high::frame::handler::{handlers, kernel};
 use crate::high::route::path::{may_be_ours, one};
 
 /// Flags with which it only opens a path.
 const PLAIN: u32 = AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | O_CLOEXEC;
 
+/// `AT_RECURSIVE`.
+const RECURSIVE: u32 = 0x8000;
+
 handlers! {
     /// open_tree(2). Without OPEN_TREE_CLONE it opens a path as O_PATH does.
     fn open_tree(task, dirfd: Fd, path: UserPtr, flags: u32) {
-        placeholder::flush(task);
-        let at = At { dirfd, path };
         let host = |at: At| kernel!(__NR_open_tree, at.dirfd, at.path, flags);
-        if flags & OPEN_TREE_CLONE != 0 {
-            return one(task, at, last_of(flags), |at| copy(task, at, flags), host);
-        }
-        let is_ours = may_be_ours(task, at, Last::Follow);
-        if is_ours && flags & !PLAIN != 0 {
+        open(task, At { dirfd, path }, flags, host)
+    }
+
+    /// open_tree_attr(2): open_tree(2), and mount_setattr(2) of what that has opened.
+    fn open_tree_attr(task, dirfd: Fd, path: UserPtr, flags: u32, attributes: UserSlice) {
+        let (start, length) = (attributes.start(), attributes.len());
+        if start.is_null() && length != 0 {
             return Errno::EINVAL.to_ret();
         }
-        if !is_ours {
-            return at_path(task, at, flags, Errno::EPERM, host);
+        let is_hosts = Cell::new(false);
+        let host = |at: At| {
+            is_hosts.set(true);
+            kernel!(__NR_open_tree_attr, at.dirfd, at.path, flags, start, length)
+        };
+        let opened = open(task, At { dirfd, path }, flags, host);
+        if opened < 0 || is_hosts.get() || start.is_null() {
+            return opened;
         }
-        let nofollow = if flags & AT_SYMLINK_NOFOLLOW != 0 { O_NOFOLLOW } else { 0 };
-        let how = How::plain(O_PATH | nofollow | flags & O_CLOEXEC, 0);
-        if flags & AT_EMPTY_PATH != 0 && is_empty(path) {
-            return reopen(task, dirfd, &how);
+        let fd = Fd::new(opened as i32);
+        let how = AT_EMPTY_PATH | flags & RECURSIVE;
+        if let Err(errno) = mount_setattr::mount_setattr(task, (fd, EMPTY), how, attributes) {
+            let _ = placeholder::close(task, fd);
+            return errno.to_ret();
         }
-        open_routed(task, at, &how)
+        opened
     }
+}
+
+/// open_tree(2); `host` is the kernel's call.
+fn open(task: &'static Task<'static>, at: At, flags: u32, host: impl Fn(At) -> isize) -> isize {
+    placeholder::flush(task);
+    if flags & OPEN_TREE_CLONE != 0 {
+        return one(task, at, last_of(flags), |at| copy(task, at, flags), host);
+    }
+    let is_ours = may_be_ours(task, at, Last::Follow);
+    if is_ours && flags & !PLAIN != 0 {
+        return Errno::EINVAL.to_ret();
+    }
+    if !is_ours {
+        return at_path(task, at, flags, Errno::EPERM, host);
+    }
+    let nofollow = if flags & AT_SYMLINK_NOFOLLOW != 0 { O_NOFOLLOW } else { 0 };
+    let how = How::plain(O_PATH | nofollow | flags & O_CLOEXEC, 0);
+    if flags & AT_EMPTY_PATH != 0 && is_empty(at.path) {
+        return reopen(task, at.dirfd, &how);
+    }
+    open_routed(task, at, &how)
 }
 
 /// Opens a copy of what is mounted where a path leads.

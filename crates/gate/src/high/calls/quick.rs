@@ -11,6 +11,22 @@ use crate::high::frame::handler::{given, given_slice};
 use crate::low::above::Quick;
 use crate::low::dispatch::AGAIN;
 
+/// `AGAIN`, not as a constant: the compiler would keep that in a register throughout the handler.
+#[cold]
+fn again() -> isize {
+    let again;
+    // SAFETY: loads a constant.
+    unsafe {
+        core::arch::asm!(
+            "movabs {}, {again}",
+            out(reg) again,
+            again = const AGAIN,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    again
+}
+
 /// Writes handlers that have four arguments, the task and the entry, and give an answer or none.
 macro_rules! quick {
     ($(fn $name:ident($b:ident $c:ident $d:ident $task:ident $entry:ident) = $answer:expr;)*) => {
@@ -18,7 +34,10 @@ macro_rules! quick {
             unsafe extern "sysv64" fn $name(
                 _: usize, $b: usize, $c: usize, $d: usize, $task: &Task<'static>, $entry: u64,
             ) -> isize {
-                $answer.unwrap_or(AGAIN)
+                match $answer {
+                    Some(answer) => answer,
+                    None => again(),
+                }
             }
         )*}
     };

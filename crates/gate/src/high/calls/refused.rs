@@ -66,13 +66,6 @@ handlers! {
         on_file(task, fd, Errno::EINVAL).unwrap_or(NOT_OURS)
     }
 
-    /// open_tree_attr(2).
-    fn open_tree_attr(task, dirfd: Fd, path: UserPtr, flags: u32, attributes: usize, size: usize) {
-        placeholder::flush(task);
-        let host = |at: At| kernel!(__NR_open_tree_attr, at.dirfd, at.path, flags, attributes, size);
-        at_path(task, At { dirfd, path }, flags, Errno::EPERM, host)
-    }
-
     /// pivot_root(2).
     fn pivot_root(task, new: UserPtr, old: UserPtr) {
         let ours = concerns(task, At::cwd(new)) || concerns(task, At::cwd(old));

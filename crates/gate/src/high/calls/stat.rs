@@ -16,7 +16,7 @@ use crate::high::fd::{descriptor, placeholder};
 use crate::high::frame::at::{At, EMPTY, Route, Which};
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::route::link_mode;
-use crate::high::route::path::{is_base_ours, one, plainly_ours, route};
+use crate::high::route::path::{is_base_ours, is_plainly_ours, one, plainly_ours, route};
 
 handlers! {
     /// fstat(2).
@@ -41,10 +41,13 @@ handlers! {
 
     /// newfstatat(2). With an empty path it is glibc's fstat.
     fn newfstatat(task, dirfd: Fd, path: UserPtr, to: UserPtr<stat>, flags: u32) {
+        if let Some(done) = quick(task, At { dirfd, path }, to, flags) {
+            return done;
+        }
         if flags & AT_EMPTY_PATH != 0 && is_empty(path) {
             return fstat_by_empty_path(task, dirfd, to, flags);
         }
-        stat_at(task, At { dirfd, path }, to, flags)
+        stat_routed(task, At { dirfd, path }, to, flags)
     }
 
     /// statx(2).
@@ -88,8 +91,22 @@ pub(crate) fn is_empty(path: UserPtr) -> bool {
 
 #[inline(always)]
 fn stat_at(task: &Task, at: At, to: UserPtr<stat>, flags: u32) -> isize {
-    plainly_ours(task, at, || attributes::fstatat(task, at.dirfd, at.path, to, flags))
-        .unwrap_or_else(|| stat_routed(task, at, to, flags))
+    match quick(task, at, to, flags) {
+        Some(done) => done,
+        None => stat_routed(task, at, to, flags),
+    }
+}
+
+/// Fast path of newfstatat(2). Not with [`plainly_ours`]: what its closure returns goes through memory.
+#[inline(always)]
+fn quick(task: &Task, at: At, to: UserPtr<stat>, flags: u32) -> Option<isize> {
+    if !attributes::are_plain(flags) || !is_plainly_ours(task, at) {
+        return None;
+    }
+    match attributes::fstatat_quick(task, at.dirfd, at.path, to, flags)? {
+        Ok(()) => Some(0),
+        Err(errno) => Some(errno.to_ret()),
+    }
 }
 
 #[inline(never)]

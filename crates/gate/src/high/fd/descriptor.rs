@@ -1,5 +1,6 @@
 //! Decides with one load whether a descriptor is ours.
 
+use lp_abi::linux::{__NR_getpid, __NR_kcmp};
 use lp_abi::{Errno, Fd};
 use lp_region::sync::Ordering;
 use lp_vfs::table::entry;
@@ -7,6 +8,9 @@ use lp_vfs::task::Task;
 
 use crate::high::fd::placeholder;
 use crate::low::dispatch::NOT_OURS;
+
+/// `KCMP_FILE` of linux/kcmp.h.
+const KCMP_FILE: u32 = 0;
 
 /// The table's word for `fd`; 0 if `fd` cannot be ours.
 #[inline(always)]
@@ -31,6 +35,19 @@ pub(crate) fn is_listed(task: &Task, fd: Fd) -> bool {
 #[inline]
 pub(crate) fn is_hidden(task: &Task, fd: Fd) -> bool {
     word(task, fd) & (entry::OPEN | entry::PARKED) == entry::PARKED || placeholder::is_guarded(task, fd)
+}
+
+/// Whether two descriptors of the kernel's are one open file.
+#[cold]
+pub(crate) fn is_same_file(one: Fd, other: Fd) -> bool {
+    if one == other {
+        return true;
+    }
+    // SAFETY: neither call takes a pointer.
+    unsafe {
+        let Ok(pid) = lp_abi::syscall!(__NR_getpid) else { return false };
+        lp_abi::syscall!(__NR_kcmp, pid, pid, KCMP_FILE, one, other) == Ok(0)
+    }
 }
 
 /// The result for an `fd` that the file system does not answer: `EBADF` if it is hidden, else the kernel's.

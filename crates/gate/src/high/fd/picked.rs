@@ -1,5 +1,6 @@
 //! Contexts of fspick(2) on file systems of ours. The program's descriptor is a context of the kernel's for a
-//! new tmpfs, which checks each option; what the options are is kept here, by the descriptor's number.
+//! new tmpfs, which checks each option; what the options are is kept here. A context is known by its
+//! descriptor, or by another of the same open file (kcmp(2)).
 //!
 //! What is not known after an exec, or because there are too many, the kernel answers: `EBUSY`.
 
@@ -9,6 +10,8 @@ use lp_abi::Fd;
 use lp_abi::text::Writer;
 use lp_region::sync::{AtomicU32, Ordering};
 use lp_vfs::fspick::Picked;
+
+use crate::high::fd::descriptor::is_same_file;
 
 /// Contexts that are known at a time.
 const KNOWN: usize = 8;
@@ -61,15 +64,19 @@ impl Entry {
 }
 
 /// Calls `work` on the context of a descriptor, if it is one.
-fn of<T>(fd: Fd, work: impl Fn(&mut Context) -> (u32, Option<T>)) -> Option<T> {
+fn of<T>(fd: Fd, mut work: impl FnMut(&mut Context) -> (u32, Option<T>)) -> Option<T> {
     ENTRIES.iter().find_map(|entry| {
-        entry.with(KEPT, |context| if context.fd == fd { work(context) } else { (KEPT, None) })
+        entry.with(KEPT, |context| if is_same_file(context.fd, fd) { work(context) } else { (KEPT, None) })
     })
 }
 
 /// The kernel has made a context `fd`: of this file system, or of none of ours.
 pub(crate) fn begun(fd: Fd, picked: Option<Picked>) {
-    let _: Option<()> = of(fd, |_| (FREE, None));
+    for entry in &ENTRIES {
+        // What had the number before is closed.
+        let _: Option<()> =
+            entry.with(KEPT, |context| if context.fd == fd { (FREE, None) } else { (KEPT, None) });
+    }
     let Some(picked) = picked else { return };
     let fill = |context: &mut Context| {
         (context.fd, context.picked, context.length) = (fd, picked, 0);
@@ -102,15 +109,10 @@ pub(crate) fn add(fd: Fd, key: &[u8], value: &[u8]) -> bool {
 /// The file system of a context, and the options, which begin anew.
 pub(crate) fn take(fd: Fd, text: &mut [u8; OPTIONS]) -> Option<(Picked, usize)> {
     let mut length = 0;
-    let picked = ENTRIES.iter().find_map(|entry| {
-        entry.with(KEPT, |context| {
-            if context.fd != fd {
-                return (KEPT, None);
-            }
-            text.copy_from_slice(&context.text);
-            length = core::mem::take(&mut context.length);
-            (KEPT, Some(context.picked))
-        })
+    let picked = of(fd, |context| {
+        text.copy_from_slice(&context.text);
+        length = core::mem::take(&mut context.length);
+        (KEPT, Some(context.picked))
     })?;
     Some((picked, length))
 }

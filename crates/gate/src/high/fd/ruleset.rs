@@ -6,17 +6,17 @@
 //! and neither is one whose number from landlock_create_ruleset(2) has been closed before the process uses a
 //! duplicate.
 
-use lp_abi::linux::{__NR_getpid, __NR_kcmp, __NR_readlink};
+use lp_abi::linux::__NR_readlink;
 use lp_abi::{Errno, Fd, Result};
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_vfs::landlock::Entry;
+
+use crate::high::fd::descriptor::is_same_file;
 
 /// Rulesets that are known at a time.
 const KNOWN: usize = 8;
 /// Rules of one that the gate keeps.
 const RULES: usize = 256;
-/// `KCMP_FILE` of linux/kcmp.h.
-const KCMP_FILE: u32 = 0;
 /// What the kernel calls the file of a ruleset.
 const NAME: &[u8] = b"anon_inode:[landlock-ruleset]";
 
@@ -82,16 +82,9 @@ pub(crate) fn of(fd: Fd) -> Option<&'static Ruleset> {
     if found.next().is_none() { Some(first) } else { None }
 }
 
-/// Whether two descriptors are one open file.
+/// Whether two descriptors are one open file, a ruleset.
 fn is_same(one: Fd, other: Fd) -> bool {
-    if one == other {
-        return is_one(one);
-    }
-    // SAFETY: neither call takes a pointer.
-    unsafe {
-        let Ok(pid) = lp_abi::syscall!(__NR_getpid) else { return false };
-        lp_abi::syscall!(__NR_kcmp, pid, pid, KCMP_FILE, one, other) == Ok(0)
-    }
+    if one == other { is_one(one) } else { is_same_file(one, other) }
 }
 
 impl Ruleset {

@@ -4,6 +4,7 @@ use core::cell::Cell;
 
 use lp_region::sync::{Ordering, heavy_barrier, light_barrier};
 use lp_region::{LaneId, ProcessId, Region, RunId};
+use lp_vfs::below::Habit;
 use lp_vfs::mounts::Prefix;
 use lp_vfs::root;
 use lp_vfs::table::FdTable;
@@ -36,13 +37,16 @@ pub(crate) fn set_task(
         let run = region.run(RunId(process.run.load(Ordering::Relaxed)));
         (&raw mut (*task).run).write(run);
         (&raw mut (*task).root_device).write(lp_vfs::inode::device(region));
+        (&raw mut (*task).first_page).write(region.first_page());
         (&raw mut (*task).entered).write(Cell::new(0));
+        (&raw mut (*task).expires).write(Cell::new(false));
         (&raw mut (*task).prefix).write(Prefix::new(run, process));
         (&raw mut (*task).clock).write(lp_vfs::clock::now);
         (&raw mut (*task).interrupted).write(deferred::interrupted);
         (&raw mut (*task).blocking).write(deferred::blocking_syscall);
         (&raw mut (*task).notify).write(shadow::notify);
         (&raw mut (*task).below).write(lp_vfs::below::take);
+        (&raw mut (*task).habit).write(Habit::default());
     }
     thread.task.set(task);
     current::refresh();
@@ -81,7 +85,9 @@ fn fields_of(task: Task<'static>) {
         table: _,
         run: _,
         root_device: _,
+        first_page: _,
         entered: _,
+        expires: _,
         prefix: _,
         prefixes: _,
         clock: _,
@@ -89,6 +95,7 @@ fn fields_of(task: Task<'static>) {
         blocking: _,
         notify: _,
         below: _,
+        habit: _,
         scratch: _,
     } = task;
 }

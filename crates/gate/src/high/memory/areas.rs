@@ -14,7 +14,7 @@
 use core::cell::UnsafeCell;
 
 use lp_abi::Result;
-use lp_abi::linux::{__NR_futex, FUTEX_WAIT, FUTEX_WAKE};
+use lp_abi::linux::{__NR_futex, FUTEX_WAIT, FUTEX_WAKE, MAP_PRIVATE, MAP_SHARED};
 use lp_region::InodeRef;
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_vfs::mapping;
@@ -38,6 +38,13 @@ pub(crate) enum Sharing {
     SharedReadOnly,
     /// `MAP_PRIVATE`.
     Private,
+}
+
+impl Sharing {
+    /// The flag of mmap(2).
+    pub(crate) fn flag(self) -> u32 {
+        if self == Sharing::Private { MAP_PRIVATE } else { MAP_SHARED }
+    }
 }
 
 /// One mapping, or what remains of it.

@@ -9,7 +9,7 @@ use lp_region::sync::{AtomicU32, Ordering};
 use lp_vfs::mapping;
 use lp_vfs::task::Task;
 
-use crate::high::memory::areas::{Area, LockedAreas, Sharing};
+use crate::high::memory::areas::{Area, LockedAreas};
 use crate::high::memory::bus;
 
 /// Pages of the shortest hole that is mapped without pages.
@@ -64,6 +64,14 @@ pub(crate) fn place(
     let bytes = area.bytes();
     if flags & MAP_FIXED != 0 {
         populate(task, &area, content)?;
+    } else if let Some(within) = only_piece(task, &area, content) {
+        let (region, flags) = (task.region.fd(), flags | area.sharing.flag());
+        // SAFETY: the mapping is where the program asked for it, or where nothing is mapped.
+        let start =
+            unsafe { lp_abi::syscall!(__NR_mmap, hint, bytes, area.protection, flags, region, within) }?;
+        list.cut_holes(start, start + bytes);
+        list.insert(Area { start, end: start + bytes, beyond: start + bytes, ..area });
+        return Ok(start);
     }
     let start = reserve(hint, bytes, flags)?;
     if flags & MAP_FIXED != 0 {
@@ -77,6 +85,18 @@ pub(crate) fn place(
     }
     list.insert(placed);
     Ok(start)
+}
+
+/// Where the pages of `area` are in the region's file, if they are all there and lie together: they need no
+/// addresses reserved before.
+fn only_piece(task: &Task, area: &Area, content: Content) -> Option<usize> {
+    let mut first = None;
+    let (bytes, shortest) = (area.bytes(), content.shortest_hole());
+    let _ = mapping::pieces(task, area.of, area.offset, bytes, shortest, &mut |piece| {
+        first = piece.region.filter(|_| piece.bytes == bytes);
+        Err(Errno::EAGAIN)
+    });
+    first
 }
 
 /// Maps the file's pages into `area`, whose addresses are the program's or reserved, and an empty memfd past
@@ -98,7 +118,7 @@ pub(crate) fn fill(task: &Task, list: &mut LockedAreas, area: &mut Area, content
 /// # Errors
 /// `EAGAIN` if a hole would stay and the process may have none; those of [`fill`].
 fn map_pieces(task: &Task, list: &mut LockedAreas, area: &mut Area, content: Content) -> Result<()> {
-    let kind = if area.sharing == Sharing::Private { MAP_PRIVATE } else { MAP_SHARED };
+    let kind = area.sharing.flag();
     let region = task.region.fd();
     let (start, offset, protection, limit) = (area.start, area.offset, area.protection, area.bytes());
     let shortest = content.shortest_hole();

@@ -2,11 +2,14 @@
 //! headers only.
 //!
 //! To copy a program of many megabytes takes longer than to run it. The kernel needs little of it: the
-//! headers, from which it lays out the address space, and the loader's name. An outline has the headers,
-//! holes for the rest, and names the gate's own file as the loader. The kernel enters that, which maps the
-//! program's pages from the region over the holes, loads the program's loader and goes on there
-//! ([`crate::low::start::standalone`]). The process's record of what it executes keeps the pages, and opening
-//! the file for writing fails with `ETXTBSY` meanwhile.
+//! headers, from which it lays out the address space, and the loader's name. An outline has the headers and
+//! holes for the rest. As for programs of the host ([`crate::low::exec::outline`]), it names the linker that
+//! maps the program itself, with the region's pages in its plan. Where that linker is not used, or the plan
+//! has too many pieces, it names the gate's own file: that maps the program's pages over the holes, loads the
+//! program's loader and goes on there ([`crate::low::start::standalone`]).
+//!
+//! The process's record of what it executes keeps the pages, from before the outline is made, and opening the
+//! file for writing fails with `ETXTBSY` meanwhile.
 
 use core::ffi::CStr;
 
@@ -14,8 +17,9 @@ use lp_abi::linux::{
     __NR_faccessat2, __NR_memfd_create, __NR_mmap, __NR_munmap, __NR_pwrite64, AT_EACCESS, MAP_PRIVATE,
     MFD_CLOEXEC, PROT_EXEC, PROT_READ,
 };
+use lp_abi::outline::Plan;
 use lp_abi::text::number;
-use lp_abi::{Fd, OwnedFd, PAGE_SIZE, Result};
+use lp_abi::{Errno, Fd, OwnedFd, PAGE_SIZE, Result};
 use lp_region::records::Inode;
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{InodeRef, ProcessId, Region, Spot};
@@ -26,7 +30,9 @@ use crate::high::frame::at::spare_buffer;
 use crate::high::frame::content::read_at;
 use crate::high::run::{image, mounts};
 use crate::low::exec::environment;
-use crate::low::object::layout::Layout;
+use crate::low::exec::load::{LoaderHook, Named};
+use crate::low::exec::outline::{convert, may_write_a_page, plan};
+use crate::low::object::layout::{Layout, Part};
 use crate::low::thread::home;
 use crate::low::tools::{names, status};
 
@@ -41,9 +47,16 @@ pub(crate) fn is_large(inode: &Inode) -> bool {
     inode.size.load(Ordering::Relaxed) >= LARGE // Relaxed: one word.
 }
 
-/// A memfd with the outline of a dynamic program, close-on-exec; `None` if it must be copied. The caller has
-/// the inode pinned.
-pub(crate) fn of_program(task: &Task, program: InodeRef, name: &CStr) -> Option<Fd> {
+/// A memfd with the outline of the dynamic program that the process is about to execute, as its record says,
+/// close-on-exec, and how the gate gets into it; `None` if the program must be copied. `load` is how the gate
+/// would get into the copy, and `named` the name that is executed. The caller has the inode pinned.
+pub(crate) fn of_program(
+    task: &Task,
+    program: InodeRef,
+    name: &CStr,
+    load: LoaderHook,
+    named: Named,
+) -> Option<(Fd, LoaderHook)> {
     let inode = task.region.inode(program.id);
     // A debugger stops the new image before the gate has run, and looks for the program's headers and its
     // loader then.
@@ -57,27 +70,50 @@ pub(crate) fn of_program(task: &Task, program: InodeRef, name: &CStr) -> Option<
     if read_at(task, inode, page, 0) != Ok(PAGE_SIZE) {
         return None;
     }
-    let mut layout = Layout::of(page)?;
-    let range = layout.interpreter(size)?;
+    let range = Layout::of(page)?.interpreter(size)?;
     let mut loader = [0u8; names::ROOM];
     let loader = loader.get_mut(..range.end.checked_sub(range.start)? as usize)?;
     if read_at(task, inode, loader, range.start) != Ok(loader.len()) || !is_on_host(loader) {
         return None;
     }
+    let is_planned = load == LoaderHook::Within && home::settings().linker != 0 && may_write_a_page();
+    if is_planned && let Some(memfd) = planned(task, size, name) {
+        return Some((memfd, LoaderHook::Outline(named)));
+    }
+    entered(task, (program, size), name).map(|memfd| (memfd, load))
+}
+
+/// The outline for the linker that maps a program itself.
+fn planned(task: &Task, size: u64, name: &CStr) -> Option<Fd> {
+    let (page, mut room) = (spare_buffer(), [0u8; names::ROOM]);
+    let plan = Plan { fd: task.region.fd().raw() as u32, ..plan() };
+    convert(page, size, &mut room, plan, &mut |start, bytes, map| {
+        let found = executed::pieces(task.region, task.process_id, (start, bytes), &mut |piece| {
+            let part = Part { bytes: piece.bytes as u64, at: piece.region.map(|at| at as u64) };
+            map(part).ok_or(Errno::E2BIG)
+        });
+        (found == Ok(true)).then_some(())
+    })?;
+    make(&[(page, 0)], name).ok()
+}
+
+/// The outline with which the kernel enters the gate.
+fn entered(task: &Task, (program, size): (InodeRef, u64), name: &CStr) -> Option<Fd> {
+    let page = spare_buffer();
     let mut pieces = 0;
     mapping::pieces(task, program, 0, size as usize, 0, &mut |_| {
         pieces += 1;
         Ok(())
     })
     .ok()?;
-    if pieces > PIECES {
+    if pieces > PIECES || read_at(task, task.region.inode(program.id), page, 0) != Ok(PAGE_SIZE) {
         return None;
     }
     let mut room = [0u8; names::ROOM];
     let gate = environment::static_gate(&mut room)?;
     let end = size.next_multiple_of(PAGE_SIZE as u64);
-    layout.set_interpreter(end, gate.len() as u64);
-    make(page, gate, end, name).ok()
+    Layout::of(page)?.set_interpreter(end, gate.len() as u64);
+    make(&[(page, 0), (gate, end)], name).ok()
 }
 
 /// Whether the loader's path, NUL-terminated, is absolute and not in a mount other than the root directory,
@@ -101,13 +137,13 @@ fn may_execute_pages(region: Region) -> bool {
     }
 }
 
-/// Makes the memfd: its first page, and `gate` at `end`.
-fn make(page: &[u8; PAGE_SIZE], gate: &[u8], end: u64, name: &CStr) -> Result<Fd> {
+/// Makes the memfd, of bytes and their offsets.
+fn make(parts: &[(&[u8], u64)], name: &CStr) -> Result<Fd> {
     // SAFETY: `name` is NUL-terminated.
     let made = OwnedFd::new(unsafe { lp_abi::syscall!(__NR_memfd_create, name.as_ptr(), MFD_CLOEXEC) }?);
-    for (bytes, at) in [(&page[..], 0), (gate, end)] {
+    for (bytes, at) in parts {
         // SAFETY: the kernel reads `bytes`.
-        unsafe { lp_abi::syscall!(__NR_pwrite64, made.get(), bytes.as_ptr(), bytes.len(), at) }?;
+        unsafe { lp_abi::syscall!(__NR_pwrite64, made.get(), bytes.as_ptr(), bytes.len(), *at) }?;
     }
     Ok(made.keep())
 }

@@ -465,7 +465,7 @@ calls! {
     __NR_getxattrat: Handled(xattr::getxattrat, apart::getxattrat);
     __NR_listxattrat: Handled(xattr::listxattrat, apart::listxattrat);
     __NR_removexattrat: Handled(xattr::removexattrat, apart::removexattrat);
-    __NR_open_tree_attr: Handled(refused::open_tree_attr, apart::at_once);
+    __NR_open_tree_attr: Handled(open_tree::open_tree_attr, apart::at_once);
     __NR_file_getattr: Handled(file_attr::file_getattr, apart::at_once);
     __NR_file_setattr: Handled(file_attr::file_setattr, apart::at_once);
 }

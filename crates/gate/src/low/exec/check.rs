@@ -56,20 +56,12 @@ impl Program<'_> {
         let mut leads = |path: &[u8]| High::leads_into_mount(thread, self.origin, path);
         self.elf.directories(&mut leads)
             || self.elf.needed(&mut |name| name.contains(&b'/') && leads(name))
-            || self.elf.needed(&mut |name| High::storage_in_mount_only(thread, name).is_some())
+            || self.needs_mount(thread)
     }
 
-    /// Bytes of thread-local storage of the libraries that the loader finds by itself, and only in a mount;
-    /// none if it needs no such library.
-    fn storage_in_mount_only(&self, thread: &Thread) -> Option<u64> {
-        let mut sum = None;
-        self.elf.needed(&mut |name| {
-            if let Some(bytes) = High::storage_in_mount_only(thread, name) {
-                sum = Some(sum.unwrap_or(0u64).saturating_add(bytes));
-            }
-            false
-        });
-        sum
+    /// Whether it needs a library that the loader finds by itself, and only in a mount.
+    fn needs_mount(&self, thread: &Thread) -> bool {
+        self.elf.needed(&mut |name| High::storage_in_mount_only(thread, name).is_some())
     }
 
     /// Bytes of thread-local storage of the libraries that it needs and that lie in directories that it
@@ -115,13 +107,8 @@ impl Program<'_> {
         remember: impl FnOnce(Loader),
     ) -> LoaderHook {
         // Where its paths lead depends on the run's mounts.
-        if self.elf.has_paths() || self.needs_first_library() {
+        if self.elf.has_paths() || self.needs_first_library() || self.needs_mount(thread) {
             return self.load_with_needs(thread, loader, environment);
-        }
-        match self.storage_in_mount_only(thread) {
-            Some(storage) if loader.is_gnu() => return LoaderHook::Audit { storage },
-            Some(_) => return LoaderHook::Preload,
-            None => {}
         }
         let loader = match loader {
             Loader::System if !self.elf.needs_c_library() => Loader::Gnu,

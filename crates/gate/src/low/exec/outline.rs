@@ -1,4 +1,5 @@
-//! Outlines of dynamic host programs, and of copies of programs in a mount ([`lp_abi::outline`]).
+//! Outlines of dynamic host programs, and of copies of programs in a mount ([`lp_abi::outline`]). Those of
+//! large programs in a mount are in the high half.
 //!
 //! On a virtual machine, most of a program's start is the linker's questions to the processor. The linker of
 //! `lp_sites::linker` does not ask, but the kernel takes the linker that the program names. So it gets an
@@ -14,7 +15,7 @@ use lp_abi::{Fd, OwnedFd, PAGE_SIZE, Result};
 
 use crate::low::exec::check::File;
 use crate::low::exec::load::Executed;
-use crate::low::object::layout::Layout;
+use crate::low::object::layout::{Layout, Part, Parts};
 use crate::low::thread::home;
 use crate::low::thread::record::Thread;
 use crate::low::tools::{names, status};
@@ -51,20 +52,9 @@ impl Outline {
             return None;
         }
         let size = u64::try_from(program.stat()?.st_size).ok()?;
-        let mut layout = Layout::of(page)?;
-        layout.interpreter(size)?;
-        let plan = layout.plan(program.fd())?;
-        let path = linker_path(home::settings().library.get(), home::settings().linker, room)?;
-        let path_at = Plan::AT.checked_sub(path.len())?;
-        if layout.end() > path_at || !is_there(path) {
-            return None;
-        }
-        layout.set_interpreter(path_at as u64, path.len() as u64);
-        layout.leave_data();
-        page[path_at..Plan::AT].copy_from_slice(path);
-        // SAFETY: a plan is a record of integers without padding.
-        let bytes = unsafe { core::slice::from_raw_parts((&raw const plan).cast::<u8>(), size_of::<Plan>()) };
-        page[Plan::AT..].copy_from_slice(bytes);
+        let fd = program.fd().raw() as u32;
+        let plan = Plan { fd, close: fd, ..plan() };
+        convert(page, size, room, plan, &mut |start, bytes, map| map(Part { bytes, at: Some(start) }))?;
         let memfd = make(program.fd(), page, room.first_chunk_mut()?).ok()??;
         Some(Outline { memfd, program })
     }
@@ -75,6 +65,34 @@ impl Outline {
         let _ = unsafe { lp_abi::syscall!(__NR_fcntl, self.program.fd(), F_SETFD, 0) };
         self.memfd.get()
     }
+}
+
+/// A plan for the linker, without files.
+pub(crate) fn plan() -> Plan {
+    Plan { magic: Plan::MAGIC, close: Plan::NONE, ..Plan::default() }
+}
+
+/// Makes `page`, the first of a program of `size` bytes, that of an outline of it. `None` if it cannot have
+/// one.
+pub(crate) fn convert(
+    page: &mut [u8; PAGE_SIZE],
+    size: u64,
+    room: &mut [u8],
+    plan: Plan,
+    parts: &mut Parts<'_>,
+) -> Option<()> {
+    let mut layout = Layout::of(page)?;
+    layout.interpreter(size)?;
+    let path = linker_path(home::settings().library.get(), home::settings().linker, room)?;
+    let path_at = Plan::AT.checked_sub(path.len())?;
+    if layout.end() > path_at || !is_there(path) {
+        return None;
+    }
+    layout.plan(plan, parts)?;
+    layout.set_interpreter(path_at as u64, path.len() as u64);
+    layout.leave_data();
+    page[path_at..Plan::AT].copy_from_slice(path);
+    Some(())
 }
 
 /// The path of the linker with this number beside the C library in `directory`, NUL-terminated.
@@ -94,7 +112,7 @@ fn is_there(path: &[u8]) -> bool {
 }
 
 /// Whether the process may write a page to a file (RLIMIT_FSIZE).
-fn may_write_a_page() -> bool {
+pub(crate) fn may_write_a_page() -> bool {
     let mut limit = [0u64; 2];
     // SAFETY: the kernel writes the two words.
     let asked = unsafe {

@@ -7,8 +7,8 @@
 //! - a copy, on a stack of its own: by [`crate::low::arrive::entry`], with one record for both sides.
 //! - shares memory, parent waits (vfork, posix_spawn): by [`crate::low::arrive::entry`], with a record for
 //!   the child.
-//! - shares memory, parent continues, not a thread: like a thread. If it shares its creator's thread-local
-//!   storage, both are without the gate while it lives ([`crate::low::thread::lend`]).
+//! - shares memory, parent continues, not a thread: like a thread. If one or the other shares its creator's
+//!   thread-local storage, both are without the gate while it lives ([`crate::low::thread::lend`]).
 
 use core::cell::Cell;
 use core::mem::offset_of;
@@ -200,7 +200,7 @@ fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: ChildStack) -> isize 
     let has = |flag: u32| flags & u64::from(flag) != 0;
     let thread = current();
     if has(CLONE_VM) && (!has(CLONE_VFORK) || has(CLONE_THREAD)) {
-        if !has(CLONE_THREAD) && !has(CLONE_SETTLS) {
+        if !has(CLONE_SETTLS) {
             lend::lend(thread);
         }
         return make_thread(stack);

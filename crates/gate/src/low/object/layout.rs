@@ -2,13 +2,25 @@
 
 use core::ops::Range;
 
-use lp_abi::outline::{Piece, Plan};
-use lp_abi::{Fd, PAGE_SIZE};
+use lp_abi::PAGE_SIZE;
+use lp_abi::linux::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE};
+use lp_abi::outline::{PIECES, Piece, Plan};
 
 use crate::low::object::objects::{PF_W, PT_INTERP, PT_LOAD, Segment};
 
 /// End of the addresses that a program may have.
 const ADDRESSES: u64 = 1 << 47;
+
+/// Consecutive pages of a program.
+pub(crate) struct Part {
+    pub(crate) bytes: u64,
+    /// Where they are in the file that the plan names; none for pages of zeros.
+    pub(crate) at: Option<u64>,
+}
+
+/// Calls a visitor with the parts of a program: of so many bytes from an offset, both in whole pages.
+/// Returns `None` once the visitor does, or if the program has no such pages.
+pub(crate) type Parts<'p> = dyn FnMut(u64, u64, &mut dyn FnMut(Part) -> Option<()>) -> Option<()> + 'p;
 
 /// The first page of a program.
 pub(crate) struct Layout<'p> {
@@ -64,13 +76,17 @@ impl<'p> Layout<'p> {
         self.headers_at + self.count * size_of::<Segment>()
     }
 
-    /// What is to be mapped over an outline of the program, whose descriptor will be `fd`. `None` if that is
-    /// more than a plan has room for, or not as usual.
-    pub(crate) fn plan(&self, fd: Fd) -> Option<Plan> {
+    /// Writes to the page what is to be mapped over an outline of the program, from the files that `plan`
+    /// names. `parts` tells where the pages are. `None` if that is more than a plan has room for, or not as
+    /// usual.
+    pub(crate) fn plan(&mut self, mut plan: Plan, parts: &mut Parts<'_>) -> Option<()> {
         const PAGE: u64 = PAGE_SIZE as u64;
-        let mut plan = Plan { magic: Plan::MAGIC, fd: fd.raw() as u32, ..Plan::default() };
         let (mut first, mut mapped) = (None, 0);
-        for load in self.all().filter(|segment| segment.kind == PT_LOAD) {
+        for index in 0..self.count {
+            let load = self.at(index);
+            if load.kind != PT_LOAD {
+                continue;
+            }
             let before = load.address % PAGE;
             let end = load.address.checked_add(load.bytes).filter(|end| *end < ADDRESSES)?;
             // The kernel maps one after the other: of pages that two have, those of the second.
@@ -81,12 +97,6 @@ impl<'p> Layout<'p> {
             if load.file_bytes == 0 {
                 continue;
             }
-            let piece = Piece {
-                address: load.address - before,
-                bytes: (before + load.file_bytes).next_multiple_of(PAGE),
-                protection: u64::from(load.protection()),
-                offset: load.offset.checked_sub(before)?,
-            };
             if load.bytes > load.file_bytes && load.flags & PF_W != 0 {
                 if plan.clear != 0 {
                     return None;
@@ -94,18 +104,43 @@ impl<'p> Layout<'p> {
                 let end = load.address + load.file_bytes;
                 (plan.clear, plan.clear_bytes) = (end, end.next_multiple_of(PAGE) - end);
             }
-            if piece.offset == 0 && first.is_none() {
-                first = Some(piece);
-                continue;
-            }
-            *plan.pieces.get_mut(plan.count as usize)? = piece;
-            plan.count += 1;
+            let (start, bytes) =
+                (load.offset.checked_sub(before)?, (before + load.file_bytes).next_multiple_of(PAGE));
+            let mut offset = start;
+            parts(start, bytes, &mut |part| {
+                let kind = if part.at.is_some() { MAP_PRIVATE } else { MAP_PRIVATE | MAP_ANONYMOUS };
+                let piece = Piece {
+                    address: load.address - before + (offset - start),
+                    bytes: part.bytes,
+                    protection: load.protection(),
+                    flags: kind | MAP_FIXED,
+                    offset: part.at.unwrap_or(0),
+                };
+                let has_headers = offset == 0 && first.is_none();
+                offset += part.bytes;
+                if has_headers {
+                    first = Some(piece);
+                    return Some(());
+                }
+                self.add(&mut plan, piece)
+            })?;
         }
         let first = first?;
         plan.first = first.address;
-        *plan.pieces.get_mut(plan.count as usize)? = first;
+        self.add(&mut plan, first)?;
+        // SAFETY: the plan lies within the page, which is exclusively borrowed.
+        unsafe { self.page.as_mut_ptr().add(Plan::AT).cast::<Plan>().write_unaligned(plan) };
+        Some(())
+    }
+
+    /// Writes a piece of the plan.
+    fn add(&mut self, plan: &mut Plan, piece: Piece) -> Option<()> {
+        let index = usize::try_from(plan.count).ok().filter(|index| *index < PIECES)?;
+        let at = Plan::PIECES_AT + index * size_of::<Piece>();
+        // SAFETY: the pieces lie within the page, which is exclusively borrowed.
+        unsafe { self.page.as_mut_ptr().add(at).cast::<Piece>().write_unaligned(piece) };
         plan.count += 1;
-        Some(plan)
+        Some(())
     }
 
     /// Makes the kernel map zeros for data that memory follows: to clear the rest of the data's last page, it

@@ -1,9 +1,10 @@
-//! A thread that lends its words: it has made a process that shares its memory and its thread-local storage,
-//! and with that the gate's words, and runs beside it. (The sanitizers' runtimes look for leaks in such a
-//! process, `StopTheWorld` in LLVM's `compiler-rt/lib/sanitizer_common`.)
+//! A thread that lends its words: it has made a process or thread that shares its memory and its thread-local
+//! storage, and with that the gate's words, and runs beside it. (The sanitizers' runtimes look for leaks in
+//! such a process, `StopTheWorld` in LLVM's `compiler-rt/lib/sanitizer_common`.)
 //!
 //! Neither can use the record then, so the words name none, and the calls of both are the kernel's. The
-//! thread takes its record back at its first call after the other has gone and has been waited for.
+//! thread takes its record back at its first call after the other has gone, and has been waited for if it was
+//! a process.
 
 use core::arch::asm;
 use core::ptr::null_mut;
@@ -19,7 +20,7 @@ use crate::low::thread::{current, pool, tls};
 static LENDER: AtomicPtr<Thread> = AtomicPtr::new(null_mut());
 /// Its thread-local storage.
 static STORAGE: AtomicUsize = AtomicUsize::new(0);
-/// The process that uses the words; 0 before its maker knows.
+/// The process or thread that uses the words; 0 before its maker knows.
 static BORROWER: AtomicU32 = AtomicU32::new(0);
 
 /// The address of the calling thread's thread-local storage.
@@ -30,7 +31,7 @@ fn storage() -> usize {
     address
 }
 
-/// Prepares the entry, which is about to make the process.
+/// Prepares the entry, which is about to make the process or thread.
 pub(crate) fn lend(thread: &Thread) {
     // Where the words are found by gs, the new process gets others; a process that has limited itself makes
     // no call to find out whether another lives.
@@ -39,7 +40,7 @@ pub(crate) fn lend(thread: &Thread) {
     }
     let own = core::ptr::from_ref(thread).cast_mut();
     if LENDER.compare_exchange(null_mut(), own, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-        STORAGE.store(storage(), Ordering::Relaxed); // Relaxed, below too: only these two processes look.
+        STORAGE.store(storage(), Ordering::Relaxed); // Relaxed, below too: only these two look.
         BORROWER.store(0, Ordering::Relaxed);
         thread.lends_words.set(1);
     }

@@ -201,14 +201,19 @@ impl<'t> Tree<'t> {
         }
         let old = old.filter(|old| is_dir(old.seen.mode));
         let new = new.filter(|new| is_dir(new.attributes.mode));
-        if let (Some(old), Some(new)) = (old, new)
-            && old.seen.target() == new.inode
-            && below::is_pending(self.task.region.inode(new.inode.id))
-        {
-            return Ok(());
-        }
-        let before = old.map_or(Ok(BTreeMap::new()), |old| self.names_before(old))?;
-        let now = new.map_or(Ok(BTreeMap::new()), |new| self.names_now(new))?;
+        let (before, now) = match (old, new) {
+            // Of what has not been taken in nothing has changed.
+            (Some(old), Some(new)) if old.seen.target() == new.inode && self.waits(new) => {
+                match below::has_listing(self.task.region.inode(new.inode.id)) {
+                    true => (self.records_of(old)?, self.entries_of(new)?),
+                    false => return Ok(()),
+                }
+            }
+            _ => (
+                old.map_or(Ok(BTreeMap::new()), |old| self.names_before(old))?,
+                new.map_or(Ok(BTreeMap::new()), |new| self.names_now(new))?,
+            ),
+        };
         let names: std::collections::BTreeSet<_> = before.keys().chain(now.keys()).collect();
         for name in names {
             self.compare(&path.join(name), before.get(name), now.get(name), found)?;
@@ -216,17 +221,27 @@ impl<'t> Tree<'t> {
         Ok(())
     }
 
+    /// Whether names of a directory are still to be taken in.
+    fn waits(&self, new: &New) -> bool {
+        below::is_pending(self.task.region.inode(new.inode.id))
+    }
+
     /// The names that a directory had.
     fn names_before(&self, old: &Old) -> io::Result<BTreeMap<OsString, Old>> {
-        let region = self.task.region;
-        let mut seen = self.record(old.at)?;
+        let seen = self.record(old.at)?;
         // The names may be incomplete, if the directory was moved before anybody listed it or if a listing
         // was cut short. Those of a removed directory are complete.
         match below::take(self.task, seen.target(), Need::All) {
             Err(Errno::ESTALE) if seen.list != 0 => {}
             taken => taken.map_err(error)?,
         }
-        seen = self.record(old.at)?;
+        self.records_of(old)
+    }
+
+    /// The names of a directory that have been seen with their attributes.
+    fn records_of(&self, old: &Old) -> io::Result<BTreeMap<OsString, Old>> {
+        let region = self.task.region;
+        let seen = self.record(old.at)?;
         let mut names = BTreeMap::new();
         let mut room: NameRoom = [0; std::mem::size_of::<NameRoom>()];
         list::each(region, InodeId(seen.list), list::FIRST, |at, seen| {
@@ -244,11 +259,16 @@ impl<'t> Tree<'t> {
     /// The names that a directory has.
     pub(super) fn names_now(&self, new: &New) -> io::Result<BTreeMap<OsString, New>> {
         let record = self.task.region.inode(new.inode.id);
-        let mut names = BTreeMap::new();
         if below::is_hosts(record) {
-            return Ok(names);
+            return Ok(BTreeMap::new());
         }
         below::complete(self.task, record).map_err(error)?;
+        self.entries_of(new)
+    }
+
+    /// The entries of a directory.
+    fn entries_of(&self, new: &New) -> io::Result<BTreeMap<OsString, New>> {
+        let mut names = BTreeMap::new();
         watch::each_entry(self.task, new.inode.id, |entry, name, target| {
             if lp_vfs::dirent::lives(self.task.region.dirent(entry)) {
                 names.insert(OsStr::from_bytes(name).to_owned(), self.seen(target));

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 use lp_abi::Errno;
 use lp_region::{InodeId, InodeRef, Region};
-use lp_vfs::below::is_pending;
 use lp_vfs::below::list::{self, NameRoom, Record, RecordAt};
+use lp_vfs::below::{has_listing, is_pending};
 use lp_vfs::hash;
 use lp_vfs::name::Name;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat};
@@ -78,8 +78,10 @@ fn is_unchanged(
         return Ok(dir.unchanged);
     }
     let there = open(over, &dir.path)?;
-    // Names that are still to be made of the list are made by who compares thoroughly.
-    let mut unchanged = dir.unchanged && !is_pending(region.inode(target.id));
+    // Names that are still to be made of the list are made by who compares thoroughly. Of those that are only
+    // listed nothing has been seen that could change, except for the times of their directory.
+    let inode = region.inode(target.id);
+    let mut unchanged = dir.unchanged && (!is_pending(inode) || has_listing(inode));
     let mut room: NameRoom = [0; size_of::<NameRoom>()];
     let walked = list::each(region, InodeId(seen.list), list::FIRST, |at, seen| {
         let length = list::name(region, at, seen, &mut room)?.len();

@@ -121,7 +121,9 @@ impl Tree<'_> {
         if old.seen.list == 0 {
             return Ok(());
         }
-        let (before, now) = (self.listed(old)?, self.names_now(new)?);
+        // Names that were only listed are taken in first.
+        let now = self.names_now(new)?;
+        let before = self.listed(old)?;
         let (dir, at) = (new.inode, old.at);
         for (name, old) in &before {
             self.name(&path.join(name), (dir, at), old, now.get(name), plan)?;
@@ -205,7 +207,7 @@ impl Tree<'_> {
             return has_time_of(new, &old.seen);
         }
         // What cannot be read any more counts as changed: it is left alone.
-        let (Ok(before), Ok(now)) = (self.listed(old), self.names_now(new)) else { return false };
+        let (Ok(now), Ok(before)) = (self.names_now(new), self.listed(old)) else { return false };
         let is_half_forgotten = before.values().any(|old| old.seen.target == 0);
         (is_half_forgotten || has_time_of(new, &old.seen))
             && now.keys().all(|name| before.contains_key(name))

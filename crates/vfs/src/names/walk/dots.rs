@@ -5,7 +5,7 @@ use lp_abi::{Errno, Result};
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeRef, Spot};
 
-use super::{ODD, Turn, Up, Walk, past_slashes};
+use super::{LooksUp, ODD, Turn, Up, Walk, past_slashes};
 use crate::names::goal::LastType;
 use crate::names::limits::{Limits, SCOPED, Top};
 use crate::names::mounts::{self, AboveRoot};
@@ -17,7 +17,7 @@ impl<L: Limits> Walk<'_, '_, L> {
     #[cold]
     pub(super) fn dots(&mut self, name: &Name<'_>) -> Result<Turn> {
         self.tree = ODD;
-        self.may_search()?;
+        self.may_search(LooksUp::Nothing)?;
         let after = name.end();
         self.text = past_slashes(after);
         let last = if name.is_dot() { LastType::Dot } else { LastType::DotDot };

@@ -1,0 +1,72 @@
+//! Fast path of unlink(2): nothing but the directory's permissions is to be looked at.
+
+use lp_abi::{Errno, Result};
+use lp_region::records::SHORT_NAME;
+use lp_region::{DirentId, Spot};
+
+use crate::caller::task::Task;
+use crate::inodes::inode;
+use crate::lane::writer;
+use crate::life::reclaim;
+use crate::names::change::{self, Links, Plain, Without};
+use crate::names::dir::{self, Seat};
+use crate::names::hash::Way;
+use crate::names::name::{Key, Name};
+use crate::names::{mounts, removal};
+use crate::rights::permission;
+
+/// Removes the name of anything but a directory from a directory that everyone may search. `None`, having
+/// changed nothing, if anything else is to be looked at or somebody is in the way: [`crate::calls::unlink`]
+/// then starts anew.
+#[inline(always)]
+pub(super) fn unlink(task: &Task<'_>, at: Spot, name: &Name<'_>) -> Option<Result<()>> {
+    if name.len() > SHORT_NAME {
+        return None;
+    }
+    let left = match once(task, at, name)? {
+        Ok(left) => left,
+        Err(errno) => return Some(Err(errno)),
+    };
+    if left == 0 {
+        reclaim::after_unlink(task);
+    }
+    Some(Ok(()))
+}
+
+/// Returns the number of links left.
+#[inline(always)]
+fn once(task: &Task<'_>, at: Spot, name: &Name<'_>) -> Option<Result<u32>> {
+    let (region, id) = (task.region, at.inode.id);
+    let record = region.inode(id);
+    let _writing = writer::begin_walked(task, at.mount).ok()?;
+    let _dir = dir::enter(task, at.inode).ok()?;
+    if !permission::may_change_plainly(task, record) {
+        return None;
+    }
+    let key = Key::new(id, name);
+    let way = Way::of(region, key.hash);
+    let Some((hit, word)) = way.find_locked(&key) else {
+        return way.lacks(key.hash).then_some(Err(Errno::ENOENT));
+    };
+    if hit.is_directory() {
+        return None;
+    }
+    let target = hit.target();
+    let file = region.inode(target.id);
+    let _file = inode::lock_at_once(task, target.id)?;
+    if !permission::may_go_plainly(file) || mounts::is_covered(task, target.id) {
+        return None;
+    }
+    let removed = hit.dirent();
+    let seat = Seat::of(region, record, removed);
+    let mut after = dir::now(region, id);
+    after.entries = after.entries.saturating_sub(1);
+    if let Some(seat) = &seat {
+        after.tail = seat.tail_without(record);
+    }
+    let links = Links { id: target.id, nlink: removal::fewer_links(file) };
+    let change = Plain { dir: after, added: DirentId::NONE, removed, links, time: task.now() };
+    let without = Without { change, inodes: [record, file], seat, from: (word, key.hash) };
+    change::perform_without(task, &without);
+    Some(Ok(links.nlink))
+}
