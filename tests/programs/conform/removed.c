@@ -6,7 +6,7 @@
 /* Changes and looks at a removed directory, or one of those above. */
 static void use(const char *text, const char *path)
 {
-    struct stat st;
+    struct stat st = { 0 };
     struct statfs fs;
     char bytes[16];
     say("%s", text);
@@ -135,4 +135,27 @@ GROUP(removed, from_elsewhere)
     close(ends[1]);
     say_wait(child);
     say("%d", above);
+}
+
+/* A removed directory is asked for no name, however long it is. */
+GROUP(removed, long_names)
+{
+    char name[260];
+    memset(name, 'n', 256);
+    name[256] = 0;
+    make_dir("d");
+    chdir("d");
+    int above = open("..", O_RDONLY);
+    T(access(name, F_OK));
+    T(mkdir(name, 0700));
+    T(unlinkat(above, "d", AT_REMOVEDIR));
+    use("the name", name);
+    T(mkdir(name, 0700));
+    T(open(name, O_CREAT | O_RDWR, 0600));
+    T(symlink("x", name));
+    T(unlink(name));
+    T(chdir(name));
+    memcpy(name + 256, "/b", 3);
+    use("below it", name);
+    T(mkdir(name, 0700));
 }

@@ -340,7 +340,7 @@ impl<'r, L: Limits> Walk<'_, 'r, L> {
             self.note_slow(name, is_last, everyone);
         }
         if name.len() > NAME_MAX {
-            return Err(self.missed(Errno::ENAMETOOLONG));
+            return Err(self.too_long());
         }
         if is_last && goal.leaves_alone(slash) {
             return goal.place(|| self.place(name, slash)).map(Step::Over);
@@ -449,6 +449,13 @@ impl<'r, L: Limits> Walk<'_, 'r, L> {
     #[inline(always)]
     fn missed(&self, errno: Errno) -> Errno {
         if self.limits.has(RESOLVE_CACHED) { Errno::EAGAIN } else { errno }
+    }
+
+    /// The error for a name that no directory has: one that was removed is not asked for it (the kernel's
+    /// lookup_slow).
+    #[cold]
+    fn too_long(&self) -> Errno {
+        self.missed(if mounts::is_gone(self.task, self.here) { Errno::ENOENT } else { Errno::ENAMETOOLONG })
     }
 
     /// Checks that what was just read of `inode` is still that inode's.
