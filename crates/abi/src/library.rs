@@ -1,4 +1,18 @@
-//! Libraries that the dynamic linker must load before all others.
+//! What the dynamic linker does by itself: which libraries it must load before all others, and where it looks.
+
+use core::ffi::CStr;
+
+/// Directories where the GNU loader looks for libraries by itself, or by the usual ld.so.conf.
+pub const DEFAULTS: [&CStr; 8] = [
+    c"/lib/x86_64-linux-gnu",
+    c"/usr/lib/x86_64-linux-gnu",
+    c"/lib64",
+    c"/usr/lib64",
+    c"/usr/local/lib",
+    c"/usr/local/lib/x86_64-linux-gnu",
+    c"/lib",
+    c"/usr/lib",
+];
 
 /// Whether a library, given by its name or path, checks that it is the first one that the dynamic linker
 /// loaded: the runtime of AddressSanitizer (`AsanCheckDynamicRTPrereqs` in LLVM's `compiler-rt/lib/asan`).

@@ -276,12 +276,16 @@ impl Above for High {
         task_of(thread).and_then(|task| libraries::storage_of(task, origin, directory, name))
     }
 
-    #[cold]
-    fn storage_in_mount_only(thread: &Thread, name: &[u8]) -> Option<u64> {
-        if !Self::has_run(thread) || !libraries::may_be_in_mount_only(name) {
-            return None;
+    fn defaults_differ(thread: &Thread) -> bool {
+        if !Self::has_run(thread) || !libraries::defaults_are_covered() {
+            return false;
         }
         join::join(thread);
+        task_of(thread).is_some_and(|task| libraries::defaults_differ(task))
+    }
+
+    #[cold]
+    fn default_storage_of(thread: &Thread, name: &[u8]) -> Option<u64> {
         task_of(thread).and_then(|task| libraries::default_storage_of(task, name))
     }
 

@@ -144,9 +144,12 @@ pub(crate) trait Above: Quick {
     /// directory `origin` gives the loader.
     fn storage_of(thread: &Thread, origin: &[u8], directory: &[u8], name: &[u8]) -> Option<u64>;
 
-    /// Bytes of thread-local storage of the library `name`, if of all places where the loader looks by itself
-    /// only some in mounts have it.
-    fn storage_in_mount_only(thread: &Thread, name: &[u8]) -> Option<u64>;
+    /// Whether a directory where the loader looks by itself is in a mount, and has other names there than on
+    /// the host.
+    fn defaults_differ(thread: &Thread) -> bool;
+
+    /// [`storage_of`](Self::storage_of) where the loader looks by itself.
+    fn default_storage_of(thread: &Thread, name: &[u8]) -> Option<u64>;
 
     /// Whether an entry of `text`, a list in the program's environment, leads the loader into a mount.
     fn list_leads_into_mount(thread: &Thread, list: List, text: *const u8) -> bool;

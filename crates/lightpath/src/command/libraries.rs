@@ -16,8 +16,12 @@ use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use super::lookup::in_mount;
 use super::mountpoint::MountPoint;
 
-/// Whether an entry of the environment's LD_LIBRARY_PATH leads into a mount.
+/// Whether an entry of the environment's LD_LIBRARY_PATH, or a directory where the loader looks by itself,
+/// leads into a mount.
 pub(crate) fn searched(mounts: &[MountPoint]) -> bool {
+    if library::DEFAULTS.iter().any(|path| in_mount(Path::new(OsStr::from_bytes(path.to_bytes())), mounts)) {
+        return true;
+    }
     let value = std::env::var_os("LD_LIBRARY_PATH").filter(|value| !value.is_empty());
     value.is_some_and(|list| any(list.as_bytes(), b":;", mounts))
 }

@@ -278,7 +278,7 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
             return check::refuse(thread(), refusal, &name[..length]).to_ret();
         }
     };
-    let environment = match Environment::survey(exec.envp) {
+    let environment = match Environment::survey(thread(), exec.envp) {
         Ok(environment) => environment,
         Err(errno) => return errno.to_ret(),
     };

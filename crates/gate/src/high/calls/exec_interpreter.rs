@@ -1,4 +1,5 @@
-//! The dynamic linker (`PT_INTERP`) of a program that is executed while the root directory is in a mount.
+//! The dynamic linker (`PT_INTERP`) of a program that is executed while the root directory is in a mount, or
+//! where a mount has another linker than the host.
 //!
 //! The kernel looks that path up from its own root directory, where another linker may be, or none. So it
 //! gets a copy of the program in which the path is that of a descriptor: of a copy of the linker that a
@@ -7,7 +8,7 @@
 
 use lp_abi::linux::{__NR_fcntl, F_SETFD, S_IFMT, S_IFREG};
 use lp_abi::text::Writer;
-use lp_abi::{Errno, Fd, Result};
+use lp_abi::{Errno, Fd, PATH_MAX, Result};
 use lp_region::sync::Ordering;
 use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::{self, Follow, Found};
@@ -15,7 +16,8 @@ use lp_vfs::{busy, pin, root};
 
 use crate::high::calls::exec::may_execute;
 use crate::high::fd::placeholder::close_number;
-use crate::high::frame::at::{At, Last, Route, Which, buffer};
+use crate::high::frame::at::{At, Last, Route, Which};
+use crate::high::route::libraries;
 use crate::high::route::path::route;
 use crate::high::run::image::{self, Change};
 use crate::low::object::elf::Elf;
@@ -34,13 +36,17 @@ pub(crate) struct Interpreter {
 /// # Errors
 /// Those of execve(2).
 pub(crate) fn of(task: &'static Task<'static>, program: &Elf<'_>) -> Result<Option<Interpreter>> {
-    if root::of(task).is_none() {
+    let has_root = root::of(task).is_some();
+    if !has_root && !libraries::defaults_are_covered() {
         return Ok(None);
     }
-    let path = buffer(Which::Second);
-    let Some((at, room)) = program.interpreter(path) else { return Ok(None) };
-    let Route::Ours(inside) = route(task, Which::First, At::text(path), Last::Follow) else {
-        return Err(Errno::ENOENT);
+    let mut path = [0u8; PATH_MAX];
+    let Some((at, room)) = program.interpreter(&mut path) else { return Ok(None) };
+    let given = At::text(&path);
+    let inside = match route(task, Which::Second, given, Last::Follow) {
+        Route::Ours(inside) if has_root || libraries::differs(task, inside, given) => inside,
+        _ if has_root => return Err(Errno::ENOENT),
+        _ => return Ok(None),
     };
     let Place::Inside(found) = walk::inode(task, inside.dirfd, inside.path, Follow::Link)? else {
         return Err(Errno::ENOENT);

@@ -1,16 +1,22 @@
 //! Whether the places where the loader looks for libraries lead into a mount, so that the gate must be loaded
-//! first. Needs no task, so it also answers for a process that is apart.
+//! first.
+//!
+//! The call's first buffer may hold the path of what is executed: it is left alone.
 
-use lp_abi::linux::{__NR_faccessat, __NR_openat, F_OK, O_CLOEXEC, O_NOCTTY, O_NONBLOCK};
-use lp_abi::{Errno, Fd};
+use core::mem::MaybeUninit;
+
+use lp_abi::library::DEFAULTS;
+use lp_abi::linux::{__NR_newfstatat, __NR_openat, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, S_IFDIR, S_IFMT, stat};
+use lp_abi::{Errno, Fd, PATH_MAX, UserPtr};
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
-use lp_vfs::pin;
+use lp_vfs::stat as attributes;
 use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::{self, Follow};
+use lp_vfs::{pin, root};
 
 use crate::high::fd::placeholder;
-use crate::high::frame::at::{At, Last, Route, Which, buffer};
+use crate::high::frame::at::{At, Last, Route, Which};
 use crate::high::frame::content::read_at;
 use crate::high::route::hostlink;
 use crate::high::route::path::{route, route_apart};
@@ -35,10 +41,10 @@ impl List {
 pub(crate) fn list_leads_into_mount(task: Option<&Task>, list: List, text: *const u8) -> bool {
     let mut at = text;
     let mut whole = true;
+    let mut room = [0u8; PATH_MAX];
     loop {
-        let room = buffer(Which::Second);
         // SAFETY: the copy routine handles bad pointers.
-        let (length, ends) = match unsafe { ucopy::string(room, at) } {
+        let (length, ends) = match unsafe { ucopy::string(&mut room, at) } {
             Ok(0) if at == text => return false,
             Ok(length) => (length, true),
             Err(Errno::ENAMETOOLONG) => (room.len(), false),
@@ -46,7 +52,7 @@ pub(crate) fn list_leads_into_mount(task: Option<&Task>, list: List, text: *cons
         };
         let end = room[..length].iter().position(|byte| list.separates(*byte));
         let entry = end.unwrap_or(length);
-        if whole && (ends || end.is_some()) && list.takes(&room[..entry]) && second_leads(task, entry) {
+        if whole && (ends || end.is_some()) && list.takes(&room[..entry]) && leads(task, &mut room, entry) {
             return true;
         }
         if ends && end.is_none() {
@@ -61,12 +67,13 @@ pub(crate) fn list_leads_into_mount(task: Option<&Task>, list: List, text: *cons
 /// a mount.
 #[cold]
 pub(crate) fn leads_into_mount(task: Option<&Task>, origin: &[u8], path: &[u8]) -> bool {
-    put(origin, &[path]).is_some_and(|length| second_leads(task, length))
+    let mut room = [0u8; PATH_MAX];
+    put(&mut room, origin, &[path]).is_some_and(|length| leads(task, &mut room, length))
 }
 
-/// Concatenates `parts` in the second buffer, replaces a leading `$ORIGIN`, and returns the length.
-fn put(origin: &[u8], parts: &[&[u8]]) -> Option<usize> {
-    let mut path = Writer::new(buffer(Which::Second));
+/// Concatenates `parts` in `room`, replaces a leading `$ORIGIN`, and returns the length.
+fn put(room: &mut [u8; PATH_MAX], origin: &[u8], parts: &[&[u8]]) -> Option<usize> {
+    let mut path = Writer::new(room);
     for (index, part) in parts.iter().enumerate() {
         let token = [&b"$ORIGIN"[..], b"${ORIGIN}"].into_iter().find_map(|token| part.strip_prefix(token));
         match token.filter(|_| index == 0) {
@@ -80,9 +87,10 @@ fn put(origin: &[u8], parts: &[&[u8]]) -> Option<usize> {
 /// Bytes of thread-local storage of the library `name` in a directory; `None` if it is not there.
 #[cold]
 pub(crate) fn storage_of(task: &Task, origin: &[u8], directory: &[u8], name: &[u8]) -> Option<u64> {
-    put(origin, &[directory, b"/", name])?;
-    let at = At::text(buffer(Which::Second));
-    let inside = match route(task, Which::First, at, Last::Follow) {
+    let mut room = [0u8; PATH_MAX];
+    put(&mut room, origin, &[directory, b"/", name])?;
+    let at = At::text(&room);
+    let inside = match route(task, Which::Second, at, Last::Follow) {
         Route::Host => return storage_on_host(at),
         Route::Elsewhere(at) => return storage_on_host(at),
         Route::Ours(inside) => inside,
@@ -98,36 +106,55 @@ pub(crate) fn storage_of(task: &Task, origin: &[u8], directory: &[u8], name: &[u
     }
 }
 
-/// Where the GNU loader looks for libraries by itself, or by the usual ld.so.conf.
-const DEFAULTS: [&[u8]; 8] = [
-    b"/lib/x86_64-linux-gnu",
-    b"/usr/lib/x86_64-linux-gnu",
-    b"/lib64",
-    b"/usr/lib64",
-    b"/usr/local/lib",
-    b"/usr/local/lib/x86_64-linux-gnu",
-    b"/lib",
-    b"/usr/lib",
-];
+/// Whether a mount is over a directory where the loader looks by itself.
+pub(crate) fn defaults_are_covered() -> bool {
+    DEFAULTS.iter().any(|directory| mounts().holds(directory.to_bytes()))
+}
 
-/// Whether the loader may find the library `name` by itself only in a mount: one is over a place where it
-/// looks, and the host has no such file.
+/// Whether such a directory has got or lost a name since the host had it, so that the loader may find other
+/// libraries there.
 #[cold]
-pub(crate) fn may_be_in_mount_only(name: &[u8]) -> bool {
-    let is_on_host = |directory: &&[u8]| {
-        put(b"", &[directory, b"/", name]).is_some_and(|_| {
-            let path = buffer(Which::Second).as_ptr();
-            // SAFETY: the path is NUL-terminated; the call changes nothing.
-            unsafe { lp_abi::syscall!(__NR_faccessat, Fd::CWD, path, F_OK) }.is_ok()
-        })
+pub(crate) fn defaults_differ(task: &Task) -> bool {
+    let covered = DEFAULTS.iter().filter(|directory| mounts().holds(directory.to_bytes()));
+    let mut covered = covered.map(|directory| At::text(directory.to_bytes_with_nul()));
+    root::of(task).is_none() && covered.any(|directory| differs(task, directory, directory))
+}
+
+/// Whether `inside`, where the path `at` leads in a mount, is another file than `at` on the host, as far as
+/// type, size and time of modification tell.
+pub(crate) fn differs(task: &Task, inside: At, at: At) -> bool {
+    let mut here = MaybeUninit::<stat>::zeroed();
+    // SAFETY: the record is a local that outlives the call.
+    let to = unsafe { UserPtr::new(here.as_mut_ptr()) };
+    let here = match attributes::fstatat(task, inside.dirfd, inside.path, to, 0) {
+        // SAFETY: zeros are a valid record, and the call has filled it in.
+        Ok(Place::Inside(())) => Some(unsafe { here.assume_init() }),
+        Ok(Place::Outside(_)) => return false,
+        Err(_) => None,
     };
-    DEFAULTS.iter().any(|directory| mounts().holds(directory)) && !DEFAULTS.iter().any(is_on_host)
+    let mut there = MaybeUninit::<stat>::zeroed();
+    // SAFETY: the kernel fills the record in; zeros are a valid record too.
+    let there = unsafe {
+        lp_abi::syscall!(__NR_newfstatat, at.dirfd, at.path, there.as_mut_ptr(), 0)
+            .ok()
+            .map(|_| there.assume_init())
+    };
+    match (here, there) {
+        (Some(here), Some(there)) => {
+            let kind = there.st_mode & S_IFMT;
+            here.st_mode & S_IFMT != kind
+                || (here.st_mtime, here.st_mtime_nsec) != (there.st_mtime, there.st_mtime_nsec)
+                || kind != S_IFDIR && here.st_size != there.st_size
+        }
+        (None, None) => false,
+        _ => true,
+    }
 }
 
 /// [`storage_of`] where the loader looks by itself.
 #[cold]
 pub(crate) fn default_storage_of(task: &Task, name: &[u8]) -> Option<u64> {
-    DEFAULTS.iter().find_map(|directory| storage_of(task, b"", directory, name))
+    DEFAULTS.iter().find_map(|directory| storage_of(task, b"", directory.to_bytes(), name))
 }
 
 fn storage_on_host(at: At) -> Option<u64> {
@@ -145,9 +172,8 @@ fn storage(read: Read<'_>) -> Option<u64> {
     Some(Elf::new(&head[..got], read)?.storage())
 }
 
-/// [`leads_into_mount`] for the path of `length` bytes in the second buffer.
-fn second_leads(task: Option<&Task>, length: usize) -> bool {
-    let room = buffer(Which::Second);
+/// [`leads_into_mount`] for the path of `length` bytes in `room`.
+fn leads(task: Option<&Task>, room: &mut [u8; PATH_MAX], length: usize) -> bool {
     let Some(end) = room.get_mut(length) else { return false };
     *end = 0;
     let path = &room[..length];
@@ -164,11 +190,11 @@ fn second_leads(task: Option<&Task>, length: usize) -> bool {
     }
     let at = At::text(path);
     let routed = match task {
-        Some(task) => route(task, Which::First, at, Last::Follow),
-        None => route_apart(Which::First, at),
+        Some(task) => route(task, Which::Second, at, Last::Follow),
+        None => route_apart(Which::Second, at),
     };
     match routed {
-        Route::Host => hostlink::into_mount(Which::First, at, Last::Follow).is_some(),
+        Route::Host => hostlink::into_mount(Which::Second, at, Last::Follow).is_some(),
         Route::Ours(_) | Route::Nameless(_) => true,
         Route::Bad(_) | Route::Elsewhere(_) => false,
     }

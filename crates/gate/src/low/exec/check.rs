@@ -50,23 +50,15 @@ pub(crate) struct Program<'p> {
 }
 
 impl Program<'_> {
-    /// Whether it makes the loader look in a mount: in a directory, or for a library that it names by a path
-    /// or that the host does not have.
+    /// Whether it makes the loader look in a mount: in a directory, or for a library that it names by a path.
     fn leads_into_mount(&self, thread: &Thread) -> bool {
         let mut leads = |path: &[u8]| High::leads_into_mount(thread, self.origin, path);
-        self.elf.directories(&mut leads)
-            || self.elf.needed(&mut |name| name.contains(&b'/') && leads(name))
-            || self.needs_mount(thread)
-    }
-
-    /// Whether it needs a library that the loader finds by itself, and only in a mount.
-    fn needs_mount(&self, thread: &Thread) -> bool {
-        self.elf.needed(&mut |name| High::storage_in_mount_only(thread, name).is_some())
+        self.elf.directories(&mut leads) || self.elf.needed(&mut |name| name.contains(&b'/') && leads(name))
     }
 
     /// Bytes of thread-local storage of the libraries that it needs and that lie in directories that it
-    /// names, or where only a mount has them.
-    fn storage(&self, thread: &Thread) -> u64 {
+    /// names, or where a mount has others than the host.
+    fn storage(&self, thread: &Thread, environment: &Environment) -> u64 {
         let mut sum = 0u64;
         self.elf.needed(&mut |name| {
             let is_found = self.elf.directories(&mut |directory| {
@@ -74,8 +66,8 @@ impl Program<'_> {
                 sum = sum.saturating_add(bytes.unwrap_or(0));
                 bytes.is_some()
             });
-            if !is_found {
-                sum = sum.saturating_add(High::storage_in_mount_only(thread, name).unwrap_or(0));
+            if !is_found && environment.defaults_differ() {
+                sum = sum.saturating_add(High::default_storage_of(thread, name).unwrap_or(0));
             }
             false
         });
@@ -94,7 +86,11 @@ impl Program<'_> {
             && (self.needs_first_library()
                 || self.leads_into_mount(thread)
                 || environment.wants_auditor(thread));
-        if audits { LoaderHook::Audit { storage: self.storage(thread) } } else { LoaderHook::Preload }
+        if audits {
+            LoaderHook::Audit { storage: self.storage(thread, environment) }
+        } else {
+            LoaderHook::Preload
+        }
     }
 
     /// How the gate is loaded into it. If that depends only on the file's loader, `remember` records the
@@ -107,7 +103,7 @@ impl Program<'_> {
         remember: impl FnOnce(Loader),
     ) -> LoaderHook {
         // Where its paths lead depends on the run's mounts.
-        if self.elf.has_paths() || self.needs_first_library() || self.needs_mount(thread) {
+        if self.elf.has_paths() || self.needs_first_library() || environment.defaults_differ() {
             return self.load_with_needs(thread, loader, environment);
         }
         let loader = match loader {
@@ -138,6 +134,8 @@ pub(crate) unsafe fn host_file(
     flags: usize,
 ) -> Result<Option<LoaderHook>, Refusal> {
     let programs = High::known_programs(thread).map(KnownPrograms);
+    // What is known of a program is not enough where the loader finds other libraries.
+    let programs = programs.filter(|_| !environment.defaults_differ());
     // SAFETY: the caller guarantees a NUL-terminated `path`, or one that the kernel answers with `EFAULT`.
     let known = programs.and_then(|known| unsafe { known.get(directory, path, flags) });
     match known {

@@ -118,16 +118,20 @@ pub(crate) struct Environment {
     library_path: usize,
     /// Whether LD_AUDIT is set.
     audits: bool,
+    /// Whether the directories where the loader looks by itself differ from the host's.
+    defaults_differ: bool,
 }
 
 impl Environment {
-    /// Scans the program's `envp`, which may be null.
+    /// Scans the `envp` of the program of `thread`, which may be null.
     ///
     /// # Errors
     /// `EFAULT` for a bad pointer in it; `E2BIG`.
-    pub(crate) fn survey(envp: usize) -> Result<Environment> {
+    pub(crate) fn survey(thread: &Thread, envp: usize) -> Result<Environment> {
         let envp = envp as *const usize;
-        let mut found = Environment { envp, count: 0, preload: 0, library_path: 0, audits: false };
+        let defaults_differ = High::defaults_differ(thread);
+        let mut found =
+            Environment { envp, count: 0, preload: 0, library_path: 0, audits: false, defaults_differ };
         if envp.is_null() {
             return Ok(found);
         }
@@ -148,13 +152,20 @@ impl Environment {
         Err(Errno::E2BIG)
     }
 
+    /// Whether a directory where the loader looks by itself is in a mount, and has other names there than on
+    /// the host.
+    pub(crate) fn defaults_differ(&self) -> bool {
+        self.defaults_differ
+    }
+
     /// Whether the gate must be loaded as an auditor: the loader looks in a mount, or preloads a library that
     /// must be its first.
     pub(crate) fn wants_auditor(&self, thread: &Thread) -> bool {
         let leads = |variable: usize, name: &[u8], list| {
             variable != 0 && High::list_leads_into_mount(thread, list, (variable + name.len()) as *const u8)
         };
-        leads(self.library_path, LIBRARY_PATH, List::Directories)
+        self.defaults_differ
+            || leads(self.library_path, LIBRARY_PATH, List::Directories)
             || leads(self.preload, PRELOAD, List::Libraries)
             || self.preloads_first_library()
     }

@@ -77,7 +77,7 @@ pub(crate) unsafe fn host(
     envp: usize,
     flags: usize,
 ) -> Option<isize> {
-    let environment = match Environment::survey(envp) {
+    let environment = match Environment::survey(thread, envp) {
         Ok(environment) => environment,
         Err(errno) => return Some(errno.to_ret()),
     };
