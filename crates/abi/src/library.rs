@@ -1,4 +1,5 @@
-//! What the dynamic linker does by itself: which libraries it must load before all others, and where it looks.
+//! What the dynamic linker does by itself: where it looks for libraries, and which it must load before all
+//! others.
 
 use core::ffi::CStr;
 

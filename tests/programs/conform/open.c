@@ -119,8 +119,8 @@ GROUP(open, directory)
     close_if(d);
 }
 
-/* A walk of the kernel that starts again, with locks, goes on counting links (total_link_count in namei.c): beside
-   changes of names anywhere on the machine ELOOP may come before 40 links. So these ask several times. */
+/* A walk of the kernel that starts again, with locks, goes on counting links (total_link_count in namei.c).
+   Beside changes of names anywhere on the machine, ELOOP may come before 40 links: these ask several times. */
 static int open_chain(const char *name)
 {
     int fd = -1;

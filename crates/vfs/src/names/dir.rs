@@ -270,8 +270,8 @@ pub fn reserve<'r>(task: &Task<'r>, id: InodeId) -> Result<Seat<'r>> {
     }
 }
 
-/// [`reserve`] for an entry that is to get `wanted`. Returns the position that it gets: the next one if that is
-/// taken, as after a rebuild.
+/// [`reserve`] for an entry that is to get position `wanted`. Returns the one that it gets: the next one if
+/// that is taken, as after a rebuild.
 ///
 /// # Errors
 /// `ENOSPC`.

@@ -1,4 +1,5 @@
-//! `/proc/PID/fdinfo/N` of a file of ours, in any process of the run: position, flags, mount and inode number.
+//! `/proc/PID/fdinfo/N` of a file of ours, in any process of the run: position, flags, mount and inode
+//! number.
 //!
 //! The kernel's file describes the placeholder. Once the program has opened it, a memfd with the text as of
 //! that moment replaces it.

@@ -7,8 +7,8 @@
 //! - a copy, on a stack of its own: by [`crate::low::arrive::entry`], with one record for both sides.
 //! - shares memory, parent waits (vfork, posix_spawn): by [`crate::low::arrive::entry`], with a record for
 //!   the child.
-//! - shares memory, parent continues, not a thread: like a thread. If one or the other shares its creator's
-//!   thread-local storage, both are without the gate while it lives ([`crate::low::thread::lend`]).
+//! - shares memory, parent continues, not a thread: like a thread. While such a process, or a thread, shares
+//!   its creator's thread-local storage, both are without the gate ([`crate::low::thread::lend`]).
 
 use core::cell::Cell;
 use core::mem::offset_of;
