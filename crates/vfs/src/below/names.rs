@@ -106,7 +106,7 @@ fn batch(task: &Task<'_>, id: InodeId, _locked: &Locked<'_>, next: &mut Progress
     may_call()?;
     let at = spot(inode).ok_or(Errno::EIO)?;
     let dir = HostTree.dir(task, at)?;
-    let taking = Taking { dir: id, from: &dir, numbers: Numbers::of(task, id, at)? };
+    let taking = Taking { dir: id, from: &dir, numbers: Numbers::of(task, id, at)?, counts: false };
     let (list, state) = taking.list(task, at, need)?;
     list::set_list(task.region, at, list);
     if state == State::Complete {

@@ -176,22 +176,13 @@ pub fn take_in(task: &Task<'_>, dir: InodeRef, of: RecordAt, name: &[u8], seen: 
     let at = append(task, list, name, seen)?;
     let seen = &list::record(task.region, at)?;
     let from = HostTree.dir(task, of)?;
-    let taking = Taking { dir: dir.id, from: &from, numbers: Numbers::of(task, dir.id, of)? };
+    let numbers = Numbers::of(task, dir.id, of)?;
+    let taking = Taking { dir: dir.id, from: &from, numbers, counts: true };
     let load = {
         let _locked = lock(task, dir)?;
         let times = times_of(task, dir.id);
         let tail = inode.tail.load(Relaxed); // Relaxed: under the lock.
         let load = taking.name_in(task, (at, seen), tail);
-        if let Ok(Some(_)) = load {
-            inode.data_seq.begin();
-            inode.entries.store(inode.entries.load(Relaxed) + 1, Relaxed); // Relaxed: inside the section.
-            inode.data_seq.end();
-        }
-        if load.is_ok() && seen.mode & S_IFMT == S_IFDIR {
-            inode.seq.begin();
-            inode.nlink.store(inode.nlink.load(Relaxed) + 1, Relaxed); // Relaxed: inside the section.
-            inode.seq.end();
-        }
         set_times(task, dir.id, times);
         load?
     };

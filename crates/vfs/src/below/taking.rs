@@ -31,6 +31,8 @@ pub(super) struct Taking<'d, D> {
     pub(super) dir: InodeId,
     pub(super) from: &'d D,
     pub(super) numbers: Numbers,
+    /// Whether names are counted as they get their entries; if not, the directory counts them already.
+    pub(super) counts: bool,
 }
 
 impl<D: Dir> Taking<'_, D> {
@@ -112,7 +114,7 @@ impl<D: Dir> Taking<'_, D> {
                     inode.acl.fetch_or(COVERED, Relaxed);
                     dirent::cover(region.dirent(entry));
                 }
-                let load = link_in(task, dir, (entry, position), target);
+                let load = self.link_in(task, (entry, position), target, self.counts);
                 made.map(NewInode::linked_in);
                 (entry, target, Some(load))
             }
@@ -130,9 +132,32 @@ impl<D: Dir> Taking<'_, D> {
         forget(task, dir, entry, target)?;
         let position = dir::reserve_at(task, dir, position)?;
         let entry = dirent::take(region, task.lane, &place, stands)?;
-        let load = link_in(task, dir, (entry, position), stands);
+        // The other's removal was counted.
+        let load = self.link_in(task, (entry, position), stands, true);
         list::set_target(region, at, stands);
         Ok(Some(load))
+    }
+
+    /// Links an entry of the directory in, at a position. `counts`: see [`Taking::counts`].
+    fn link_in(
+        &self,
+        task: &Task<'_>,
+        (entry, position): (DirentId, u64),
+        target: InodeRef,
+        counts: bool,
+    ) -> Load {
+        let (dir, own) = (task.region.inode(self.dir), task.region.inode(target.id));
+        let mut after = dir::with_entry_at(task.region, self.dir, entry, position);
+        if dir::is(own) {
+            own.parent.store(self.dir.0, Relaxed); // Relaxed, both: published with the name.
+            own.self_dirent.store(entry.0, Relaxed);
+            after.nlink += u32::from(counts);
+        }
+        after.entries += u32::from(counts);
+        let (_, mtime) = inode::access_and_modification(dir);
+        let seats = Seats { added: Seat::of(task.region, dir, entry), removed: None };
+        let (removed, links) = (DirentId::NONE, Links::NONE);
+        change::perform_plain(task, &Plain { dir: after, added: entry, removed, links, time: mtime }, seats)
     }
 }
 
@@ -159,19 +184,6 @@ fn forget(task: &Task<'_>, dir: InodeId, entry: DirentId, target: InodeRef) -> R
     inode.seq.end();
     let generation = task.region.inode(dir).generation.load(Acquire);
     removal::take(task, InodeRef { id: dir, generation }, entry, target, Victim::File).map(|_| ())
-}
-
-fn link_in(task: &Task<'_>, dir: InodeId, (entry, position): (DirentId, u64), target: InodeRef) -> Load {
-    let record = task.region.inode(target.id);
-    if dir::is(record) {
-        record.parent.store(dir.0, Relaxed); // Relaxed, both: published with the name.
-        record.self_dirent.store(entry.0, Relaxed);
-    }
-    let (_, mtime) = inode::access_and_modification(task.region.inode(dir));
-    let after = dir::with_entry_at(task.region, dir, entry, position);
-    let seats = Seats { added: Seat::of(task.region, task.region.inode(dir), entry), removed: None };
-    let (removed, links) = (DirentId::NONE, Links::NONE);
-    change::perform_plain(task, &Plain { dir: after, added: entry, removed, links, time: mtime }, seats)
 }
 
 /// Creates the inode for a record.

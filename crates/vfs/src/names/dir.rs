@@ -220,8 +220,7 @@ pub(crate) fn with_entry(region: Region<'_>, id: InodeId, entry: DirentId) -> Di
     after
 }
 
-/// [`with_entry`] for an entry that gets a position of its own, which no entry has, and that is counted
-/// already.
+/// [`with_entry`] for an entry that gets a position of its own, which no entry has. It is not counted.
 pub(crate) fn with_entry_at(region: Region<'_>, id: InodeId, entry: DirentId, position: u64) -> Directory {
     let mut after = now(region, id);
     region.dirent(entry).position.store(position, Ordering::Relaxed); // Relaxed: published with the name.
