@@ -120,21 +120,25 @@ GROUP(open, directory)
 }
 
 /* A walk of the kernel that starts again, with locks, goes on counting links (total_link_count in namei.c).
-   Beside changes of names anywhere on the machine, ELOOP may come before 40 links: these ask several times. */
+   Beside changes of mounts anywhere on the machine, ELOOP may come before 40 links: ask until it does not. */
 static int open_chain(const char *name)
 {
-    int fd = -1;
-    for (int n = 0; n < 10 && fd < 0; n++)
+    int fd = open(name, O_RDONLY);
+    for (int n = 0; n < 30 && fd < 0; n++) {
+        usleep(1000);
         fd = open(name, O_RDONLY);
+    }
     return fd;
 }
 
 static int stat_chain(const char *name)
 {
     struct stat st;
-    int done = -1;
-    for (int n = 0; n < 10 && done < 0; n++)
+    int done = stat(name, &st);
+    for (int n = 0; n < 30 && done < 0; n++) {
+        usleep(1000);
         done = stat(name, &st);
+    }
     return done;
 }
 
