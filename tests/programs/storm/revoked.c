@@ -102,9 +102,9 @@ void revoked_files(void)
         int inside = !state->done && waits_and_dies(write_one, 0);
         waited += inside;
         pid_t third = start(write_here_and_there, 0);
-        ends_within(third, NULL, 0.05 * inside);
+        int over = ends_within(third, NULL, 0.05 * inside);
         kill(owner, SIGCONT);
-        if (!ended(third, NULL, "who writes after a waiter was killed"))
+        if (!over && !ended(third, NULL, "who writes after a waiter was killed"))
             finish(third);
         if (ended(owner, NULL, "the owner that was stopped"))
             check_files(round);
@@ -179,10 +179,10 @@ void revoked_directories(void)
         int inside = waits_and_dies(create_one, 0);
         waited += inside;
         pid_t third = start(create_some, SOME);
-        ends_within(third, NULL, 0.05 * inside);
+        int over = ends_within(third, NULL, 0.05 * inside);
         state->stop = 1;
         kill(owner, SIGCONT);
-        int all = ended(third, NULL, "who makes files after a waiter was killed");
+        int all = over || ended(third, NULL, "who makes files after a waiter was killed");
         all &= ended(owner, NULL, "the owner that was stopped");
         if (!all) {
             finish(third);
