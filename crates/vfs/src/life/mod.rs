@@ -25,6 +25,7 @@ pub mod namespace;
 pub(crate) mod open_file;
 pub mod reap;
 pub mod reclaim;
+pub mod sharing;
 pub(crate) mod superblock;
 pub(crate) mod sweep;
 pub(crate) mod tidy;
