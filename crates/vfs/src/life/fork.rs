@@ -14,7 +14,7 @@ use crate::caller::task::Task;
 use crate::descriptors::file;
 use crate::descriptors::table::{FdTable, closing, entry};
 use crate::descriptors::table_lock::Alone;
-use crate::life::{mapped, reap, reclaim, sharing};
+use crate::life::{home, mapped, reap, reclaim};
 
 /// Forks between two searches for dead processes.
 const REAP_EVERY: u32 = 256;
@@ -88,7 +88,7 @@ fn copy_process(task: &Task, child: &Process) {
     child.posix_locks.store(closing, Ordering::Relaxed);
     child.fsize_limit.store(parent.fsize_limit.load(Ordering::Relaxed), Ordering::Relaxed);
     child.parked.store(parent.parked.load(Ordering::Relaxed), Ordering::Relaxed);
-    sharing::copy(task.region, task.directories.get(), child);
+    home::copy(task.region, task.directories.get(), child);
     // The file stays alive: the parent's slot holds it meanwhile.
     child.exe.store(parent.exe.load(Ordering::Relaxed), Ordering::Release);
 }

@@ -13,6 +13,7 @@ pub(crate) mod candidates;
 pub mod executed;
 pub mod fork;
 pub(crate) mod free;
+pub(crate) mod home;
 pub(crate) mod mapped;
 pub mod mapping;
 pub(crate) mod mount_end;

@@ -27,7 +27,7 @@ use crate::descriptors::table::{FdTable, entry};
 use crate::inodes::{inode, make};
 use crate::lane::kept::{self, Listed};
 use crate::lane::{mount_claim, pin, taken};
-use crate::life::{burial, free, mapped, sharing};
+use crate::life::{burial, free, home, mapped};
 use crate::locks::file_lock;
 use crate::names::tree;
 
@@ -113,7 +113,7 @@ pub(crate) fn empty(task: &Task, id: ProcessId) -> bool {
     if done {
         process.fd_limit.store(0, Ordering::Release);
     }
-    let is_kept = sharing::is_home(region, id);
+    let is_kept = home::is_in_use(region, id);
     for word in process.places() {
         // Processes that use its directories keep the slot.
         let is_used = is_kept && [&process.cwd, &process.root].into_iter().any(|used| ptr::eq(used, word));
@@ -124,9 +124,10 @@ pub(crate) fn empty(task: &Task, id: ProcessId) -> bool {
     if is_kept {
         process.pid.store(0, Ordering::Relaxed); // Relaxed: the number may be another process's by now.
     }
-    let home = directories::home(region, id);
-    if home != id {
-        sharing::left(task, home);
+    let shared = directories::home(region, id);
+    if shared != id {
+        // It may have been the last that used it.
+        self::process(task, shared);
     }
     drop_mappings(task, id) && done && !is_kept
 }
