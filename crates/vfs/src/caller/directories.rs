@@ -3,7 +3,7 @@
 //!
 //! Processes that share them use the words of one slot, their *home*, which each names in [`Process::home`].
 //! A change is one store there, as among threads, so nobody waits and a death leaves nothing half done.
-//! [`crate::life::home`] says how long a home lasts.
+//! `life::home` says how long a home lasts.
 
 use lp_region::process::Process;
 use lp_region::sync::Ordering;

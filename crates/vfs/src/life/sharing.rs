@@ -1,5 +1,5 @@
 //! Processes that share working directory, root directory and umask: how they begin and end
-//! ([`crate::caller::directories`]). [`crate::life::home`] says how long their home lasts.
+//! ([`crate::caller::directories`]). `life::home` says how long their home lasts.
 
 use lp_abi::{Errno, Result};
 use lp_region::sync::Ordering::{Relaxed, Release};
