@@ -32,6 +32,8 @@ pub(crate) struct Dir {
     n: CString,
     /// An unused name in `e`.
     en: CString,
+    /// A file in `e`.
+    ex: CString,
     /// An unused name in the other directory.
     other: CString,
     /// For the child that stays.
@@ -63,6 +65,7 @@ impl Dir {
             x: path("x"),
             n: path("n"),
             en: path("e/n"),
+            ex: path("e/x"),
             other: CString::new(format!("{}/o", DIRS[usize::from(index == 0)])).unwrap_or_default(),
             child: &page.slots[CHILDREN + actor],
         }
@@ -200,6 +203,11 @@ fn mount_both(door: &dyn Door, dir: &Dir) {
 fn mount_gone(door: &dyn Door, dir: &Dir) {
     door.mount(Some(&dir.b), &dir.long, libc::MS_BIND);
     door.unlink(&dir.b);
+}
+
+/// The number of the first of these names that exists.
+fn look(door: &dyn Door, names: [&CStr; 2]) -> i64 {
+    names.iter().take_while(|name| door.facts(name).is_err()).count() as i64
 }
 
 /// Takes `m` out of the tree, and mounts and unmounts until its record has been used again, read-only.
@@ -354,6 +362,12 @@ pub(crate) static CALLS: &[Call] = &[
         |door, dir| _ = door.mount(None, &dir.d, 0),
     ),
     call("create-below", &["@/e", "@/m", "@/m/n"], |door, dir| door.mkfifo(&dir.mn)),
+    call("mkdir-below", &["@/e", "@/m", "@/m/n"], |door, dir| door.mkdir(&dir.mn)),
+    call("link-below", &["@/e", "@/m", "@/m/n", "@/e/x"], |door, dir| door.link(&dir.mx, &dir.mn)),
+    call("unlink-below", &["@/e", "@/m", "@/e/x"], |door, dir| door.unlink(&dir.mx)),
+    call("rename-below", &["@/e", "@/m", "@/m/n", "@/e/x"], |door, dir| door.rename(&dir.mx, &dir.mn, 0)),
+    // What it looks at: beside the change of a name, it may wait for a moment.
+    call("look-below", &["@/m/n", "@/e/x"], |door, dir| look(door, [&dir.en, &dir.ex])),
     call("open-below", &[], |door, dir| door.open(NEW, &dir.mx, libc::O_RDWR, 0)),
     bytes(call("write-new", &["@/e/x", "@/m"], |door, _| door.pwrite(NEW, &BYTES[..1], 0))),
     call("churn", &["@/m", "@/d"], churn),
@@ -366,6 +380,8 @@ pub(crate) static CALLS: &[Call] = &[
     call("fork", &[], |door, _| door.fork()),
     call("vfork", &[], |door, _| door.vfork()),
     call("fork-stay", &[], |door, dir| door.fork_to_stay(dir.child)),
+    call("share", &[], |door, _| door.share()),
+    biased("unshare", &[], |door, _| door.unshare(), |door, dir| _ = door.share_to_stay(dir.child)),
     call("arrive", &[], |door, _| door.arrive()),
     call("exit", &[], |door, _| door.exit()),
     with_corpse("reap", |door, _| door.reap()),

@@ -126,6 +126,12 @@ pub(crate) trait Door {
     fn vfork(&self) -> i64;
     /// fork(2) of a child that serves `slot` from then on.
     fn fork_to_stay(&self, slot: &'static Slot) -> i64;
+    /// fork(2), of a child that shares the working directory, verifies and ends.
+    fn share(&self) -> i64;
+    /// The same, of a child that serves `slot` from then on.
+    fn share_to_stay(&self, slot: &'static Slot) -> i64;
+    /// unshare(2) with `CLONE_FS`.
+    fn unshare(&self) -> i64;
     /// The first step of a forked child.
     fn born(&self) -> i64;
     /// The first step of the first process of a command.

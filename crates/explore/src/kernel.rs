@@ -251,6 +251,19 @@ impl Door for Kernel {
         0
     }
 
+    fn share(&self) -> i64 {
+        self.fork()
+    }
+
+    fn share_to_stay(&self, slot: &'static Slot) -> i64 {
+        self.fork_to_stay(slot)
+    }
+
+    fn unshare(&self) -> i64 {
+        // SAFETY: concerns only this thread's directories, which nobody changes.
+        answer(i64::from(unsafe { libc::unshare(libc::CLONE_FS) }))
+    }
+
     fn born(&self) -> i64 {
         0
     }

@@ -18,7 +18,7 @@ use lp_vfs::xattr::XattrValue;
 use lp_vfs::{
     Place, Task, boot, chdir, chmod, chown, clock, close, dup, fallocate, flock, fork, getdents, link,
     mapping, mkdir, mknod, mount, move_mount, open, open_tree, read, readlink, reclaim, record_lock, rename,
-    root, stat, statfs, symlink, table, truncate, umount, unlink, utimens, write, xattr,
+    root, sharing, stat, statfs, symlink, table, truncate, umount, unlink, utimens, write, xattr,
 };
 
 use crate::actor;
@@ -225,6 +225,11 @@ fn brief(light: Light) -> i32 {
     (-found).min(255) as i32
 }
 
+/// Before a fork of a child that shares the working directory.
+fn before_sharing(task: &Task) -> Answer<ProcessId> {
+    fork::before(task).inspect(|child| sharing::share(task, *child))
+}
+
 impl Door for Light {
     fn open(&self, fd: i32, path: &CStr, flags: i32, mode: u32) -> i64 {
         let task = self.task();
@@ -411,6 +416,22 @@ impl Door for Light {
     fn fork_to_stay(&self, slot: &'static Slot) -> i64 {
         let note = |pid| slot.pid.store(pid, std::sync::atomic::Ordering::Release);
         self.fork_with(fork::before, &|light| actor::stay(&light, slot), &note).min(0)
+    }
+
+    fn share(&self) -> i64 {
+        match self.fork_with(before_sharing, &brief, &|_| ()) {
+            pid @ 0.. => waited(pid as i32),
+            errno => errno,
+        }
+    }
+
+    fn share_to_stay(&self, slot: &'static Slot) -> i64 {
+        let note = |pid| slot.pid.store(pid, std::sync::atomic::Ordering::Release);
+        self.fork_with(before_sharing, &|light| actor::stay(&light, slot), &note).min(0)
+    }
+
+    fn unshare(&self) -> i64 {
+        sharing::end(self.task(), || 0) as i64
     }
 
     fn born(&self) -> i64 {

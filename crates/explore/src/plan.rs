@@ -18,7 +18,8 @@ use crate::trace::{self, Place, Trace};
 use crate::verdict::{Finding, Report};
 
 /// Peers that make more than one call.
-const SEQUENCES: &[&str] = &["reap+fork-stay", "statfs+fork-stay", "bystander", "open-below+write-new"];
+const SEQUENCES: &[&str] =
+    &["reap+fork-stay", "statfs+fork-stay", "bystander", "open-below+write-new", "umount+look-below"];
 /// Calls that wait for locks on files, and the calls that release the waiters.
 const IN_TURN: &[&str] =
     &["setlkw+unlock", "ofd-setlkw+unlock", "flock-wait+unlock", "ring+unlock", "ring-other+unlock"];
@@ -36,6 +37,7 @@ const PARTS_ONLY: &[&str] = &[
     "open-below",
     "write-new",
     "churn",
+    "look-below",
 ];
 /// Calls that may both succeed though neither order of them allows it: a path is looked up before the mounts
 /// change, in Linux too.

@@ -66,8 +66,9 @@ pub(crate) struct Schedule {
 /// Waits that an actor may make before it counts as blocked: it may need several to find that it need not
 /// wait.
 const TRIES: u32 = 8;
-/// Rounds of waits, with no process stopped, after which no progress is possible.
-const ROUNDS: u32 = 60;
+/// Rounds of waits, with no process stopped, after which no progress is possible. A reader waits up to 100
+/// times for each section that a dead process has left open.
+const ROUNDS: u32 = 500;
 /// Seconds after which a stage that is stuck outside an actor is abandoned.
 const LIMIT: u32 = 300;
 

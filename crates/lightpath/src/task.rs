@@ -43,7 +43,7 @@ impl<'fs> Task<'fs> {
     /// Sets the umask, the permission bits that new files do not get, and returns the previous one: umask(2).
     pub fn umask(&self, mask: u32) -> u32 {
         // Relaxed: only this task's thread uses it.
-        self.inner.process.umask.swap(mask & 0o777, Ordering::Relaxed)
+        self.inner.directories.get().umask.swap(mask & 0o777, Ordering::Relaxed)
     }
 }
 

@@ -30,7 +30,7 @@ pub struct Process {
     pub fd_limit: AtomicU32,
     /// Nonzero while several threads share the table.
     pub threads: AtomicU32,
-    /// `umask`.
+    /// `umask`. Like `cwd` and `root`, it may belong to several processes; see `home`.
     pub umask: AtomicU32,
     /// Real user id.
     pub ruid: AtomicU32,
@@ -65,8 +65,13 @@ pub struct Process {
     pub attached: AtomicU32,
     /// Root directory if it is in a mount ([`crate::ids::Spot`]), else 0: chroot(2).
     pub root: AtomicU64,
+    /// The slot whose `cwd`, `root` and `umask` the process uses, if it shares them with others, its own
+    /// included (CLONE_FS); else 0. `lp_vfs`'s `caller::directories` has its meaning.
+    pub home: AtomicU32,
+    /// Nonzero once other processes may use its `cwd`, `root` and `umask`; the slot is then kept for them.
+    pub lends: AtomicU32,
     /// Unused.
-    pub unused: [AtomicU32; 4],
+    pub unused: [AtomicU32; 2],
     /// Parked placeholders among the first 64 descriptors.
     pub parked: AtomicU64,
     /// While threads share the table: held by one that needs the others out of the way, and by all while
@@ -121,12 +126,12 @@ impl Process {
         let Process {
             life: _, table_lock, pid, run, pid_namespace, moves, threads_gone, fd_limit, threads, umask, ruid, fsuid,
              fsgid, caps, group_count, mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited, closed,
-             cwd, root, parked, exe, fsize_limit, unused, unused_word, id_maps, overflow_ids, unused_too, domain, next_domain,
+             cwd, root, home, lends, parked, exe, fsize_limit, unused, unused_word, id_maps, overflow_ids, unused_too, domain, next_domain,
              unused_last, gate_words, groups,
         } = self;
         let words = [
             pid, run, pid_namespace, moves, threads_gone, fd_limit, threads, umask, ruid, fsuid, fsgid, caps, group_count,
-            mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited, closed, unused_word, unused_too,
+            mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited, closed, home, lends, unused_word, unused_too,
         ];
         // Relaxed: published with the slot's life.
         words.into_iter().chain(unused).chain(id_maps).chain(overflow_ids).chain(unused_last)

@@ -50,7 +50,7 @@ mod rights;
 mod watches;
 
 pub use caller::task::{Outside, Place, Task, Time};
-pub use caller::{clock, id_map, identity, task};
+pub use caller::{clock, directories, id_map, identity, task};
 pub use calls::{
     access, cachestat, chdir, chmod, chown, close, copy, dup, ends, fallocate, fcntl, file_attr, fsmount,
     fspick, fsync, getcwd, getdents, handle, ioctl, landlock, link, lseek, mkdir, mknod, mount,
@@ -61,7 +61,7 @@ pub use content::{bulk, chunk, linking, map, owner, page, run, version};
 pub use descriptors::{busy, flight, opened};
 pub use inodes::{blob, limit};
 pub use lane::{freeze, intent, pin};
-pub use life::{boot, executed, fork, mapping, mount_tree, namespace, reap, reclaim};
+pub use life::{boot, executed, fork, mapping, mount_tree, namespace, reap, reclaim, sharing};
 pub use locks::{file_lock, flock, lock, lock_tree, record_lock, signal_target};
 pub use names::{dir, dirent, hash, link_target, name, root, walk};
 pub use rights::permission;

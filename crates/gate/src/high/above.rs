@@ -1,6 +1,6 @@
 //! The high half's implementation of [`Above`].
 
-use crate::high::life::task::set_task;
+use crate::high::life::task::{block_prefixes, set_task};
 
 use lp_abi::gated::GATED_SET;
 use lp_abi::linux::{__NR_fstat, __NR_prctl, stat};
@@ -13,7 +13,7 @@ use lp_vfs::boot::ImageIds;
 use lp_vfs::getcwd::Start;
 use lp_vfs::table::entry;
 use lp_vfs::task::Task;
-use lp_vfs::{boot, close, fork, getcwd, id_map, root};
+use lp_vfs::{boot, close, fork, getcwd, id_map, root, sharing};
 
 use crate::High;
 use crate::calls::CALLS;
@@ -140,6 +140,7 @@ impl Above for High {
         let Some(task) = task_of(thread) else { return Ok(()) };
         areas::before_fork();
         let child = fork::before(task).inspect_err(|_| areas::after_fork())?;
+        share_directories(thread, task, child);
         outline::executed_by(task, child);
         table_copied(task, child);
         thread.forked.set(child.0);
@@ -204,6 +205,7 @@ impl Above for High {
     fn before_vfork(thread: &Thread, child: &Thread) -> lp_abi::Result<()> {
         let Some(task) = task_of(thread) else { return Ok(()) };
         let slot = fork::before_vfork(task)?;
+        share_directories(thread, task, slot);
         outline::executed_by(task, slot);
         table_copied(task, slot);
         thread.forked.set(slot.0);
@@ -387,6 +389,14 @@ impl Above for High {
 
     fn holds(path: &[u8]) -> bool {
         mounts::mounts().holds(path) || rooted::takes(path)
+    }
+}
+
+/// Makes the child that `thread` creates share its directories, if the call says so.
+fn share_directories(thread: &Thread, task: &Task, child: ProcessId) {
+    if thread.shares_directories.get() {
+        sharing::share(task, child);
+        block_prefixes();
     }
 }
 

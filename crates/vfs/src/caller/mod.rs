@@ -11,6 +11,7 @@
 
 pub(crate) mod below;
 pub mod clock;
+pub mod directories;
 pub(crate) mod event;
 pub(crate) mod fd_table;
 pub mod id_map;

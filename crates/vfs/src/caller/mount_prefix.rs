@@ -3,6 +3,8 @@
 use lp_region::process::{Process, Run};
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 
+use crate::caller::directories;
+
 /// The path of a run's only mount, if it is short, as a word for one comparison.
 pub struct MountPrefix {
     /// Its bytes, zero-padded.
@@ -57,9 +59,10 @@ impl MountPrefix {
         }
     }
 
-    /// Blocks the prefix if the process's root directory is in a mount, and else lets it be used.
+    /// Blocks the prefix if the process's root directory is in a mount, or other processes may put it there,
+    /// and else lets it be used.
     pub fn follow(&self, process: &Process) {
-        let is_rooted = process.root.load(Ordering::Acquire) != 0;
+        let is_rooted = directories::are_shared(process) || process.root.load(Ordering::Acquire) != 0;
         // Relaxed, here and below: one word, as seen. Without the prefix, paths are looked at more closely.
         if is_rooted || self.walked == 0 {
             return self.block();

@@ -186,7 +186,7 @@ pub(crate) fn note(task: &Task<'_>, prefix: Prefix, dir: Spot, tree: u32) {
     let is_inner = task.region.standing(dir.mount, state).parent.is_some();
     // Absolute paths of a process with a root directory of its own lead elsewhere than those of others, whose
     // task this may become.
-    let is_rooted = prefix.base == 0 && task.process.root.load(Ordering::Acquire) != 0;
+    let is_rooted = prefix.base == 0 && task.directories.get().root.load(Ordering::Acquire) != 0;
     if state.kind() != mount_state::ATTACHED || is_rooted {
         return;
     }

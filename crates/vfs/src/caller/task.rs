@@ -13,6 +13,7 @@ use lp_region::sync::{AtomicU32, Ordering};
 use lp_region::{FirstPage, InodeRef, LaneId, PageId, ProcessId, Region, RunId};
 
 use crate::caller::below::{Habit, Need};
+use crate::caller::directories;
 use crate::caller::event::Event;
 use crate::caller::fd_table::FdTable;
 use crate::caller::mount_prefix::MountPrefix;
@@ -38,7 +39,7 @@ pub fn device(region: Region) -> u64 {
 pub struct Task<'r> {
     /// The region.
     pub region: Region<'r>,
-    /// The process's slot: credentials, cwd, umask.
+    /// The process's slot.
     pub process: &'r Process,
     /// The slot's id.
     pub process_id: ProcessId,
@@ -46,6 +47,9 @@ pub struct Task<'r> {
     /// thread's own once it has changed them while there were other threads, because credentials belong to
     /// threads in Linux. Nothing else in that record has a meaning.
     pub credentials: Cell<&'r Process>,
+    /// The slot with the working directory, the root directory and the umask: the process's, or the home of
+    /// processes that share them ([`crate::caller::directories`]).
+    pub directories: Cell<&'r Process>,
     /// The thread's lane.
     pub lane: &'r Lane,
     /// The lane's id.
@@ -174,6 +178,7 @@ impl<'r> Task<'r> {
             process,
             process_id,
             credentials: Cell::new(process),
+            directories: Cell::new(directories::of(region, process_id)),
             lane: region.lane(lane_id),
             lane_id,
             table: FdTable::of(region, process_id),

@@ -96,7 +96,7 @@ fn not_found(
 #[cold]
 fn descriptor(task: &Task<'_>, fd: Fd, mode: u32, flags: u32) -> Result<Place<()>> {
     if fd == Fd::CWD {
-        let cwd = task.process.cwd.load(Ordering::Relaxed); // Relaxed: only the calling process writes it.
+        let cwd = task.directories.get().cwd.load(Ordering::Relaxed); // Relaxed: one word, as seen.
         if cwd == 0 {
             return Ok(Place::Outside(Outside::AsGiven));
         }

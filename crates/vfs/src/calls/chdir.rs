@@ -42,7 +42,7 @@ pub fn fchdir(task: &Task<'_>, fd: Fd) -> Result<()> {
 
 /// Records that the working directory is the host's.
 pub fn left(task: &Task<'_>) {
-    task.process.cwd.store(0, Ordering::Release);
+    task.directories.get().cwd.store(0, Ordering::Release);
 }
 
 /// Makes a directory of ours the root directory, from which absolute paths start. The working directory
@@ -106,6 +106,6 @@ fn may_enter(task: &Task<'_>, dir: Spot) -> Result<()> {
 fn enter(task: &Task<'_>, dir: Spot) -> Result<()> {
     may_enter(task, dir)?;
     // Release: a scan for users of an inode sees the directory here before the pin is cleared.
-    task.process.cwd.store(dir.to_word(), Ordering::Release);
+    task.directories.get().cwd.store(dir.to_word(), Ordering::Release);
     Ok(())
 }

@@ -33,7 +33,7 @@ const TRIES: u32 = 1000;
 /// # Errors
 /// `ERANGE` if it does not fit, `ENOENT` if the directory was removed, `EFAULT`.
 pub fn getcwd(task: &Task<'_>, buffer: UserSlice) -> Result<Option<usize>> {
-    let cwd = task.process.cwd.load(Ordering::Relaxed); // Relaxed: only the calling process writes it.
+    let cwd = task.directories.get().cwd.load(Ordering::Relaxed); // Relaxed: one word, as seen.
     if cwd == 0 {
         return Ok(None);
     }

@@ -133,8 +133,8 @@ pub fn open_by_handle_at(task: &Task, mount: Fd, handle: UserPtr, flags: u32) ->
 /// Where the handle is looked up.
 fn anchor(task: &Task, fd: Fd) -> Result<Spot> {
     if fd == Fd::CWD {
-        // Relaxed: only its own process writes it.
-        return Ok(Spot::from_word(task.process.cwd.load(Ordering::Relaxed)));
+        // Relaxed: one word, as seen.
+        return Ok(Spot::from_word(task.directories.get().cwd.load(Ordering::Relaxed)));
     }
     let held = task.fget_any(fd)?;
     // Relaxed: immutable.

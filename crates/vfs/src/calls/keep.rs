@@ -31,10 +31,10 @@ fn hold_removed_slow<'r>(
     let pin = pin::hold_known(task, slot, found.inode.id);
     // The names of these are read after the pin is set, so a sweep that finds none of them sees the pin.
     let base = match dirfd {
-        Fd::CWD => Spot::from_word(task.process.cwd.load(Acquire)).inode,
+        Fd::CWD => Spot::from_word(task.directories.get().cwd.load(Acquire)).inode,
         fd => task.fget_any(fd).map_or(InodeRef::NONE, |held| held.inode_ref()),
     };
-    let root = Spot::from_word(task.process.root.load(Acquire)).inode;
+    let root = Spot::from_word(task.directories.get().root.load(Acquire)).inode;
     let is_kept = root == found.inode || dir::and_above_removed(task, base).any(|above| above == found.inode);
     if is_kept { Ok(pin) } else { Err(errno) }
 }

@@ -15,7 +15,7 @@ use crate::lane::writer;
 use crate::names::change::{self, Links, Plain, Seats};
 use crate::names::hash::{self, Load};
 use crate::names::walk::{self, Follow, Found, LastType, Parent, PathBuffer};
-use crate::names::{dir, dirent, name};
+use crate::names::{dir, dirent, mounts, name};
 use crate::rights::{permission, protected};
 use crate::watches::watch_names;
 
@@ -52,6 +52,7 @@ pub fn linkat(
         return Err(Errno::EINVAL);
     }
     for _ in 0..walk::TRIES {
+        let turn = mounts::turn(task);
         let from = match source(task, old_dirfd, old, flags)? {
             Place::Inside(found) => Place::Inside(found),
             Place::Outside(outside) => Place::Outside(walk::keep(task, outside, PathBuffer::Path)?),
@@ -70,6 +71,8 @@ pub fn linkat(
         };
         match link_at(task, &found, &parent) {
             Err(Errno::ESTALE) => {}
+            // The first path led into a mount that was gone before the second was walked.
+            Err(Errno::EXDEV) if turn != mounts::turn(task) => {}
             done => return done.map(|()| Two::Done),
         }
     }

@@ -157,6 +157,7 @@ fn by_walk(
     how: (Mode, Behind),
 ) -> Result<Two> {
     for _ in 0..walk::TRIES {
+        let turn = mounts::turn(task);
         // Matched by reference: neither is copied.
         let from = match walk::named(task, old_dirfd, old, PathBuffer::Path) {
             Err(Errno::ENAMETOOLONG) => {
@@ -179,6 +180,8 @@ fn by_walk(
         match (&from, &to) {
             (Place::Inside(from), Place::Inside(to)) => match rename_at::<true>(task, from, to, how) {
                 Err(Errno::ESTALE) => {}
+                // The first path led into a mount that was gone before the second was walked.
+                Err(Errno::EXDEV) if turn != mounts::turn(task) => {}
                 done => return done.map(|()| Two::Done),
             },
             (Place::Outside(old), Place::Outside(new)) => {

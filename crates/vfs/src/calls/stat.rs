@@ -223,8 +223,8 @@ fn of_descriptor(
         let held = task.fget_any(fd)?;
         return put(held.inode_id(), held.inode, held.mount()).map(Place::Inside);
     }
-    // Relaxed: changes only in its own process.
-    let Spot { inode: cwd, mount } = Spot::from_word(task.process.cwd.load(Relaxed));
+    // Relaxed: one word, as seen.
+    let Spot { inode: cwd, mount } = Spot::from_word(task.directories.get().cwd.load(Relaxed));
     if fd != Fd::CWD || cwd.id.is_none() {
         return Ok(Place::Outside(Outside::AsGiven));
     }

@@ -110,8 +110,8 @@ pub(crate) fn found(
         return Ok(Place::Outside(Outside::AsGiven));
     }
     if fd == Fd::CWD {
-        // Relaxed: changes only in its own process.
-        let cwd = Spot::from_word(task.process.cwd.load(Relaxed));
+        // Relaxed: one word, as seen.
+        let cwd = Spot::from_word(task.directories.get().cwd.load(Relaxed));
         let parent = cwd.inode.id;
         return Ok(match cwd.inode.id.is_some() {
             true => {
@@ -127,8 +127,8 @@ pub(crate) fn found(
 /// Calls `work` on the inode of a descriptor or of `Fd::CWD`.
 fn descriptor<T>(task: &Task, fd: Fd, mut work: impl FnMut(&Found, &Inode) -> Result<T>) -> Result<Place<T>> {
     if fd == Fd::CWD {
-        // Relaxed: changes only in its own process.
-        let cwd = Spot::from_word(task.process.cwd.load(Relaxed));
+        // Relaxed: one word, as seen.
+        let cwd = Spot::from_word(task.directories.get().cwd.load(Relaxed));
         let id = cwd.inode.id;
         if id.is_none() {
             return Ok(Place::Outside(Outside::AsGiven));

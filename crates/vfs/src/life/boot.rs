@@ -454,10 +454,12 @@ pub fn exit(task: &Task) {
     for (fd, _) in task.table.open() {
         let _ = open_file::remove(task, fd);
     }
-    let named = task.process.places().map(|word| Spot::from_word(word.load(Ordering::Relaxed)).inode);
+    let shared = [&task.directories.get().cwd, &task.directories.get().root];
+    let places = task.process.places().into_iter().chain(shared);
+    let mut named = places.map(|word| Spot::from_word(word.load(Ordering::Relaxed)).inode);
     let is_unlinked =
         |of: InodeRef| of != InodeRef::NONE && task.region.inode(of.id).nlink.load(Ordering::Relaxed) == 0;
-    let kept = named.into_iter().any(is_unlinked) || mapped::keeps_unlinked(task);
+    let kept = named.any(is_unlinked) || mapped::keeps_unlinked(task);
     let done = reap::bury_lanes(task, task.process_id, task.lane_id) && reap::empty(task, task.process_id);
     match kept {
         true => reclaim::run(task),

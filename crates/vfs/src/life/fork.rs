@@ -14,7 +14,7 @@ use crate::caller::task::Task;
 use crate::descriptors::file;
 use crate::descriptors::table::{FdTable, closing, entry};
 use crate::descriptors::table_lock::Alone;
-use crate::life::{mapped, reap, reclaim};
+use crate::life::{home, mapped, reap, reclaim};
 
 /// Forks between two searches for dead processes.
 const REAP_EVERY: u32 = 256;
@@ -79,8 +79,7 @@ fn copy_process(task: &Task, child: &Process) {
     copy_credentials(task.credentials.get(), child);
     id_map::inherit(parent, child);
     // Relaxed throughout: the slot is the child's once the kernel's call has created it.
-    let words: [fn(&Process) -> &AtomicU32; 4] =
-        [|p| &p.pid_namespace, |p| &p.umask, |p| &p.exe_dirent, |p| &p.attached];
+    let words: [fn(&Process) -> &AtomicU32; 3] = [|p| &p.pid_namespace, |p| &p.exe_dirent, |p| &p.attached];
     for word in words {
         word(child).store(word(parent).load(Ordering::Relaxed), Ordering::Relaxed);
     }
@@ -89,9 +88,8 @@ fn copy_process(task: &Task, child: &Process) {
     child.posix_locks.store(closing, Ordering::Relaxed);
     child.fsize_limit.store(parent.fsize_limit.load(Ordering::Relaxed), Ordering::Relaxed);
     child.parked.store(parent.parked.load(Ordering::Relaxed), Ordering::Relaxed);
-    // The directories and the executed file stay alive: the parent's slot holds them meanwhile.
-    child.root.store(parent.root.load(Ordering::Relaxed), Ordering::Release);
-    child.cwd.store(parent.cwd.load(Ordering::Relaxed), Ordering::Release);
+    home::copy(task.region, task.directories.get(), child);
+    // The file stays alive: the parent's slot holds it meanwhile.
     child.exe.store(parent.exe.load(Ordering::Relaxed), Ordering::Release);
 }
 

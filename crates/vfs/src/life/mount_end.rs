@@ -12,7 +12,7 @@ use crate::descriptors::flight;
 use crate::descriptors::table::FdTable;
 use crate::lane::pin;
 use crate::life::mount_tree::Tree;
-use crate::life::{reclaim, superblock};
+use crate::life::{home, reclaim, superblock};
 use crate::names::mounts::{all, top_adrift};
 
 /// Gives back the mounts that are out of the tree and that nobody is in any more, and file systems without
@@ -40,7 +40,7 @@ impl Tree<'_, '_> {
                 });
                 let mut hit = stands;
                 FdTable::of(region, process).look_through(|file| hit |= is_in(region.file(file)));
-                hit && !region.process_is_dead(process, task.process_id)
+                hit && home::counts(task, process)
             })
         };
         let by_lane = || {

@@ -10,6 +10,8 @@
 //! compare-and-swap of the very word that was found dead. Each step may be repeated after the reaper itself
 //! has died. Callers must hold no inode lock.
 
+use core::ptr;
+
 use lp_region::lane::Lane;
 use lp_region::life::{Life, SlotState};
 use lp_region::records::{Bucket, Dirent, Inode, LockRecord, LongName, Mapping, OpenFile};
@@ -17,6 +19,7 @@ use lp_region::slab::Slot;
 use lp_region::sync::Ordering;
 use lp_region::{FileId, InodeId, InodeRef, LaneId, MappingId, ProcessId, custody, depot};
 
+use crate::caller::directories;
 use crate::caller::task::Task;
 use crate::content::hand;
 use crate::descriptors::file;
@@ -24,7 +27,7 @@ use crate::descriptors::table::{FdTable, entry};
 use crate::inodes::{inode, make};
 use crate::lane::kept::{self, Listed};
 use crate::lane::{mount_claim, pin, taken};
-use crate::life::{burial, free, mapped};
+use crate::life::{burial, free, home, mapped};
 use crate::locks::file_lock;
 use crate::names::tree;
 
@@ -82,7 +85,7 @@ pub(crate) fn bury_lanes(task: &Task, id: ProcessId, spared: LaneId) -> bool {
 }
 
 /// Closes all descriptors of a process and frees its mappings. Returns false if something must wait for a
-/// live thread. The caller must be emptying the slot.
+/// live thread, or other processes use its directories. The caller must be emptying the slot.
 pub(crate) fn empty(task: &Task, id: ProcessId) -> bool {
     let region = task.region;
     let process = region.process(id);
@@ -110,10 +113,23 @@ pub(crate) fn empty(task: &Task, id: ProcessId) -> bool {
     if done {
         process.fd_limit.store(0, Ordering::Release);
     }
+    let is_kept = home::is_in_use(region, id);
     for word in process.places() {
-        word.store(0, Ordering::Release);
+        // Processes that use its directories keep the slot.
+        let is_used = is_kept && [&process.cwd, &process.root].into_iter().any(|used| ptr::eq(used, word));
+        if !is_used {
+            word.store(0, Ordering::Release);
+        }
     }
-    drop_mappings(task, id) && done
+    if is_kept {
+        process.pid.store(0, Ordering::Relaxed); // Relaxed: the number may be another process's by now.
+    }
+    let shared = directories::home(region, id);
+    if shared != id {
+        // It may have been the last that used it.
+        self::process(task, shared);
+    }
+    drop_mappings(task, id) && done && !is_kept
 }
 
 /// Frees the mapping records of a process. Returns false if it would have to wait for an inode's lock.

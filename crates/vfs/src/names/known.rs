@@ -207,7 +207,7 @@ pub(super) fn may_everyone_search(inode: &Inode) -> bool {
 #[inline]
 pub(super) fn base(task: &Task<'_>, dirfd: Fd) -> Option<Spot> {
     if dirfd == Fd::CWD {
-        let cwd = task.process.cwd.load(Ordering::Relaxed); // Relaxed: only the calling process writes it.
+        let cwd = task.directories.get().cwd.load(Ordering::Relaxed); // Relaxed: one word, as seen.
         return (cwd != 0).then(|| Spot::from_word(cwd));
     }
     task.fget_any(dirfd).ok().map(|held| held.spot())

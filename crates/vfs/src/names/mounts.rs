@@ -349,6 +349,13 @@ pub(crate) fn is_gone(task: &Task<'_>, dir: InodeRef) -> bool {
     task.region.inode(dir.id).is_dead()
 }
 
+/// The number of changes of the mounts, with their states. Two paths that were walked one after the other lead
+/// into the same tree of mounts if it has not changed meanwhile.
+#[inline(always)]
+pub(crate) fn turn(task: &Task<'_>) -> u64 {
+    task.region.header().mount_turn.load(Ordering::Acquire) // PAIRS: the exchanges of `mount_change`.
+}
+
 /// The path of a mount of the command line, without a trailing slash: empty for the root directory.
 pub fn path<'t>(task: &'t Task<'_>, mount: MountId) -> &'t [u8] {
     // Relaxed: immutable while the run lives.

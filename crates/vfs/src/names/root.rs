@@ -17,7 +17,7 @@ use crate::names::{mounts, tree};
 /// The root directory; `None` if it is the kernel's.
 #[inline]
 pub fn of(task: &Task<'_>) -> Option<Spot> {
-    let root = task.process.root.load(Ordering::Acquire); // PAIRS: the release store in `set`.
+    let root = task.directories.get().root.load(Ordering::Acquire); // PAIRS: the release store in `set`.
     (root != 0).then(|| Spot::from_word(root))
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn is(task: &Task<'_>, spot: Spot) -> bool {
 pub(crate) fn set(task: &Task<'_>, root: Option<Spot>) {
     let shift = tree::shift(task);
     // Release: a scan for users of an inode sees the directory here before the pin is cleared.
-    task.process.root.store(root.map_or(0, Spot::to_word), Ordering::Release);
+    task.directories.get().root.store(root.map_or(0, Spot::to_word), Ordering::Release);
     drop(shift);
     task.prefix.follow(task.process);
 }

@@ -19,12 +19,11 @@ use crate::rights::{acl, credentials};
 /// `ENOSPC` if there are no inodes left.
 #[inline(always)]
 pub fn create<'t, 'r>(task: &'t Task<'r>, parent: &Inode, mode: u32, rdev: u32) -> Result<NewInode<'t, 'r>> {
-    let process = task.process;
     // Relaxed throughout: one word each, with momentary values.
     let kind = mode & S_IFMT;
     let (asked, mut mode) = (mode, mode);
     if kind != S_IFLNK && parent.default_acl.load(Relaxed) == 0 {
-        mode &= !(process.umask.load(Relaxed) & 0o777);
+        mode &= !(task.directories.get().umask.load(Relaxed) & 0o777);
     }
     let credentials = task.credentials.get();
     let mut gid = credentials.fsgid.load(Relaxed);

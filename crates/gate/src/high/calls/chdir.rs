@@ -36,7 +36,7 @@ handlers! {
     /// getcwd(2).
     fn getcwd(task, to: UserSlice) {
         // Relaxed: the process's own word.
-        if task.process.cwd.load(Ordering::Relaxed) == 0 {
+        if task.directories.get().cwd.load(Ordering::Relaxed) == 0 {
             return if root::of(task).is_some() { unreachable(to) } else { NOT_OURS };
         }
         match getcwd::getcwd(task, to) {

@@ -8,7 +8,7 @@ use lp_region::sync::Ordering;
 use lp_vfs::boot::load_limit;
 use lp_vfs::root;
 use lp_vfs::task::Task;
-use lp_vfs::{chdir, namespace};
+use lp_vfs::{chdir, namespace, sharing};
 
 use crate::high::calls::refused;
 use crate::high::fd::descriptor;
@@ -19,7 +19,7 @@ use crate::low::dispatch::NOT_OURS;
 handlers! {
     /// umask(2).
     fn umask(task, mask: u32) {
-        task.process.umask.store(mask & 0o777, Ordering::Relaxed); // Relaxed: the process's own word.
+        task.directories.get().umask.store(mask & 0o777, Ordering::Relaxed); // Relaxed: one word.
         NOT_OURS
     }
 
@@ -78,7 +78,12 @@ handlers! {
         if flags & CLONE_NEWUSER != 0 && flags & !UNSHARED == 0 && root::of(task).is_some() {
             return Errno::EPERM.to_ret();
         }
-        let done = kernel!(__NR_unshare, flags);
+        let call = || kernel!(__NR_unshare, flags);
+        // The kernel's ksys_unshare: a new user or mount namespace implies CLONE_FS.
+        let done = match flags & (CLONE_FS | CLONE_NEWNS | CLONE_NEWUSER) {
+            0 => call(),
+            _ => sharing::end(task, call),
+        };
         if done >= 0 && flags & CLONE_NEWUSER != 0 {
             entered_namespace(thread(), task);
         }

@@ -6,9 +6,9 @@ use lp_region::sync::{Ordering, heavy_barrier, light_barrier};
 use lp_region::{LaneId, ProcessId, Region, RunId};
 use lp_vfs::below::Habit;
 use lp_vfs::mounts::Prefix;
-use lp_vfs::root;
 use lp_vfs::table::FdTable;
 use lp_vfs::task::Task;
+use lp_vfs::{directories, root};
 
 use crate::high::watch::shadow;
 use crate::low::live::deferred;
@@ -30,6 +30,7 @@ pub(crate) fn set_task(
         (&raw mut (*task).process).write(process);
         (&raw mut (*task).process_id).write(process_id);
         (&raw mut (*task).credentials).write(Cell::new(process));
+        (&raw mut (*task).directories).write(Cell::new(directories::of(region, process_id)));
         (&raw mut (*task).lane).write(region.lane(lane_id));
         (&raw mut (*task).lane_id).write(lane_id);
         (&raw mut (*task).table).write(FdTable::of(region, process_id));
@@ -53,13 +54,14 @@ pub(crate) fn set_task(
     // SAFETY: all fields are initialised, and the task lives as long as the record.
     let task = unsafe { &*task };
     light_barrier(); // PAIRS: the heavy barrier in `block_prefixes`.
-    if root::of(task).is_some() {
+    if root::of(task).is_some() || directories::are_shared(process) {
         task.prefix.block();
     }
     task
 }
 
-/// Makes all threads look closely at absolute paths. The process has a root directory in a mount.
+/// Makes all threads look closely at absolute paths. The process has a root directory in a mount, or others
+/// may give it one.
 #[cold]
 pub(crate) fn block_prefixes() {
     // PAIRS: the light barrier in `set_task`. Without it, a thread that starts at this moment may miss the
@@ -80,6 +82,7 @@ fn fields_of(task: Task<'static>) {
         process: _,
         process_id: _,
         credentials: _,
+        directories: _,
         lane: _,
         lane_id: _,
         table: _,

@@ -10,8 +10,8 @@ use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{DirentId, FileId, InodeId, ProcessId, Spot, ucopy};
 use lp_vfs::getcwd::{self, Start};
 use lp_vfs::table::{FdTable, entry};
-use lp_vfs::target;
 use lp_vfs::task::Task;
+use lp_vfs::{directories, target};
 
 use crate::high::fd::{descriptor, directory, own_descriptor};
 use crate::high::frame::at::{At, DOT, Last, Route, Which, buffer, path_in, spare_buffer};
@@ -104,15 +104,16 @@ fn process_of<'p>(task: &Task, name: &'p [u8]) -> Option<(ProcessId, &'p [u8])> 
 /// Whether the link's target is ours.
 fn is_ours(task: &Task, magic: Magic) -> bool {
     let process = task.region.process(magic.process);
+    let places = directories::of(task.region, magic.process);
     // Relaxed, all: one word each; the user of the result checks again.
     match magic.link {
         Link::Descriptor(fd) => {
             let word = FdTable::of(task.region, magic.process).entry(fd);
             word.is_some_and(|word| word.load(Ordering::Relaxed) & entry::OPEN != 0)
         }
-        Link::Cwd => process.cwd.load(Ordering::Relaxed) != 0,
+        Link::Cwd => places.cwd.load(Ordering::Relaxed) != 0,
         Link::Exe => process.exe.load(Ordering::Relaxed) != 0,
-        Link::Root => process.root.load(Ordering::Relaxed) != 0,
+        Link::Root => places.root.load(Ordering::Relaxed) != 0,
     }
 }
 
@@ -270,6 +271,7 @@ fn name_of(task: &Task, magic: Magic, to: &mut [u8; PATH_MAX]) -> Option<usize> 
 /// The result of readlink(2) for a link of ours, NUL-terminated in `to`.
 fn text_of(task: &Task, magic: Magic, start: Start, to: &mut [u8; PATH_MAX]) -> Option<usize> {
     let process = task.region.process(magic.process);
+    let places = directories::of(task.region, magic.process);
     // Relaxed, all: one word each. If another process closes the file meanwhile, the name was right a moment
     // ago.
     let text = match magic.link {
@@ -277,8 +279,8 @@ fn text_of(task: &Task, magic: Magic, start: Start, to: &mut [u8; PATH_MAX]) -> 
             let word = FdTable::of(task.region, magic.process).entry(fd)?.load(Ordering::Relaxed);
             getcwd::of_file(task, task.region.file(FileId(word as u32)), start)
         }
-        Link::Cwd => of_place(task, &process.cwd, start),
-        Link::Root => of_place(task, &process.root, start),
+        Link::Cwd => of_place(task, &places.cwd, start),
+        Link::Root => of_place(task, &places.root, start),
         Link::Exe => {
             let exe = Spot::from_word(process.exe.load(Ordering::Relaxed));
             let dirent = DirentId(process.exe_dirent.load(Ordering::Relaxed));

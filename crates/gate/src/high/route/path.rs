@@ -59,7 +59,7 @@ pub(crate) fn plainly_ours<T: ReturnValue>(
 pub(crate) fn is_base_ours(task: &Task, dirfd: Fd) -> bool {
     if dirfd == Fd::CWD {
         // Relaxed: the thread's own process; races are the program's.
-        return task.process.cwd.load(Ordering::Relaxed) != 0;
+        return task.directories.get().cwd.load(Ordering::Relaxed) != 0;
     }
     descriptor::is_listed(task, dirfd)
 }

@@ -7,8 +7,8 @@
 use lp_abi::text::within;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
-use lp_vfs::root;
 use lp_vfs::task::Task;
+use lp_vfs::{directories, root};
 
 use crate::high::frame::at::{At, DOT, Route, Which, buffer, path_in};
 use crate::high::frame::handler::given;
@@ -72,7 +72,7 @@ pub(crate) fn inside(task: Option<&Task>, text: &[u8]) -> At {
 /// Whether a path of the calling process is one in its root directory.
 pub(crate) fn takes(path: &[u8]) -> bool {
     let is_rooted = |(region, process): (lp_region::Region<'static>, _)| {
-        region.process(process).root.load(Ordering::Relaxed) != 0 // Relaxed: the process's own word.
+        directories::of(region, process).root.load(Ordering::Relaxed) != 0 // Relaxed: one word, as seen.
     };
     path.starts_with(b"/") && joined().is_some_and(is_rooted)
 }

@@ -171,7 +171,7 @@ fn holds_anything(task: &Task) -> bool {
     let process = task.process;
     // Relaxed, all: the process's own words.
     task.table.open().next().is_some()
-        || process.cwd.load(Ordering::Relaxed) != 0
+        || task.directories.get().cwd.load(Ordering::Relaxed) != 0
         || process.exe.load(Ordering::Relaxed) != 0
         || process.mappings.load(Ordering::Relaxed) != 0
         || !areas::is_empty()
@@ -214,7 +214,8 @@ fn concerns(task: &Task, nr: u32, words: [usize; 6]) -> bool {
             | __NR_prctl
             | __NR_seccomp
     );
-    let leaves = matches!(nr, __NR_chdir | __NR_fchdir) && task.process.cwd.load(Ordering::Relaxed) != 0;
+    let leaves =
+        matches!(nr, __NR_chdir | __NR_fchdir) && task.directories.get().cwd.load(Ordering::Relaxed) != 0;
     if always || leaves || CALLS.is_same(nr, __NR_io_uring_setup) {
         return true;
     }

@@ -50,6 +50,7 @@ pub(crate) unsafe extern "sysv64" fn fork(
 ) -> isize {
     let thread = current();
     thread.shares_table.set(false);
+    thread.shares_directories.set(false);
     thread.enters_namespace.set(false);
     // fork(2) as clone(2), which can say where the child's id goes.
     thread.set_share_call([__NR_clone as usize, SIGCHLD as usize, 0, 0]);
@@ -69,6 +70,7 @@ pub(crate) unsafe extern "sysv64" fn vfork(
     thread.set_share_call([__NR_vfork as usize, first, second, third]);
     thread.share_given.set([first, second, third]);
     thread.shares_table.set(false);
+    thread.shares_directories.set(false);
     thread.enters_namespace.set(false);
     share(ChildStack::Parents)
 }
@@ -215,6 +217,11 @@ fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: ChildStack) -> isize 
         if !has(CLONE_FS) && High::is_rooted(thread) {
             return Errno::EPERM.to_ret();
         }
+    }
+    thread.shares_directories.set(has(CLONE_FS));
+    if has(CLONE_FS) {
+        // A process that has not joined the run would not learn that another works in a mount.
+        High::join(thread);
     }
     thread.shares_table.set(has(CLONE_FILES) && High::may_share_table(thread));
     if has(CLONE_FILES)

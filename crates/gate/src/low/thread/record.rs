@@ -38,6 +38,8 @@ pub(crate) struct Thread {
     pub(crate) share_given: Cell<[usize; 3]>,
     /// Whether the child being created shares the kernel's descriptor table.
     pub(crate) shares_table: Cell<bool>,
+    /// Whether it shares working directory, root directory and umask.
+    pub(crate) shares_directories: Cell<bool>,
     /// Whether it is created in a user namespace of its own.
     pub(crate) enters_namespace: Cell<bool>,
     /// The thread's own credentials, if it has some; the memory stays with the record.
