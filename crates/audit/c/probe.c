@@ -88,6 +88,12 @@ static long do_rename(void)
     return rename(own, renamed) < 0 ? -1 : rename(renamed, own);
 }
 
+static long do_rename_over(void)
+{
+    int fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL, 0644);
+    return fd < 0 || close(fd) < 0 ? -1 : rename(fresh, renamed);
+}
+
 static long do_getdents(void)
 {
     return lseek(directory_fd, 0, SEEK_SET) < 0 ? -1 : syscall(SYS_getdents64, directory_fd, buffer, 4096);
@@ -108,7 +114,8 @@ static const struct call {
     { "pwrite_1", do_pwrite_1 },   { "writev", do_writev },
     { "pwritev", do_pwritev },     { "open_close", do_open_close },
     { "create_unlink", do_create_unlink },
-    { "rename", do_rename },       { "getdents", do_getdents },
+    { "rename", do_rename },       { "rename_over", do_rename_over },
+    { "getdents", do_getdents },
 };
 
 static const struct call *find(const char *name)

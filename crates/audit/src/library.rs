@@ -161,6 +161,10 @@ const CALLS: &[(&str, Call)] = &[
         rename(&a.task, &a.own, &a.renamed)?;
         rename(&a.task, &a.renamed, &a.own)
     }),
+    ("rename_over", |a| {
+        open_and_close(&a.task, &a.fresh, O_WRONLY | O_CREAT | O_EXCL)?;
+        rename(&a.task, &a.fresh, &a.renamed)
+    }),
     ("getdents", |a| {
         lp_vfs::lseek::lseek(&a.task, a.directory_fd, 0, SEEK_SET)?;
         lp_vfs::getdents::getdents64(&a.task, a.directory_fd, lent::room(&mut a.buffer[..4096])).map(drop)

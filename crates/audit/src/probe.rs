@@ -37,6 +37,7 @@ pub const CALLS: &[&str] = &[
     "open_close",
     "create_unlink",
     "rename",
+    "rename_over",
     "getdents",
 ];
 

@@ -60,6 +60,7 @@ impl BiasedLock {
     }
 
     /// Sets the key that names this lock in a mark: from now on it may be biased. No other lock has this key.
+    #[inline]
     pub fn set_key(&self, key: u32) {
         // Relaxed: a lock's key never changes from one value to another.
         self.key.store(key, Ordering::Relaxed);

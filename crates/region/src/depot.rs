@@ -55,6 +55,13 @@ impl<'r> Region<'r> {
     /// Fills the empty cache of a lane. The caller owns the lane, or buries it.
     #[cold]
     pub(crate) fn refill_slow<T: Slot>(self, lane: &Lane) -> Result<()> {
+        let count = &lane.caches[T::SLAB].count;
+        // Relaxed, both: only this lane writes its cache.
+        if count.load(Ordering::Relaxed) != 0 {
+            // More than fit, in a damaged region.
+            count.store(CACHE_SLOTS as u32, Ordering::Relaxed);
+            return Ok(());
+        }
         let head = &self.header().slabs[T::SLAB];
         // Slots that were never handed out may have no memory.
         let link = |index: u32| (index <= head.last()).then(|| self.slot::<T>(index).link());

@@ -142,16 +142,23 @@ impl Region<'_> {
     pub fn take<T: Slot>(self, lane: &Lane) -> Result<T::Id> {
         let cache = &lane.caches[T::SLAB];
         // Relaxed throughout: only this lane writes its cache.
-        let mut count = cache.count.load(Ordering::Relaxed);
-        while count == 0 {
-            self.refill_slow::<T>(lane)?;
-            count = cache.count.load(Ordering::Relaxed);
-        }
-        let index = cache.slots[(count as usize - 1).min(CACHE_SLOTS - 1)].load(Ordering::Relaxed);
+        let count = cache.count.load(Ordering::Relaxed);
+        let Some(slot) = cache.slots.get((count as usize).wrapping_sub(1)) else {
+            return self.take_slow::<T>(lane);
+        };
+        let index = slot.load(Ordering::Relaxed);
         lane.taken[T::SLAB].store(index, Ordering::Relaxed);
         // Release: a reaper that sees the lower count sees the slot named in `taken`.
         cache.count.store(count - 1, Ordering::Release);
         Ok(T::id(index))
+    }
+
+    /// [`Region::take`] from a cache that is empty.
+    #[cold]
+    #[inline(never)]
+    fn take_slow<T: Slot>(self, lane: &Lane) -> Result<T::Id> {
+        self.refill_slow::<T>(lane)?;
+        self.take::<T>(lane)
     }
 
     /// All slots that were ever handed out, whether in use or not.

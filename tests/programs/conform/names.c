@@ -174,6 +174,48 @@ GROUP(names, symlink)
     T(unlink("self"));
 }
 
+/* What a file in the place of another leaves of both: content, links, what is open, the directory's names. */
+GROUP(names, rename_over)
+{
+    make("kept", "kept");
+    make("old", "old");
+    T(link("old", "second"));
+    int open_old = open("old", O_RDONLY);
+    make("new", "new");
+    T(rename("new", "old"));
+    contents("old");
+    contents("second");
+    attributes("old");
+    attributes("second");
+    T(access("new", F_OK));
+    make("new", "newer");
+    T(rename("new", "second"));
+    contents("second");
+    struct stat st;
+    char byte;
+    T(fstat(open_old, &st));
+    printf("links %ld, size %ld\n", (long)st.st_nlink, (long)st.st_size);
+    T(read(open_old, &byte, 1));
+    T(close(open_old));
+    for (int i = 0; i < 300; i++) {
+        make("tmp", i % 2 ? "odd" : "even");
+        if (rename("tmp", "last") != 0)
+            T(-1);
+    }
+    contents("last");
+    T(symlink("nowhere", "link"));
+    T(rename("link", "last"));
+    T(access("last", F_OK));
+    T(rename("kept", "last"));
+    contents("last");
+    T(mkfifo("pipe", 0600));
+    T(rename("pipe", "last"));
+    T(unlink("last"));
+    T(unlink("old"));
+    T(unlink("second"));
+    T(rmdir("."));
+}
+
 GROUP(names, rename_files)
 {
     make("a", "A");

@@ -44,6 +44,7 @@ pub(crate) mod read;
 pub mod readlink;
 pub(crate) mod remount;
 pub mod rename;
+mod rename_over;
 mod rename_within;
 pub mod stat;
 pub mod statfs;

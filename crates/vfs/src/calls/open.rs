@@ -17,7 +17,9 @@ use crate::calls::create::{self, Made};
 use crate::calls::keep;
 use crate::calls::landlock::{self, right};
 pub use crate::calls::open_how::{Extended, read_how, same_how};
-use crate::calls::open_how::{FORGOTTEN, HELD, How, KNOWN, PLAIN, TMPFILE, WITH_PATH, mode_of};
+use crate::calls::open_how::{
+    FORGOTTEN, HELD, How, KNOWN, MAKING, PLAIN, TMPFILE, WITH_PATH, made_of, mode_of,
+};
 use crate::calls::truncate;
 use crate::descriptors::busy;
 use crate::inodes::{inode, watched};
@@ -107,24 +109,24 @@ fn is_plain(record: &Inode) -> bool {
 /// Any other open.
 #[inline(never)]
 fn openat_slow(task: &Task, dirfd: Fd, path: UserPtr, flags: u32, mode: u32) -> Result<Place<Opened>> {
+    if flags & KNOWN & !MAKING == 0 && flags & O_CREAT != 0 {
+        let text = walk::copy_path(task, walk::PathBuffer::Path, path)?;
+        let (flags, mode) = (flags & KNOWN | O_LARGEFILE, mode & 0o7777);
+        if let Some(opened) = walk::known(task, dirfd, text, OpenOrMake { task, dirfd, flags, mode }) {
+            return opened.map(Place::Inside);
+        }
+    }
+    open_by_walk(task, dirfd, path, flags, mode)
+}
+
+#[inline(never)]
+fn open_by_walk(task: &Task, dirfd: Fd, path: UserPtr, flags: u32, mode: u32) -> Result<Place<Opened>> {
     let mut flags = (flags | O_LARGEFILE) & KNOWN;
     if flags & O_PATH != 0 {
         flags &= WITH_PATH;
     }
     let mode = if flags & (O_CREAT | TMPFILE) == 0 { 0 } else { mode & 0o7777 };
-    let how = How::new(flags, mode)?;
-    if how.has(O_CREAT) {
-        let text = walk::copy_path(task, walk::PathBuffer::Path, path)?;
-        if let Some(opened) = walk::known(task, dirfd, text, OpenOrMake { task, dirfd, how: &how }) {
-            return opened.map(Place::Inside);
-        }
-    }
-    open_by_walk(task, dirfd, path, &how)
-}
-
-#[inline(never)]
-fn open_by_walk(task: &Task, dirfd: Fd, path: UserPtr, how: &How) -> Result<Place<Opened>> {
-    open(task, dirfd, path, how, Free)
+    open(task, dirfd, path, &How::new(flags, mode)?, Free)
 }
 
 /// Opens an open file again, with its own flags: `/proc/self/fd/N` and `/dev/fd/N`.
@@ -246,9 +248,9 @@ fn open_or_make(
             if how.has(HELD) {
                 may_make_slow(task, &place)?;
             }
-            match create::named(task, (place.dir, place.mount), &place.name, &how.kind())? {
+            match create::named(task, (place.dir, place.mount), &place.name, &made_of(how.mode))? {
                 Made::New(found) if how.has(HELD) => return made_slow(task, &found, how).map(Place::Inside),
-                Made::New(found) => return made(task, &found, how).map(Place::Inside),
+                Made::New(found) => return made(task, &found, how.flags).map(Place::Inside),
                 Made::Existing(_) if !how.has(O_EXCL) => return Err(Errno::ESTALE), // Somebody was faster.
                 Made::Existing(found) => found,
             }
@@ -272,11 +274,13 @@ fn existing(task: &Task, dirfd: Fd, dir: InodeRef, found: &Found, how: &How) -> 
     pinned(task, pin, found, how)
 }
 
-/// Fast path of an open with `O_CREAT`: a name in a directory whose prefix is known.
+/// Fast path of an open with `O_CREAT`, and no flags but [`MAKING`]: a name in a directory whose prefix is
+/// known.
 struct OpenOrMake<'t, 'r> {
     task: &'t Task<'r>,
     dirfd: Fd,
-    how: &'t How,
+    flags: u32,
+    mode: u32,
 }
 
 impl<'t> AtKnown<'t> for OpenOrMake<'t, '_> {
@@ -284,14 +288,19 @@ impl<'t> AtKnown<'t> for OpenOrMake<'t, '_> {
 
     #[inline(always)]
     fn at(self, Spot { inode: dir, mount }: Spot, name: Name<'t>) -> Option<Result<Opened>> {
-        let OpenOrMake { task, dirfd, how } = self;
+        let OpenOrMake { task, dirfd, flags, mode } = self;
         let key = Key::new(dir.id, &name);
         let way = Way::of(task.region, key.hash);
         let opened = match walk::look_up(task, dir, &key, &way)? {
-            Some(hit) if !walk::is_end(hit, how.follow()) => return None,
-            Some(hit) => existing(task, dirfd, dir, &walk::found(hit, dir, mount), how),
-            None => match create::after_miss(task, (dir, mount), (&key, &way), &how.kind()) {
-                Ok(Made::New(found)) => made(task, &found, how),
+            Some(hit) => {
+                let how = How::new(flags, mode).ok()?;
+                if !walk::is_end(hit, how.follow()) {
+                    return None;
+                }
+                existing(task, dirfd, dir, &walk::found(hit, dir, mount), &how)
+            }
+            None => match create::after_miss(task, (dir, mount), (&key, &way), &made_of(mode)) {
+                Ok(Made::New(found)) => made(task, &found, flags),
                 // Somebody was faster, or a reclaim may help.
                 Ok(Made::Existing(_)) | Err(Errno::ENOSPC) => return None,
                 Err(errno) => Err(errno),
@@ -306,17 +315,14 @@ impl<'t> AtKnown<'t> for OpenOrMake<'t, '_> {
 
 /// Opens a file that this call has created and pinned, whose mode and size do not matter.
 #[inline(always)]
-fn made(task: &Task, found: &Found, how: &How) -> Result<Opened> {
+fn made(task: &Task, found: &Found, flags: u32) -> Result<Opened> {
     let pin = pin::held(task, pin::slot::OPEN);
-    let new = match how.flags & O_ACCMODE {
-        O_RDONLY => finish(task, found, how, S_IFREG),
-        _ => finish_writable(task, found, how, S_IFREG),
+    let mode = mode_of(flags & !O_PATH, S_IFREG) | file_mode::CREATED;
+    let new = match flags & O_ACCMODE {
+        O_RDONLY => finish(task, found, flags, mode),
+        _ => finish_writable(task, found, flags, mode),
     };
-    let id = new?.hand_over();
-    let mode = &task.region.file(id).mode;
-    // Relaxed: in no table yet.
-    mode.store(mode.load(Ordering::Relaxed) | file_mode::CREATED, Ordering::Relaxed);
-    let opened = Opened::File(id);
+    let opened = Opened::File(new?.hand_over());
     pin.leave();
     Ok(if watched::has_shadow(task.region.inode(found.inode.id)) { watched(opened) } else { opened })
 }
@@ -341,7 +347,7 @@ fn made_slow(task: &Task, found: &Found, how: &How) -> Result<Opened> {
     let pin = pin::held(task, pin::slot::OPEN);
     let lacks = landlock::may_open(task, found, how.rights(S_IFREG), right::TRUNCATE)?;
     pin.leave();
-    made(task, found, how).map(|opened| without(task, opened, lacks))
+    made(task, found, how.flags).map(|opened| without(task, opened, lacks))
 }
 
 /// Notes in an open file what may not be done through it.
@@ -396,7 +402,8 @@ fn make_nameless(task: &Task, dir: &Found, how: &How) -> Result<Opened> {
         true => landlock::may_open(task, &found, how.rights(S_IFREG), right::TRUNCATE)?,
         false => 0,
     };
-    finish(task, &found, how, S_IFREG).map(|new| without(task, Opened::File(new.hand_over()), lacks))
+    finish(task, &found, how.flags, mode_of(how.flags, S_IFREG))
+        .map(|new| without(task, Opened::File(new.hand_over()), lacks))
 }
 
 /// The kernel's do_open, for an existing inode that is pinned. The open file takes the pin over; otherwise it
@@ -419,11 +426,13 @@ fn may_open(task: &Task, found: &Found, how: &How) -> Result<Opened> {
         return Err(Errno::ENOTDIR);
     }
     if how.has(O_PATH) {
-        return finish(task, found, how, kind).map(|new| Opened::File(new.hand_over()));
+        return finish(task, found, how.flags, mode_of(how.flags, kind))
+            .map(|new| Opened::File(new.hand_over()));
     }
     if is_plain(record) && how.flags & (O_TRUNC | O_NOATIME | HELD) | how.access & permission::WRITE == 0 {
         permission::check(task, record, how.access)?;
-        return finish(task, found, how, kind).map(|new| Opened::File(new.hand_over()));
+        return finish(task, found, how.flags, mode_of(how.flags, kind))
+            .map(|new| Opened::File(new.hand_over()));
     }
     may_open_slow(task, found, how, kind)
 }
@@ -520,8 +529,8 @@ fn open_permitted(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Op
         _ => return Ok(Opened::HostNode(Node { found: *found, flags: how.flags })),
     }
     let new = match how.access & permission::WRITE {
-        0 => finish(task, found, how, kind)?,
-        _ => finish_writable(task, found, how, kind)?,
+        0 => finish(task, found, how.flags, mode_of(how.flags, kind))?,
+        _ => finish_writable(task, found, how.flags, mode_of(how.flags, kind))?,
     };
     if kind == S_IFREG && how.has(O_TRUNC) {
         empty(task, found)?;
@@ -549,14 +558,14 @@ fn empty(task: &Task, found: &Found) -> Result<()> {
 ///
 /// # Errors
 /// As [`finish`]; `EROFS`.
-#[inline]
+#[inline(always)]
 fn finish_writable<'t, 'r>(
     task: &'t Task<'r>,
     found: &Found,
-    how: &How,
-    kind: u32,
+    flags: u32,
+    mode: u32,
 ) -> Result<NewFile<'t, 'r>> {
-    let new = finish(task, found, how, kind)?;
+    let new = finish(task, found, flags, mode)?;
     // A remount that this does not see finds the file's pin. PAIRS: the heavy barrier in `opened`.
     light_barrier();
     if mounts::has(task, found.mount, mount_flags::CLOSED) {
@@ -573,16 +582,17 @@ fn finish_closed_slow<'t, 'r>(task: &Task, found: &Found, new: NewFile<'t, 'r>) 
     Ok(new)
 }
 
-/// Creates the open file. The inode is pinned, and stays so through the file's own pin.
+/// Creates the open file, whose [`file_mode`] is `mode`. The inode is pinned, and stays so through the file's
+/// own pin.
 ///
 /// # Errors
 /// `ENFILE`; `ESTALE` if the mount was unmounted since the walk.
 #[inline(always)]
-fn finish<'t, 'r>(task: &'t Task<'r>, found: &Found, how: &How, kind: u32) -> Result<NewFile<'t, 'r>> {
+fn finish<'t, 'r>(task: &'t Task<'r>, found: &Found, flags: u32, mode: u32) -> Result<NewFile<'t, 'r>> {
     let opening = Opening {
         inode: found.inode,
-        flags: how.flags & !FORGOTTEN,
-        mode: mode_of(how.flags, kind),
+        flags: flags & !FORGOTTEN,
+        mode,
         parent: found.parent,
         dirent: found.dirent,
         mount: found.mount,

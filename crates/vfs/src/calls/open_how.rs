@@ -1,8 +1,8 @@
 //! The flags of an open, checked: open(2), openat2(2).
 
 use lp_abi::linux::{
-    O_ACCMODE, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_DSYNC, O_EXCL, O_LARGEFILE, O_NOCTTY, O_NOFOLLOW,
-    O_NONBLOCK, O_PATH, O_RDONLY, O_TRUNC, RESOLVE_CACHED, S_IFDIR, S_IFREG, open_how,
+    O_ACCMODE, O_APPEND, O_CLOEXEC, O_CREAT, O_DIRECT, O_DIRECTORY, O_DSYNC, O_EXCL, O_LARGEFILE, O_NOATIME,
+    O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY, O_TRUNC, RESOLVE_CACHED, S_IFDIR, S_IFREG, open_how,
 };
 use lp_abi::{Errno, Result, UserSlice};
 use lp_region::records::file_mode;
@@ -29,6 +29,9 @@ pub(super) const FORGOTTEN: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOE
 pub(super) const HELD: u32 = 1 << 31;
 /// Flags that do not change a plain open for reading, besides the access mode.
 pub(super) const PLAIN: u32 = O_LARGEFILE | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+/// Flags of an open that may create a file on the fast path. No combination of them is refused.
+pub(super) const MAKING: u32 =
+    PLAIN | O_ACCMODE | O_APPEND | O_CREAT | O_DIRECT | O_DSYNC | O_EXCL | O_NOATIME | O_NOFOLLOW | O_TRUNC;
 /// The `RESOLVE_*` flags that openat2(2) knows (`VALID_RESOLVE_FLAGS`).
 const RESOLVE_ALL: u32 = 0x3f;
 
@@ -85,12 +88,6 @@ impl How {
             _ => right::READ_FILE,
         };
         reads | if access & file_mode::WRITE != 0 { right::WRITE_FILE } else { 0 }
-    }
-
-    /// What it creates.
-    #[inline(always)]
-    pub(super) fn kind(&self) -> InodeKind {
-        InodeKind { mode: S_IFREG | self.mode, rdev: 0, content: InitialContent::Pinned }
     }
 
     #[inline]
@@ -166,6 +163,12 @@ fn copy_how(how: UserSlice) -> Result<open_how> {
     extensible::all_zero(how.skip(known))?;
     // SAFETY: the copy routine handles bad pointers; the structure consists of integers.
     unsafe { ucopy::get(how.start().cast().as_ptr()) }
+}
+
+/// What an open with `O_CREAT` and the permissions `mode` creates.
+#[inline(always)]
+pub(super) fn made_of(mode: u32) -> InodeKind {
+    InodeKind { mode: S_IFREG | mode, rdev: 0, content: InitialContent::Pinned }
 }
 
 /// The [`file_mode`] of an open file.

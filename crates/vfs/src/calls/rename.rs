@@ -10,7 +10,8 @@ use crate::caller::below::{self, Need};
 use crate::caller::task::{Place, Task};
 use crate::calls::landlock::{self, Refer};
 use crate::calls::link::Two;
-use crate::calls::{rename_within, unlink};
+use crate::calls::rename_within::{self, Quick};
+use crate::calls::{rename_over, unlink};
 use crate::inodes::inode::{self, Locked};
 use crate::inodes::make::NewInode;
 use crate::lane::writer;
@@ -106,9 +107,12 @@ impl<'t> AtKnown<'t> for Source<'t, '_> {
         };
         if how == PLAIN
             && let Some(to) = walk::beside(task, from, (dirfd, text))
-            && rename_within::rename(task, dir, &name, &to)
         {
-            return Some(Ok(()));
+            match rename_within::rename(task, dir, &name, &to) {
+                Quick::Done => return Some(Ok(())),
+                Quick::Exists if rename_over::rename(task, dir, name, to) => return Some(Ok(())),
+                Quick::Exists | Quick::No => {}
+            }
         }
         from_known(task, walk::named_in(dir, name), (dirfd, text), how)
     }

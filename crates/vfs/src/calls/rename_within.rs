@@ -13,50 +13,61 @@ use crate::names::name::{Key, Name};
 use crate::names::{dir, dirent, mounts};
 use crate::rights::permission;
 
-/// Renames in a directory that everyone may search. Returns false, having changed nothing, if anything else
-/// is to be looked at or somebody is in the way: [`crate::calls::rename`] then starts anew.
+/// The result of a fast path.
+pub(super) enum Quick {
+    /// The file was renamed.
+    Done,
+    /// Nothing has changed. The new name may exist.
+    Exists,
+    /// Nothing has changed. Something else is to be looked at, or somebody is in the way.
+    No,
+}
+
+/// Renames in a directory that everyone may search, or leaves it to [`crate::calls::rename`] to start anew.
 #[inline(always)]
-pub(super) fn rename(task: &Task<'_>, at: Spot, from: &Name<'_>, to: &Name<'_>) -> bool {
+pub(super) fn rename(task: &Task<'_>, at: Spot, from: &Name<'_>, to: &Name<'_>) -> Quick {
     if from.len() > SHORT_NAME || to.len() > SHORT_NAME {
-        return false;
+        return Quick::No;
     }
     match once(task, at, from, to) {
-        Some(Load::Crowded) => {
+        Ok(Load::Crowded) => {
             hash::split(task);
-            true
+            Quick::Done
         }
-        done => done.is_some(),
+        Ok(_) => Quick::Done,
+        Err(why) => why,
     }
 }
 
 #[inline(always)]
-fn once(task: &Task<'_>, at: Spot, from: &Name<'_>, to: &Name<'_>) -> Option<Load> {
+fn once(task: &Task<'_>, at: Spot, from: &Name<'_>, to: &Name<'_>) -> Result<Load, Quick> {
     let (region, id) = (task.region, at.inode.id);
     let record = region.inode(id);
-    let _writing = writer::begin_walked(task, at.mount).ok()?;
-    let _dir = dir::enter(task, at.inode).ok()?;
+    let _writing = writer::begin_walked(task, at.mount).map_err(|_| Quick::No)?;
+    let _dir = dir::enter(task, at.inode).map_err(|_| Quick::No)?;
     if !permission::may_change_plainly(task, record) {
-        return None;
+        return Err(Quick::No);
     }
     let (new, old) = (Key::new(id, to), Key::new(id, from));
     let way = Way::of(region, new.hash);
     if !way.lacks(new.hash) {
-        return None;
+        return Err(Quick::Exists);
     }
-    let (source, word) = Way::of(region, old.hash).find_locked(&old)?;
+    let (source, word) = Way::of(region, old.hash).find_locked(&old).ok_or(Quick::No)?;
     if source.is_directory() {
-        return None;
+        return Err(Quick::No);
     }
     let target = source.target();
     let file = region.inode(target.id);
-    let _file = inode::lock_at_once(task, target.id)?;
+    let _file = inode::lock_at_once(task, target.id).ok_or(Quick::No)?;
     if !permission::may_go_plainly(file) || mounts::is_covered(task, target.id) {
-        return None;
+        return Err(Quick::No);
     }
-    let seat = dir::reserve(task, id).ok()?;
+    let seat = dir::reserve(task, id).map_err(|_| Quick::No)?;
     let removed = source.dirent();
     let left = seat.beside(region, record, dirent::position(region.whole_dirent(removed)));
-    let added = dirent::take_short(region, task.lane, &new, (target, source.kind())).ok()?;
+    let added =
+        dirent::take_short(region, task.lane, &new, (target, source.kind())).map_err(|_| Quick::No)?;
     let mut after = dir::now(region, id);
     dirent::set_position(region.whole_dirent(added), after.tail);
     after.tail += 1;
@@ -69,5 +80,5 @@ fn once(task: &Task<'_>, at: Spot, from: &Name<'_>, to: &Name<'_>) -> Option<Loa
         to: (way, new.hash),
         from: (word, old.hash),
     };
-    Some(change::perform_within(task, &within))
+    Ok(change::perform_within(task, &within))
 }

@@ -104,12 +104,11 @@ fn make(task: &Task, root: u32, mode: u32, rdev: u32, owner: (u32, u32)) -> Resu
 
 /// Initialises an inode. Relaxed stores throughout: nobody can reach it before it is linked in, which
 /// publishes it.
+#[inline(always)]
 fn fill(inode: &Inode, mode: u32, rdev: u32, root: u32, owner: (u32, u32)) {
     // A lane that died while it freed the slot may have left its sections open.
-    for seq in [&inode.seq, &inode.data_seq] {
-        if seq.read() & 1 != 0 {
-            seq.end();
-        }
+    if (inode.seq.read() | inode.data_seq.read()) & 1 != 0 {
+        close_slow(inode);
     }
     inode.mode.store(mode, Relaxed);
     inode.nlink.store(if mode & S_IFMT == S_IFDIR { 2 } else { 1 }, Relaxed);
@@ -127,6 +126,16 @@ fn fill(inode: &Inode, mode: u32, rdev: u32, root: u32, owner: (u32, u32)) {
     inode.pages.store(0, Relaxed);
     for word in [&inode.size, &inode.map, &inode.tail] {
         word.store(0, Relaxed);
+    }
+}
+
+/// Closes the sections that a lane left open.
+#[cold]
+fn close_slow(inode: &Inode) {
+    for seq in [&inode.seq, &inode.data_seq] {
+        if seq.read() & 1 != 0 {
+            seq.end();
+        }
     }
 }
 

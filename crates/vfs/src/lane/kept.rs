@@ -14,6 +14,7 @@ use crate::lane::pin;
 
 /// Records an inode that has lost its last link; it is freed once nothing has it open. The caller must hold
 /// the inode's lock or be the only one to know the inode. The lane has it pinned and named in `taken`.
+#[inline(always)]
 pub(crate) fn orphan(task: &Task, id: InodeId) {
     let record = task.region.inode(id);
     let list = &task.lane.unlinked;

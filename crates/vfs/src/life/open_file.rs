@@ -97,7 +97,7 @@ pub fn discard(task: &Task, id: FileId) {
 
 /// After an entry of `id` was removed from a table: frees the file if that was its only entry, else keeps it
 /// for a sweep.
-#[inline]
+#[inline(always)]
 pub(crate) fn left(task: &Task, id: FileId) {
     let file = task.region.file(id);
     // Relaxed: `shared` was set by this process or before it was forked.
@@ -185,7 +185,7 @@ pub(crate) fn install_and(task: &Task, fd: Fd, id: FileId, flags: u64, arrived: 
 }
 
 /// Releases what an entry named that this thread has removed: the rest of close(2).
-#[inline]
+#[inline(always)]
 pub fn let_go(task: &Task, old: u64) {
     if old & entry::OPEN == 0 {
         return;

@@ -21,7 +21,7 @@ const BATCH: u32 = 96;
 const BIG: u32 = 64;
 
 /// Frees what can be freed if enough has accumulated. The caller must hold no inode lock.
-#[inline]
+#[inline(always)]
 pub(crate) fn after_unlink(task: &Task) {
     let list = &task.lane.unlinked;
     // Relaxed: the lane's own.

@@ -153,6 +153,7 @@ impl Change {
         gone.map_or(InodeId::NONE, |links| links.id)
     }
 
+    #[inline(always)]
     fn to_words(self) -> [u64; INTENT_WORDS] {
         let ([plain, dir], [only, links]) = (self.dirs, self.inodes);
         let ([first, second], [old, new]) = (self.moved, self.retargeted);
@@ -371,6 +372,69 @@ pub(crate) fn perform_without(task: &Task<'_>, without: &Without<'_>) {
     dirent::give_short(region, lane, removed);
     if is_last {
         kept::orphan(task, links.id);
+        region.settle::<Inode>(lane);
+    }
+}
+
+/// A change in which a file that is not a directory takes the place of another in its directory, both by
+/// names so short that they fit their entries.
+pub(crate) struct Over<'r> {
+    /// The directory afterwards. Its number of links stays.
+    pub dir: Directory,
+    /// The entry that gets another target, and the one to remove.
+    pub entries: [DirentId; 2],
+    /// The file.
+    pub moved: InodeRef,
+    /// The file's links and those of the replaced one.
+    pub links: [Links; 2],
+    /// The directory, the file and the replaced file.
+    pub inodes: [&'r Inode; 3],
+    /// Where the removed entry stands.
+    pub seat: Option<Seat<'r>>,
+    /// The old name's word in the table, and its hash.
+    pub from: (&'r AtomicU64, u32),
+}
+
+/// [`perform`] for a replacement within a directory.
+#[inline(always)]
+pub(crate) fn perform_over(task: &Task<'_>, over: &Over<'_>) {
+    let (region, lane) = (task.region, task.lane);
+    let Over { dir: after, entries: [kept, removed], moved, links, inodes: [dir, file, victim], .. } = *over;
+    let mut change = Change::at(task.now());
+    change.dirs[0] = after;
+    change.removed = removed;
+    change.retargeted[0] = Retarget { dirent: kept, target: moved };
+    change.inodes = links;
+    let (new, old) = (region.whole_dirent(kept), region.whole_dirent(removed));
+    let (id, is_last) = (links[1].id, links[1].nlink == 0);
+    let _pin = is_last.then(|| pin::hold_known(task, pin::slot::WALK_OTHER, id));
+    let intent = intent::write(task, op::CHANGE, &change.to_words());
+    // One event, as in `exchange`.
+    new.seq.begin();
+    dirent::set_target(new, moved, file.mode.load(Ordering::Relaxed)); // Relaxed: its type does not change.
+    dirent::die(old);
+    new.seq.end_alone();
+    hash::remove_at(region, over.from.0, over.from.1, removed);
+    file.seq.begin();
+    inode::touch_in_section(file, Touch::Change, change.time);
+    file.seq.end_alone();
+    victim.seq.begin();
+    inode::set_links(victim, links[1].nlink);
+    inode::touch_in_section(victim, Touch::Change, change.time);
+    victim.seq.end_alone();
+    if let Some(seat) = over.seat {
+        seat.clear(task, removed, &after);
+    }
+    change_entries(dir, &after, change.time);
+    // As in `settle`.
+    if is_last {
+        lane.taken[Inode::SLAB].store(id.0, Ordering::Release);
+    }
+    dirent::retire_short(lane, old, removed);
+    drop(intent);
+    dirent::give_short(region, lane, removed);
+    if is_last {
+        kept::orphan(task, id);
         region.settle::<Inode>(lane);
     }
 }

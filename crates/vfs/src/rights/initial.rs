@@ -22,7 +22,8 @@ pub fn create<'t, 'r>(task: &'t Task<'r>, parent: &Inode, mode: u32, rdev: u32) 
     // Relaxed throughout: one word each, with momentary values.
     let kind = mode & S_IFMT;
     let (asked, mut mode) = (mode, mode);
-    if kind != S_IFLNK && parent.default_acl.load(Relaxed) == 0 {
+    let has_default = kind != S_IFLNK && parent.default_acl.load(Relaxed) != 0;
+    if kind != S_IFLNK && !has_default {
         mode &= !(task.directories.get().umask.load(Relaxed) & 0o777);
     }
     let credentials = task.credentials.get();
@@ -45,7 +46,7 @@ pub fn create<'t, 'r>(task: &'t Task<'r>, parent: &Inode, mode: u32, rdev: u32) 
         let flags = &task.region.inode(made.inode().id).flags;
         flags.store(flags.load(Relaxed) | inherited, Relaxed); // Relaxed: nobody can reach it yet.
     }
-    if kind != S_IFLNK && parent.default_acl.load(Relaxed) != 0 {
+    if has_default {
         let inherited = acl::inherit(task, parent, task.region.inode(made.inode().id));
         // The blobs created meanwhile took its place there.
         task.lane.taken[Inode::SLAB].store(made.inode().id.0, Release);
