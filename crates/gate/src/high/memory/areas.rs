@@ -357,6 +357,16 @@ impl LockedAreas {
         }
     }
 
+    /// Removes areas within `start..end`, where the kernel has found that nothing was mapped: a child of
+    /// vfork(2) has unmapped them and was killed before it could tell. The mapping records are not ended,
+    /// because they may be the child's.
+    pub(crate) fn drop_stale(&mut self, start: usize, end: usize) {
+        self.split(start, end);
+        while let Some(index) = self.lists().areas.index_in(start, end) {
+            self.remove(index);
+        }
+    }
+
     /// Calls `work` on every area in `start..end`. The caller has split areas at both addresses.
     pub(crate) fn each(&mut self, start: usize, end: usize, work: &mut dyn FnMut(&mut Area)) {
         for area in self.areas().iter_mut().filter(|area| area.start < end && start < area.end) {

@@ -70,12 +70,14 @@ pub(crate) fn place(
         let start =
             unsafe { lp_abi::syscall!(__NR_mmap, hint, bytes, area.protection, flags, region, within) }?;
         list.cut_holes(start, start + bytes);
+        list.drop_stale(start, start + bytes);
         list.insert(Area { start, end: start + bytes, beyond: start + bytes, ..area });
         return Ok(start);
     }
     let start = reserve(hint, bytes, flags)?;
-    if flags & MAP_FIXED != 0 {
-        list.forget(task, start, start + bytes);
+    match flags & MAP_FIXED {
+        0 => list.drop_stale(start, start + bytes),
+        _ => list.forget(task, start, start + bytes),
     }
     let mut placed = Area { start, end: start + bytes, beyond: start + bytes, ..area };
     if let Err(errno) = fill(task, list, &mut placed, content) {
