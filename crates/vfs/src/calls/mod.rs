@@ -40,6 +40,7 @@ pub mod move_mount;
 pub mod open;
 pub(crate) mod open_how;
 pub mod open_tree;
+mod plain_file;
 pub(crate) mod read;
 pub mod readlink;
 pub(crate) mod remount;

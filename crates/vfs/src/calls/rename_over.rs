@@ -1,18 +1,17 @@
 //! Fast path of rename(2): a file that is not a directory takes the place of another in its directory.
 
-use lp_region::records::Inode;
+use lp_region::Spot;
 use lp_region::sync::Ordering;
-use lp_region::{InodeRef, Spot};
 
 use crate::caller::task::Task;
-use crate::inodes::inode;
+use crate::calls::plain_file;
 use crate::lane::writer;
 use crate::life::reclaim;
 use crate::names::change::{self, Links, Over};
 use crate::names::dir::{self, Seat};
 use crate::names::hash::Way;
 use crate::names::name::{Key, Name};
-use crate::names::{mounts, removal};
+use crate::names::removal;
 use crate::rights::permission;
 
 /// Renames in a directory that everyone may search, where both names exist and fit their entries. Returns
@@ -43,12 +42,12 @@ fn once(task: &Task<'_>, at: Spot, from: &Name<'_>, to: &Name<'_>) -> Option<u32
     let (target, _) = Way::of(region, new.hash).find_locked(&new)?;
     let (source, word) = Way::of(region, old.hash).find_locked(&old)?;
     let (moved, victim) = (source.target(), target.target());
-    if source.is_directory() || target.is_directory() || moved.id == victim.id {
+    if moved.id == victim.id {
         return None;
     }
-    let _moved = inode::lock_at_once(task, moved.id)?;
-    let _victim = inode::lock_at_once(task, victim.id)?;
-    let inodes = [record, plain(task, moved)?, plain(task, victim)?];
+    let (_moved, file) = plain_file::lock(task, source)?;
+    let (_victim, gone) = plain_file::lock(task, target)?;
+    let inodes = [record, file, gone];
     let removed = source.dirent();
     let seat = Seat::of(region, record, removed);
     let mut after = dir::now(region, id);
@@ -56,20 +55,13 @@ fn once(task: &Task<'_>, at: Spot, from: &Name<'_>, to: &Name<'_>) -> Option<u32
     if let Some(seat) = &seat {
         after.tail = seat.tail_without(record);
     }
-    let left = removal::fewer_links(inodes[2]);
+    let left = removal::fewer_links(gone);
     // Relaxed: under the file's lock.
-    let links = Links { id: moved.id, nlink: inodes[1].nlink.load(Ordering::Relaxed) };
-    let gone = Links { id: victim.id, nlink: left };
+    let links = Links { id: moved.id, nlink: file.nlink.load(Ordering::Relaxed) };
+    let victim = Links { id: victim.id, nlink: left };
     let entries = [target.dirent(), removed];
     let over =
-        Over { dir: after, entries, moved, links: [links, gone], inodes, seat, from: (word, old.hash) };
+        Over { dir: after, entries, moved, links: [links, victim], inodes, seat, from: (word, old.hash) };
     change::perform_over(task, &over);
     Some(left)
-}
-
-/// A file whose lock is held, if its names may change and nothing else is to be looked at for that.
-#[inline(always)]
-fn plain<'r>(task: &Task<'r>, file: InodeRef) -> Option<&'r Inode> {
-    let record = task.region.inode(file.id);
-    (permission::may_go_plainly(record) && !mounts::is_covered(task, file.id)).then_some(record)
 }

@@ -5,12 +5,12 @@ use lp_region::records::SHORT_NAME;
 use lp_region::sync::Ordering;
 
 use crate::caller::task::Task;
-use crate::inodes::inode;
+use crate::calls::plain_file;
 use crate::lane::writer;
 use crate::names::change::{self, Links, Plain, Seats, Within};
 use crate::names::hash::{self, Load, Way};
 use crate::names::name::{Key, Name};
-use crate::names::{dir, dirent, mounts};
+use crate::names::{dir, dirent};
 use crate::rights::permission;
 
 /// The result of a fast path.
@@ -54,15 +54,8 @@ fn once(task: &Task<'_>, at: Spot, from: &Name<'_>, to: &Name<'_>) -> Result<Loa
         return Err(Quick::Exists);
     }
     let (source, word) = Way::of(region, old.hash).find_locked(&old).ok_or(Quick::No)?;
-    if source.is_directory() {
-        return Err(Quick::No);
-    }
+    let (_file, file) = plain_file::lock(task, source).ok_or(Quick::No)?;
     let target = source.target();
-    let file = region.inode(target.id);
-    let _file = inode::lock_at_once(task, target.id).ok_or(Quick::No)?;
-    if !permission::may_go_plainly(file) || mounts::is_covered(task, target.id) {
-        return Err(Quick::No);
-    }
     let seat = dir::reserve(task, id).map_err(|_| Quick::No)?;
     let removed = source.dirent();
     let left = seat.beside(region, record, dirent::position(region.whole_dirent(removed)));

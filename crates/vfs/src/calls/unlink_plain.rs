@@ -5,14 +5,14 @@ use lp_region::records::SHORT_NAME;
 use lp_region::{DirentId, Spot};
 
 use crate::caller::task::Task;
-use crate::inodes::inode;
+use crate::calls::plain_file;
 use crate::lane::writer;
 use crate::life::reclaim;
 use crate::names::change::{self, Links, Plain, Without};
 use crate::names::dir::{self, Seat};
 use crate::names::hash::Way;
 use crate::names::name::{Key, Name};
-use crate::names::{mounts, removal};
+use crate::names::removal;
 use crate::rights::permission;
 
 /// Removes the name of anything but a directory from a directory that everyone may search. `None`, having
@@ -48,15 +48,7 @@ fn once(task: &Task<'_>, at: Spot, name: &Name<'_>) -> Option<Result<u32>> {
     let Some((hit, word)) = way.find_locked(&key) else {
         return way.lacks(key.hash).then_some(Err(Errno::ENOENT));
     };
-    if hit.is_directory() {
-        return None;
-    }
-    let target = hit.target();
-    let file = region.inode(target.id);
-    let _file = inode::lock_at_once(task, target.id)?;
-    if !permission::may_go_plainly(file) || mounts::is_covered(task, target.id) {
-        return None;
-    }
+    let (_file, file) = plain_file::lock(task, hit)?;
     let removed = hit.dirent();
     let seat = Seat::of(region, record, removed);
     let mut after = dir::now(region, id);
@@ -64,7 +56,7 @@ fn once(task: &Task<'_>, at: Spot, name: &Name<'_>) -> Option<Result<u32>> {
     if let Some(seat) = &seat {
         after.tail = seat.tail_without(record);
     }
-    let links = Links { id: target.id, nlink: removal::fewer_links(file) };
+    let links = Links { id: hit.target().id, nlink: removal::fewer_links(file) };
     let change = Plain { dir: after, added: DirentId::NONE, removed, links, time: task.now() };
     let without = Without { change, inodes: [record, file], seat, from: (word, key.hash) };
     change::perform_without(task, &without);

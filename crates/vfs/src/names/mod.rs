@@ -7,8 +7,6 @@
 //!
 //! A change is carried out in a directory's array, and starts from the directory's current state.
 //!
-//! Cycle: `change`, `dir`.
-//!
 //! Cycle: `limits`, `walk`, `walk::limited`.
 //!
 //! Cycle: `mounts`, `root`.
