@@ -8,7 +8,7 @@ use crate::calls::plain_file;
 use crate::lane::writer;
 use crate::life::reclaim;
 use crate::names::change::{self, Links, Over};
-use crate::names::dir::{self, Seat};
+use crate::names::dir;
 use crate::names::hash::Way;
 use crate::names::name::{Key, Name};
 use crate::names::removal;
@@ -49,12 +49,7 @@ fn once(task: &Task<'_>, at: Spot, from: &Name<'_>, to: &Name<'_>) -> Option<u32
     let (_victim, gone) = plain_file::lock(task, target)?;
     let inodes = [record, file, gone];
     let removed = source.dirent();
-    let seat = Seat::of(region, record, removed);
-    let mut after = dir::now(region, id);
-    after.entries = after.entries.saturating_sub(1);
-    if let Some(seat) = &seat {
-        after.tail = seat.tail_without(record);
-    }
+    let (after, seat) = dir::without_entry(region, id, removed);
     let left = removal::fewer_links(gone);
     // Relaxed: under the file's lock.
     let links = Links { id: moved.id, nlink: file.nlink.load(Ordering::Relaxed) };

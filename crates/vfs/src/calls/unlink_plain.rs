@@ -9,7 +9,7 @@ use crate::calls::plain_file;
 use crate::lane::writer;
 use crate::life::reclaim;
 use crate::names::change::{self, Links, Plain, Without};
-use crate::names::dir::{self, Seat};
+use crate::names::dir;
 use crate::names::hash::Way;
 use crate::names::name::{Key, Name};
 use crate::names::removal;
@@ -50,12 +50,7 @@ fn once(task: &Task<'_>, at: Spot, name: &Name<'_>) -> Option<Result<u32>> {
     };
     let (_file, file) = plain_file::lock(task, hit)?;
     let removed = hit.dirent();
-    let seat = Seat::of(region, record, removed);
-    let mut after = dir::now(region, id);
-    after.entries = after.entries.saturating_sub(1);
-    if let Some(seat) = &seat {
-        after.tail = seat.tail_without(record);
-    }
+    let (after, seat) = dir::without_entry(region, id, removed);
     let links = Links { id: hit.target().id, nlink: removal::fewer_links(file) };
     let change = Plain { dir: after, added: DirentId::NONE, removed, links, time: task.now() };
     let without = Without { change, inodes: [record, file], seat, from: (word, key.hash) };

@@ -228,6 +228,23 @@ pub(crate) fn with_entry_at(region: Region<'_>, id: InodeId, entry: DirentId, po
     after
 }
 
+/// The directory's state after removing `entry`, and where the entry stands. The caller must hold its lock.
+#[inline(always)]
+pub(crate) fn without_entry(
+    region: Region<'_>,
+    id: InodeId,
+    entry: DirentId,
+) -> (Directory, Option<Seat<'_>>) {
+    let record = region.inode(id);
+    let seat = Seat::of(region, record, entry);
+    let mut after = now(region, id);
+    after.entries = after.entries.saturating_sub(1);
+    if let Some(seat) = &seat {
+        after.tail = seat.tail_without(record);
+    }
+    (after, seat)
+}
+
 /// Whether an inode is a directory.
 #[inline]
 pub fn is(inode: &Inode) -> bool {

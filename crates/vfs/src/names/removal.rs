@@ -9,7 +9,7 @@ use lp_region::{DirentId, InodeRef};
 use crate::caller::below;
 use crate::caller::task::Task;
 use crate::names::change::{self, Links, Plain, Seats};
-use crate::names::dir::{self, Seat};
+use crate::names::dir;
 use crate::rights::permission::Victim;
 
 /// Removes the entry and returns the number of links left. The caller must hold the locks of the directory
@@ -24,13 +24,7 @@ pub(crate) fn take(
 ) -> Result<u32> {
     let victim = task.region.inode(target.id);
     let time = task.now();
-    let record = task.region.inode(dir.id);
-    let seat = Seat::of(task.region, record, entry);
-    let mut after = dir::now(task.region, dir.id);
-    after.entries = after.entries.saturating_sub(1);
-    if let Some(seat) = &seat {
-        after.tail = seat.tail_without(record);
-    }
+    let (mut after, seat) = dir::without_entry(task.region, dir.id, entry);
     let nlink = match what {
         Victim::File => fewer_links(victim),
         // Not the one that was examined.

@@ -35,7 +35,7 @@ handlers! {
 
     /// getcwd(2).
     fn getcwd(task, to: UserSlice) {
-        // Relaxed: the process's own word.
+        // Relaxed: one word, as seen.
         if task.directories.get().cwd.load(Ordering::Relaxed) == 0 {
             return if root::of(task).is_some() { unreachable(to) } else { NOT_OURS };
         }

@@ -178,7 +178,7 @@ fn leads(task: Option<&Task>, room: &mut [u8; PATH_MAX], length: usize) -> bool 
     *end = 0;
     let path = &room[..length];
     if path.is_empty() {
-        // The working directory. Relaxed: the process's own word.
+        // The working directory. Relaxed: one word, as seen.
         return task.is_some_and(|task| task.directories.get().cwd.load(Ordering::Relaxed) != 0);
     }
     // A token in an environment: most likely `$ORIGIN` of a program in a mount.
