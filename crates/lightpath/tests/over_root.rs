@@ -136,15 +136,18 @@ fn libraries_are_those_of_the_session() {
 mkdir /src; cd /src
 make_library() { echo "int deep() { return $1; }" > d.c; cc -shared -fPIC -o $2/libdeepmine.so d.c; }
 make_library 1 /usr/lib
-echo 'int deep(); int f() { return deep() * 10 + 1; }' > l.c; cc -shared -fPIC -o /usr/lib/libmine.so l.c -ldeepmine; ldconfig
-printf '#include <stdio.h>\n#include <gnu/libc-version.h>\nint f(); int main() { printf("%%d %%s\\n", f(), gnu_get_libc_release()); }' > m.c
+echo 'int deep(); int f() { return deep() * 10 + 1; }' > l.c
+cc -shared -fPIC -o /usr/lib/libmine.so l.c -ldeepmine; ldconfig
+printf '#include <stdio.h>\n#include <gnu/libc-version.h>\n' > m.c
+printf 'int f(); int main() { printf("%%d %%s\\n", f(), gnu_get_libc_release()); }' >> m.c
 cc -o m m.c -lmine -ldeepmine; cp m /usr/bin/usesmine"#;
     const CHANGE: &str = r#"
 ./m; usesmine; make_library 2 .; install libdeepmine.so /usr/lib; ./m; usesmine; sh -c usesmine; env ./m
 libraries=/usr/lib/x86_64-linux-gnu
 perl -pe 's/\0stable\0/\0mended\0/' $libraries/libc.so.6 > c; cmp -s c $libraries/libc.so.6 || echo mended
 install -m 755 c $libraries/libc.so.6; ./m; usesmine; bash -c ./m; perl -e 'print "perl\n"'
-install -m 755 $libraries/ld-linux-x86-64.so.2 $libraries/linker; mv $libraries/linker $libraries/ld-linux-x86-64.so.2; ./m; usesmine; ls | wc -l"#;
+install -m 755 $libraries/ld-linux-x86-64.so.2 $libraries/linker
+mv $libraries/linker $libraries/ld-linux-x86-64.so.2; ./m; usesmine; ls | wc -l"#;
     let kernel = inside(&format!("{BUILD}\n{CHANGE}\nusesmine; ./m"));
     assert!(kernel.ends_with("21 mended\n21 mended\n"), "{kernel}");
     let over = inside(&format!(

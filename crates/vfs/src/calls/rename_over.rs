@@ -5,14 +5,12 @@ use lp_region::sync::Ordering;
 
 use crate::caller::task::Task;
 use crate::calls::plain_file;
-use crate::lane::writer;
 use crate::life::reclaim;
 use crate::names::change::{self, Links, Over};
 use crate::names::dir;
 use crate::names::hash::Way;
 use crate::names::name::{Key, Name};
 use crate::names::removal;
-use crate::rights::permission;
 
 /// Renames in a directory that everyone may search, where both names exist and fit their entries. Returns
 /// false, having changed nothing, if anything else is to be looked at or somebody is in the way:
@@ -33,11 +31,7 @@ pub(super) fn rename(task: &Task<'_>, at: Spot, from: Name<'_>, to: Name<'_>) ->
 fn once(task: &Task<'_>, at: Spot, from: &Name<'_>, to: &Name<'_>) -> Option<u32> {
     let (region, id) = (task.region, at.inode.id);
     let record = region.inode(id);
-    let _writing = writer::begin_walked(task, at.mount).ok()?;
-    let _dir = dir::enter(task, at.inode).ok()?;
-    if !permission::may_change_plainly(task, record) {
-        return None;
-    }
+    let (_writing, _dir) = plain_file::enter(task, at)?;
     let (new, old) = (Key::new(id, to), Key::new(id, from));
     let (target, _) = Way::of(region, new.hash).find_locked(&new)?;
     let (source, word) = Way::of(region, old.hash).find_locked(&old)?;

@@ -6,12 +6,10 @@ use lp_region::sync::Ordering;
 
 use crate::caller::task::Task;
 use crate::calls::plain_file;
-use crate::lane::writer;
 use crate::names::change::{self, Links, Plain, Seats, Within};
 use crate::names::hash::{self, Load, Way};
 use crate::names::name::{Key, Name};
 use crate::names::{dir, dirent};
-use crate::rights::permission;
 
 /// The result of a fast path.
 pub(super) enum Quick {
@@ -43,11 +41,7 @@ pub(super) fn rename(task: &Task<'_>, at: Spot, from: &Name<'_>, to: &Name<'_>) 
 fn once(task: &Task<'_>, at: Spot, from: &Name<'_>, to: &Name<'_>) -> Result<Load, Quick> {
     let (region, id) = (task.region, at.inode.id);
     let record = region.inode(id);
-    let _writing = writer::begin_walked(task, at.mount).map_err(|_| Quick::No)?;
-    let _dir = dir::enter(task, at.inode).map_err(|_| Quick::No)?;
-    if !permission::may_change_plainly(task, record) {
-        return Err(Quick::No);
-    }
+    let (_writing, _dir) = plain_file::enter(task, at).ok_or(Quick::No)?;
     let (new, old) = (Key::new(id, to), Key::new(id, from));
     let way = Way::of(region, new.hash);
     if !way.lacks(new.hash) {

@@ -6,14 +6,12 @@ use lp_region::{DirentId, Spot};
 
 use crate::caller::task::Task;
 use crate::calls::plain_file;
-use crate::lane::writer;
 use crate::life::reclaim;
 use crate::names::change::{self, Links, Plain, Without};
 use crate::names::dir;
 use crate::names::hash::Way;
 use crate::names::name::{Key, Name};
 use crate::names::removal;
-use crate::rights::permission;
 
 /// Removes the name of anything but a directory from a directory that everyone may search. `None`, having
 /// changed nothing, if anything else is to be looked at or somebody is in the way: [`crate::calls::unlink`]
@@ -38,11 +36,7 @@ pub(super) fn unlink(task: &Task<'_>, at: Spot, name: &Name<'_>) -> Option<Resul
 fn once(task: &Task<'_>, at: Spot, name: &Name<'_>) -> Option<Result<u32>> {
     let (region, id) = (task.region, at.inode.id);
     let record = region.inode(id);
-    let _writing = writer::begin_walked(task, at.mount).ok()?;
-    let _dir = dir::enter(task, at.inode).ok()?;
-    if !permission::may_change_plainly(task, record) {
-        return None;
-    }
+    let (_writing, _dir) = plain_file::enter(task, at)?;
     let key = Key::new(id, name);
     let way = Way::of(region, key.hash);
     let Some((hit, word)) = way.find_locked(&key) else {
