@@ -22,7 +22,7 @@ audit:
 # Kill a process at every instruction of the calls that change something, and at random. Takes long. `cargo test`
 # alone tries a random instruction in each 101; DEATHS_SEED, which it prints, repeats its choice.
 crash:
-    DEATHS=1 cargo test --release -p lp-vfs --test deaths --test deaths_of_writers
+    DEATHS=1 cargo test --release -p lp-vfs --test deaths --test deaths_of_writers --test deaths_of_cutters
     LIGHTPATH_CRASH_ROUNDS=2000 cargo test --release -p lp-vfs --test crash
 
 # Damage copies of a region at random, COUNT of them, then open, check, use and mend each.

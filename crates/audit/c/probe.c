@@ -83,6 +83,12 @@ static long do_create_unlink(void)
     return fd < 0 || close(fd) < 0 ? -1 : unlink(fresh);
 }
 
+static long do_unlink_open(void)
+{
+    int fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL, 0644);
+    return fd < 0 || unlink(fresh) < 0 ? -1 : close(fd);
+}
+
 static long do_rename(void)
 {
     return rename(own, renamed) < 0 ? -1 : rename(renamed, own);
@@ -114,6 +120,7 @@ static const struct call {
     { "pwrite_1", do_pwrite_1 },   { "writev", do_writev },
     { "pwritev", do_pwritev },     { "open_close", do_open_close },
     { "create_unlink", do_create_unlink },
+    { "unlink_open", do_unlink_open },
     { "rename", do_rename },       { "rename_over", do_rename_over },
     { "getdents", do_getdents },
 };

@@ -157,6 +157,11 @@ const CALLS: &[(&str, Call)] = &[
         open_and_close(&a.task, &a.fresh, O_WRONLY | O_CREAT | O_EXCL)?;
         inside(lp_vfs::unlink::unlinkat(&a.task, Fd::CWD, lent::path(&a.fresh), 0))
     }),
+    ("unlink_open", |a| {
+        let fd = open_at(&a.task, &a.fresh, O_WRONLY | O_CREAT | O_EXCL)?;
+        inside(lp_vfs::unlink::unlinkat(&a.task, Fd::CWD, lent::path(&a.fresh), 0))?;
+        lp_vfs::close::close(&a.task, fd)
+    }),
     ("rename", |a| {
         rename(&a.task, &a.own, &a.renamed)?;
         rename(&a.task, &a.renamed, &a.own)
@@ -183,12 +188,17 @@ fn attributes(task: &Task, path: &CStr, flags: u32) -> Answer<()> {
 }
 
 fn open_and_close(task: &Task, path: &CStr, flags: u32) -> Answer<()> {
+    lp_vfs::close::close(task, open_at(task, path, flags)?)
+}
+
+#[inline(always)]
+fn open_at(task: &Task, path: &CStr, flags: u32) -> Answer<Fd> {
     let Place::Inside(Opened::File(id)) = open::openat(task, Fd::CWD, lent::path(path), flags, 0o644)? else {
         return Err(Errno::ENXIO);
     };
     let fd = task.table.lowest(0, u32::MAX)?;
     table::install(task, fd, id, 0)?;
-    lp_vfs::close::close(task, fd)
+    Ok(fd)
 }
 
 fn rename(task: &Task, old: &CStr, new: &CStr) -> Answer<()> {

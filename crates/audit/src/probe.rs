@@ -36,6 +36,7 @@ pub const CALLS: &[&str] = &[
     "faccessat",
     "open_close",
     "create_unlink",
+    "unlink_open",
     "rename",
     "rename_over",
     "getdents",

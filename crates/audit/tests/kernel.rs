@@ -5,7 +5,7 @@ use lp_audit::{CALLS, Ground, Probe};
 fn syscalls_of(call: &str) -> usize {
     match call {
         "open_close" | "rename" | "getdents" => 2,
-        "create_unlink" | "rename_over" => 3,
+        "create_unlink" | "unlink_open" | "rename_over" => 3,
         _ => 1,
     }
 }

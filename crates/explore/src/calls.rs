@@ -347,6 +347,7 @@ pub(crate) static CALLS: &[Call] = &[
         },
     ),
     call("map", &["@/a"], |door, dir| door.map(dir.own)),
+    call("map-stay", &["@/a"], |door, dir| door.map_to_stay(dir.own)),
     call("mount", &["@/d"], |door, dir| door.mount(None, &dir.d, libc::MS_NOSUID)),
     call("bind", &["@/d"], |door, dir| door.mount(Some(&dir.e), &dir.d, libc::MS_BIND)),
     biased("bind-tree", &["@/d"], |door, dir| door.mount(Some(&dir.m), &dir.d, TREE), mount_below),

@@ -120,6 +120,8 @@ pub(crate) trait Door {
     fn umount(&self, path: &CStr, flags: i32) -> i64;
     /// Records a mapping of a file and removes it.
     fn map(&self, fd: i32) -> i64;
+    /// Records a mapping of a file.
+    fn map_to_stay(&self, fd: i32) -> i64;
     /// fork(2); the child verifies and ends: its [`Door::verify`].
     fn fork(&self) -> i64;
     /// vfork(2), as [`Door::fork`].

@@ -226,6 +226,10 @@ impl Door for Kernel {
         0
     }
 
+    fn map_to_stay(&self, _: i32) -> i64 {
+        0
+    }
+
     fn fork(&self) -> i64 {
         // SAFETY: the process has one thread.
         match unsafe { libc::fork() } {

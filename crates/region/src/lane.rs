@@ -91,7 +91,8 @@ pub struct Lane {
     pub taken: [AtomicU32; 12],
     /// The record that the lane has claimed or is freeing: index and, in the high half, generation.
     pub claims: [AtomicU64; 2],
-    /// Inodes whose last link this lane removed. They stay for the lane's next owner.
+    /// Inodes without links that this lane unlinked, or of which it closed a file. They stay for the lane's
+    /// next owner.
     pub unlinked: Unlinked,
     /// Heads of the lane's chains: closed files, and inodes without links; see [`crate::custody`]. They stay
     /// for the lane's next owner. Only the lane's owner changes them.
@@ -138,7 +139,7 @@ pub struct Intent {
     pub words: [AtomicU64; INTENT_WORDS],
 }
 
-/// Inodes that a lane unlinked, for a sweep to free. A lane that frees one leaves the reference here, and its
+/// Inodes without links that a lane released, for a sweep to free. A lane that frees one leaves the reference here, and its
 /// generation shows that it is stale. Only the owning lane removes references.
 #[repr(C)]
 pub struct Unlinked {

@@ -276,6 +276,8 @@ pub mod inode_flags {
     /// over a tree that is the host's root directory. Set once, with [`COVERED`](super::COVERED); it has no
     /// entries.
     pub const HOSTS: u32 = 1 << 25;
+    /// Pages of it may have no memory in the region's file (`lp_vfs::bare`).
+    pub const BARE: u32 = 1 << 26;
     /// The type as in the mode, so that one look tells whether a file is a regular one without a shadow.
     /// Immutable; 0 where only the mode tells.
     pub const KIND: u32 = 0o170_000;

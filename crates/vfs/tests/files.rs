@@ -157,6 +157,7 @@ fn an_unlinked_file_lives_until_its_last_close() {
     assert_eq!(bytes, [7; 10]);
     let free = page::free_count(task.region);
     close::close(task, fd).unwrap();
+    reclaim::run(task);
     assert!(is_free(task, inode));
     assert!(page::free_count(task.region) >= free + 2);
 }
@@ -178,7 +179,41 @@ fn unlinked_files_do_not_pile_up() {
 }
 
 #[test]
-fn a_nameless_file_is_freed_at_close() {
+fn files_that_were_unlinked_while_open_do_not_pile_up() {
+    let fixture = Fixture::private(4 << 20);
+    let task = &fixture.task;
+    for batch in 0..10 {
+        let open: Vec<Fd> = (0..500)
+            .map(|number| {
+                let path = format!("/light/f{number}");
+                let fd = opened(task, &path, O_RDWR | O_CREAT, 0o600).unwrap();
+                assert_eq!(write::write(task, fd, lent::bytes(&[7u8; 100])), Ok(100), "{batch} {number}");
+                unlink(task, &path);
+                fd
+            })
+            .collect();
+        open.iter().for_each(|fd| close::close(task, *fd).unwrap());
+        assert!(task.region.in_use::<Inode>() < 200, "{batch}: {}", task.region.in_use::<Inode>());
+    }
+    reclaim::run(task);
+    assert_eq!(task.region.in_use::<Inode>(), 1);
+}
+
+#[test]
+fn a_large_file_is_freed_at_its_last_close() {
+    let fixture = Fixture::private(4 << 20);
+    let task = &fixture.task;
+    let fd = opened(task, "/light/f", O_RDWR | O_CREAT, 0o600).unwrap();
+    let inode = inode_of(task, fd);
+    assert_eq!(write::write(task, fd, lent::bytes(&[7u8; 300_000])), Ok(300_000));
+    unlink(task, "/light/f");
+    assert!(!is_free(task, inode));
+    close::close(task, fd).unwrap();
+    assert!(is_free(task, inode));
+}
+
+#[test]
+fn a_nameless_file_is_freed_after_its_last_close() {
     let fixture = Fixture::private(1 << 20);
     let task = &fixture.task;
     let fd = opened(task, "/light", O_TMPFILE | O_RDWR, 0o600).unwrap();
@@ -192,6 +227,7 @@ fn a_nameless_file_is_freed_at_close() {
     assert!(!is_free(task, inode));
     assert_eq!(inode_of(task, Fd::new(20)), inode);
     close::close(task, Fd::new(20)).unwrap();
+    reclaim::run(task);
     assert!(is_free(task, inode));
 }
 

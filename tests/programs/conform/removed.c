@@ -75,6 +75,16 @@ static void make_and_remove(int dir)
     }
 }
 
+/* Removes what make_and_remove has left. */
+static void remove_made(int dir)
+{
+    char name[16];
+    for (int i = 0; i < 200; i++) {
+        snprintf(name, sizeof name, "x%d", i);
+        unlinkat(dir, name, AT_REMOVEDIR);
+    }
+}
+
 GROUP(removed, above)
 {
     make_dir("d"), make_dir("d/e"), make_dir("d/e/f"), make_dir("d/e/f/g");
@@ -102,11 +112,7 @@ GROUP(removed, above)
     T(access("../x1", F_OK));
     T(chdir(".."));
     T(access("x1", F_OK));
-    for (int i = 0; i < 200; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "x%d", i);
-        unlinkat(top, name, AT_REMOVEDIR);
-    }
+    remove_made(top);
 }
 
 /* Only a descriptor, or only another process, is still there. */
@@ -158,4 +164,62 @@ GROUP(removed, long_names)
     memcpy(name + 256, "/b", 3);
     use("below it", name);
     T(mkdir(name, 0700));
+}
+
+/* What the link says, below the directory `top`. */
+static void say_link(const char *link, const char *top)
+{
+    char text[PATH_MAX] = "";
+    ssize_t length = readlink(link, text, sizeof text - 1);
+    size_t skip = strlen(top);
+    say("%s: %d %s", link, length > 0, strncmp(text, top, skip) ? text : text + skip);
+}
+
+GROUP(removed, links_to_it)
+{
+    char top[PATH_MAX], own[64];
+    getcwd(top, sizeof top);
+    snprintf(own, sizeof own, "/proc/%d/cwd", getpid());
+    make_dir("d"), make_dir("d/e");
+    int fd = open("d/e", O_RDONLY), above = open("d", O_RDONLY);
+    dup2(fd, 30), dup2(above, 31);
+    chdir("d/e");
+    say_link("/proc/self/cwd", top);
+    T(unlinkat(31, "e", AT_REMOVEDIR));
+    say_link("/proc/self/cwd", top);
+    say_link("/proc/self/fd/30", top);
+    T(mkdirat(31, "e", 0755));
+    struct stat here, link;
+    T(stat(".", &here)), T(stat("/proc/self/cwd", &link));
+    say("%d", here.st_ino == link.st_ino);
+    T(stat(own, &link));
+    say("%d", here.st_ino == link.st_ino);
+    T(unlinkat(31, "e", AT_REMOVEDIR));
+    T(fchdir(31));
+    T(unlinkat(open("..", O_PATH), "d", AT_REMOVEDIR));
+    say_link("/proc/self/cwd", top);
+    say_link("/proc/self/fd/31", top);
+}
+
+/* The name of something removed is not that of something made since. */
+GROUP(removed, names_used_again)
+{
+    char top[PATH_MAX], text[PATH_MAX] = "";
+    getcwd(top, sizeof top);
+    int dir = open(".", O_RDONLY);
+    make_dir("d");
+    make("f", "text");
+    int fd = open("f", O_RDONLY);
+    dup2(fd, 30);
+    chdir("d");
+    T(unlinkat(dir, "f", 0));
+    T(unlinkat(dir, "d", AT_REMOVEDIR));
+    make_and_remove(dir);
+    for (const char **link = (const char *[]){ "/proc/self/cwd", "/proc/self/fd/30", NULL }; *link; link++) {
+        ssize_t length = readlink(*link, text, sizeof text - 1);
+        text[length > 0 ? length : 0] = 0;
+        say("%s: another's %d, deleted %d", *link, strstr(text, "/x") != NULL, strstr(text, " (deleted)") != NULL);
+    }
+    fchdir(dir);
+    remove_made(dir);
 }

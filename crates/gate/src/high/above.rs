@@ -24,7 +24,7 @@ use crate::high::life::held;
 use crate::high::life::join;
 use crate::high::life::left;
 use crate::high::life::look;
-use crate::high::memory::{areas, bus, fault};
+use crate::high::memory::{areas, bus, fault, missing};
 use crate::high::route::{libraries, rooted};
 use crate::high::run::region;
 use crate::high::run::region::joined;
@@ -194,6 +194,7 @@ impl Above for High {
                 region::set_joined(region, child);
                 areas::after_fork();
                 placeholder::after_fork(task);
+                missing::after_fork(task, thread.shares_table.get());
                 if thread.enters_namespace.get() {
                     credentials::entered_namespace(thread, task);
                 }
@@ -448,6 +449,7 @@ fn attach_slot(
     boot::arrive_by_exec(task, ids);
     credentials::after_exec(task);
     placeholder::after_exec(task);
+    missing::after_exec(task);
     device::after_exec(task);
     for fd in boot::cloexec_fds(task) {
         if close::close(task, fd).is_ok() {

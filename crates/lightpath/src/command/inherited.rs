@@ -81,6 +81,7 @@ fn calls() -> impl Iterator<Item = Call> {
         SYS_capget();
         SYS_prlimit64(0, libc::RLIMIT_FSIZE);
         SYS_prctl(libc::PR_SET_NAME);
+        SYS_prctl(libc::PR_GET_SECCOMP);
         SYS_rt_sigaction();
         SYS_rt_sigprocmask(0, 0, 0, 8);
         SYS_rt_tgsigqueueinfo();

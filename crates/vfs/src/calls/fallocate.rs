@@ -13,7 +13,7 @@ use crate::caller::event::Touched;
 use crate::caller::task::Task;
 use crate::calls::truncate;
 use crate::content::linking::Purpose;
-use crate::content::{allowance, cut, linking, map, page};
+use crate::content::{allowance, bare, cut, linking, map, page};
 use crate::inodes::inode::{self, Touch};
 use crate::inodes::watched;
 use crate::lane::writer;
@@ -185,5 +185,8 @@ fn allocate(task: &Task, id: InodeId, inode: &Inode, offset: u64, end: u64, size
     }
     inode.seq.end();
     inode.data_seq.end();
+    if size == Size::Grows {
+        bare::grown(task, inode, old, end);
+    }
     filled
 }

@@ -95,6 +95,18 @@ pub fn of_file<'t>(task: &'t Task<'_>, file: &OpenFile, start: Start) -> Result<
     of_entry(task, Spot { inode, mount: file.mount() }, opened, parent, start)
 }
 
+/// [`of_file`] for a directory that no open file names: a process's working or root directory.
+///
+/// # Errors
+/// `ENAMETOOLONG`.
+pub fn of_place<'t>(task: &'t Task<'_>, dir: Spot, start: Start) -> Result<&'t [u8]> {
+    let record = task.region.inode(dir.inode.id);
+    // Relaxed, both: what a directory was removed as does not change.
+    let removed = DirentId(record.self_dirent.load(Ordering::Relaxed));
+    let above = InodeId(record.parent.load(Ordering::Relaxed));
+    of_entry(task, dir, removed, above, start)
+}
+
 /// [`of_file`] for an inode that was found as `opened` in the directory `found_in`.
 ///
 /// # Errors
@@ -122,11 +134,10 @@ pub fn of_entry<'t>(
             text.prepend(DELETED)?;
             found_in
         };
-        let shown = if entry.is_some() { entry } else { opened };
-        if shown.is_some() {
-            text.prepend_name(task, shown)?;
+        if entry.is_some() {
+            text.prepend_name(task, entry)?;
         } else {
-            text.prepend(b"/#")?;
+            text.prepend_removed(task, opened)?;
         }
         let parent = InodeRef { id: parent, generation: 0 };
         let done = climb(task, &mut text, Spot { inode: parent, mount })? != Climbed::Moved;
@@ -229,9 +240,13 @@ fn climb(task: &Task<'_>, text: &mut PathBuilder, from: Spot) -> Result<Climbed>
             text.end_at_root()?;
             return Ok(Climbed::Nowhere);
         }
-        text.prepend_name(task, DirentId(entry))?;
-        if dirent::target(task.region.dirent(DirentId(entry))).id != at && !inode.is_dead() {
-            return Ok(Climbed::Moved);
+        if inode.is_dead() {
+            text.prepend_removed(task, DirentId(entry))?;
+        } else {
+            text.prepend_name(task, DirentId(entry))?;
+            if dirent::target(task.region.dirent(DirentId(entry))).id != at {
+                return Ok(Climbed::Moved);
+            }
         }
         at = InodeId(parent);
     }
@@ -279,6 +294,13 @@ impl PathBuilder {
         let length = dirent::copy_name(task.region, task.region.dirent(entry), &mut name);
         self.prepend(&name[..length])?;
         self.prepend(b"/")
+    }
+
+    /// [`PathBuilder::prepend_name`] for an entry that was removed, which keeps its name until it is used
+    /// again.
+    fn prepend_removed(&mut self, task: &Task<'_>, entry: DirentId) -> Result<()> {
+        let is_free = entry.is_some() && dirent::target(task.region.dirent(entry)) == InodeRef::NONE;
+        if is_free { self.prepend_name(task, entry) } else { self.prepend(b"/#") }
     }
 
     fn get<'t>(&self, _task: &'t Task<'_>) -> &'t [u8] {

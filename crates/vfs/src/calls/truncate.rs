@@ -13,7 +13,7 @@ use crate::caller::below;
 use crate::caller::event::Touched;
 use crate::caller::task::{Place, Task};
 use crate::calls::{landlock, target};
-use crate::content::{cut, linking};
+use crate::content::{bare, cut, linking};
 use crate::descriptors::busy;
 use crate::descriptors::fget::HeldFile;
 use crate::inodes::inode::{self, Touch};
@@ -45,6 +45,7 @@ pub fn resize(task: &Task, id: InodeId, inode: &Inode, size: u64) {
         cut::cut(task, id, inode, size);
     }
     inode.data_seq.end();
+    bare::grown(task, inode, old, size);
 }
 
 /// Checks a new size against the limits of the file and the process.

@@ -3,11 +3,11 @@
 use lp_abi::PAGE_SIZE;
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
-use lp_region::{InodeId, InodeRef, PageId};
+use lp_region::{InodeId, InodeRef, PageId, ProcessId};
 
 use crate::caller::task::Task;
 use crate::content::run::PageRun;
-use crate::content::{linking, map, owner, page};
+use crate::content::{backing, bare, linking, map, owner, page};
 
 /// Number of pages that [`cut`] will free. The caller must hold the lock.
 pub(crate) fn behind(task: &Task, id: InodeId, inode: &Inode, size: u64) -> u64 {
@@ -29,18 +29,55 @@ pub(crate) fn going(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u6
 
 /// Whether any process maps the inode. The caller must hold its lock.
 pub(crate) fn is_mapped(task: &Task, of: InodeRef) -> bool {
-    task.region.mappings().any(|record| record.inode.load(Relaxed) == of.to_word())
+    mappers(task, of).next().is_some()
+}
+
+/// The process of each mapping of the inode.
+fn mappers(task: &Task, of: InodeRef) -> impl Iterator<Item = ProcessId> {
+    // Relaxed, both: under the lock, whoever maps it later sees what the caller has done.
+    let maps = task.region.mappings().filter(move |record| record.inode.load(Relaxed) == of.to_word());
+    maps.map(|record| ProcessId(record.process.load(Relaxed)))
 }
 
 /// Removes what lies beyond `size`. The caller must hold the lock, be in a `data_seq` section and have
 /// subtracted [`behind`] from the inode's page count.
 pub(crate) fn cut(task: &Task, id: InodeId, inode: &Inode, size: u64) {
+    cut_by(task, id, inode, size, task.process_id);
+}
+
+/// [`cut`] in place of a process that died in it.
+pub(crate) fn cut_again(task: &Task, id: InodeId, inode: &Inode, size: u64) {
+    cut_by(task, id, inode, size, ProcessId::NONE);
+}
+
+fn cut_by(task: &Task, id: InodeId, inode: &Inode, size: u64, by: ProcessId) {
     let first = zero_tail(task, inode, size);
-    if inode.flags.load(Relaxed) & MAPPED_SPACE == MAPPED_SPACE {
-        // It goes with the last mapping.
-        each_page_run(task, inode, first, |run| owner::set_content(task.region, run));
+    if inode.flags.load(Relaxed) & inode_flags::MAPPED == 0 {
+        linking::clear(task, id, inode, first, map::END);
+    } else {
+        cut_mapped(task, id, inode, first, by);
     }
-    drop_pages(task, id, inode, first, map::END);
+}
+
+/// Empties the pages from `first` on, which go with the last mapping. `by` looks at its own mappings itself;
+/// those of others raise SIGBUS where a page has no memory ([`bare`]).
+#[cold]
+fn cut_mapped(task: &Task, id: InodeId, inode: &Inode, first: u64, by: ProcessId) {
+    let (region, flags) = (task.region, inode.flags.load(Relaxed)); // Relaxed, both: under the lock.
+    if flags & inode_flags::SPACE != 0 {
+        each_page_run(task, inode, first, |run| owner::set_content(region, run));
+    }
+    let of = InodeRef { id, generation: inode.generation.load(Relaxed) };
+    if !bare::is_possible(region) || mappers(task, of).all(|process| process == by) {
+        return drop_pages(task, id, inode, first, map::END);
+    }
+    // Before the memory goes: who maps the pages from here on looks.
+    inode.flags.store(flags | inode_flags::BARE, Relaxed);
+    each_page_run(task, inode, first, |run| {
+        if backing::discard(region, run.first, run.len as usize * PAGE_SIZE).is_err() {
+            run.pages().for_each(|page| page::zero(region, page, 0, PAGE_SIZE));
+        }
+    });
 }
 
 /// Zeroes what lies beyond `size` in its page. Returns the index of the next page.
@@ -55,8 +92,6 @@ fn zero_tail(task: &Task, inode: &Inode, size: u64) -> u64 {
     }
     first
 }
-
-const MAPPED_SPACE: u32 = inode_flags::MAPPED | inode_flags::SPACE;
 
 /// Number of pages that [`cut_left`] will free. The caller must hold the lock, and nobody map the inode.
 pub(crate) fn left(task: &Task, inode: &Inode, size: u64) -> u64 {

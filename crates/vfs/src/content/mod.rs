@@ -6,6 +6,7 @@
 
 pub(crate) mod allowance;
 pub(crate) mod backing;
+pub(crate) mod bare;
 pub(crate) mod buffer;
 pub mod bulk;
 pub mod chunk;

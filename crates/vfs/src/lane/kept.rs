@@ -17,21 +17,26 @@ use crate::lane::pin;
 #[inline(always)]
 pub(crate) fn orphan(task: &Task, id: InodeId) {
     let record = task.region.inode(id);
-    let list = &task.lane.unlinked;
-    if record.custody.get() & custody::LISTED != 0 {
-        return keep::<Inode>(task, task.lane, id.0);
-    }
-    let count = list.count.load(Ordering::Relaxed); // Relaxed: the list is the lane's own.
-    let Some(place) = list.inodes.get(count as usize) else {
-        keep::<Inode>(task, task.lane, id.0);
-        return;
-    };
+    let is_kept = record.custody.get() & custody::LISTED != 0;
     let generation = record.generation.load(Ordering::Relaxed);
-    place.store(InodeRef { id, generation }.to_word(), Ordering::Relaxed);
+    if is_kept || !list(task, InodeRef { id, generation }) {
+        keep::<Inode>(task, task.lane, id.0);
+    }
+}
+
+/// Adds an inode without links to the lane's list. Returns false if the list is full.
+#[inline(always)]
+pub(crate) fn list(task: &Task, inode: InodeRef) -> bool {
+    let list = &task.lane.unlinked;
+    let count = list.count.load(Ordering::Relaxed); // Relaxed: the list is the lane's own.
+    let Some(place) = list.inodes.get(count as usize) else { return false };
+    place.store(inode.to_word(), Ordering::Relaxed);
+    let added = task.region.inode(inode.id).pages.load(Ordering::Relaxed);
     let pages = list.pages.load(Ordering::Relaxed);
-    list.pages.store(pages.saturating_add(record.pages.load(Ordering::Relaxed)), Ordering::Relaxed);
+    list.pages.store(pages.saturating_add(added), Ordering::Relaxed);
     // PAIRS: the acquire load in `listed`: the inode has no links.
     list.count.store(count + 1, Ordering::Release);
+    true
 }
 
 /// Keeps an open file whose entry was removed, unless another lane keeps it. A sweep determines whether other
@@ -86,7 +91,8 @@ pub(crate) fn chain<'r, T: Listed + 'r>(
     })
 }
 
-/// The inodes in a lane's list that are still the inodes that it listed: without links, and in no chain.
+/// The inodes in a lane's list that are still the inodes that it listed, without links. A chain may hold them
+/// too.
 pub(crate) fn listed<'r>(region: Region<'r>, lane: &'r Lane) -> impl Iterator<Item = InodeRef> {
     // PAIRS: the release store in `orphan`.
     let count = lane.unlinked.count.load(Ordering::Acquire) as usize;
@@ -96,7 +102,6 @@ pub(crate) fn listed<'r>(region: Region<'r>, lane: &'r Lane) -> impl Iterator<It
         // Relaxed: a lane that gives the inode a name meanwhile also references it.
         record.generation.load(Ordering::Relaxed) == inode.generation
             && record.nlink.load(Ordering::Relaxed) == 0
-            && record.custody.get() & custody::LISTED == 0
     })
 }
 

@@ -10,6 +10,7 @@ use lp_region::{InodeRef, MountId, Region, Spot};
 
 use crate::caller::below::{self, Need};
 use crate::caller::task::Task;
+use crate::content::bare;
 use crate::content::linking::{self, Purpose};
 use crate::content::map::{self, Map};
 use crate::inodes::inode;
@@ -145,12 +146,18 @@ fn fill(task: &Task, of: InodeRef, inode: &Inode, index: u64, end: u64) -> Resul
         let last = inode.size.load(Relaxed).div_ceil(PAGE_SIZE as u64); // Relaxed: under the lock.
         let wanted = (index, last.min(end.div_ceil(PAGE_SIZE as u64)));
         let mut made = 0;
+        let before = inode.flags.load(Relaxed); // Relaxed, here and below: under the lock.
+        // Before the pages are linked in: who maps them from here on looks.
+        inode.flags.store(before | inode_flags::BARE, Relaxed);
         inode.data_seq.begin();
         let filled = linking::fill(task, of.id, inode, wanted, Purpose::Content, &mut made);
         inode.seq.begin();
         linking::more_in_section(inode, made);
         inode.seq.end();
         inode.data_seq.end();
+        if bare::touch(task.region, inode, wanted.0, wanted.1) {
+            inode.flags.store(before, Relaxed);
+        }
         filled.map(|()| last)
     };
     let made = make().or_else(|_| {

@@ -7,6 +7,7 @@
 //! [`reclaim`] decides when to look for what nothing names, [`sweep`] looks, and has the reaper bury a dead
 //! holder; [`free`] frees what either finds, and [`tidy`] takes it out of the lanes' lists.
 
+pub mod bare_mapping;
 pub mod boot;
 pub(crate) mod burial;
 pub(crate) mod candidates;

@@ -113,7 +113,7 @@ pub(crate) fn left(task: &Task, id: FileId) {
     pin::clear(task, pin::slot::CLOSE);
     // Relaxed: a lane that unlinks it from here on looks for open files itself.
     if task.region.inode(inode.id).is_dead() {
-        reclaim::let_go_slow(task, inode);
+        reclaim::closed_unlinked_slow(task, inode);
     }
 }
 

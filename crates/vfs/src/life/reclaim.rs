@@ -14,6 +14,7 @@ use crate::caller::task::Task;
 use crate::lane::kept::{self, Listed};
 use crate::life::reap;
 use crate::life::sweep::{self, Scope};
+use crate::names::dir;
 
 /// Number of new candidates that justifies a sweep and its barrier.
 const BATCH: u32 = 96;
@@ -36,13 +37,34 @@ pub(crate) fn after_unlink(task: &Task) {
 #[inline(never)]
 pub(crate) fn closed_slow(task: &Task, id: FileId) {
     let file = task.region.file(id);
-    let inode = task.region.inode(InodeRef::from_word(file.inode.load(Ordering::Relaxed)).id);
-    let pressing = file.locked.load(Ordering::Relaxed) != 0 || inode.is_dead();
+    let inode = InodeRef::from_word(file.inode.load(Ordering::Relaxed));
+    let is_locked = file.locked.load(Ordering::Relaxed) != 0;
     kept::queue(task, id);
-    if pressing {
+    if is_locked {
         sweep::run(task, Scope::File(id));
+    } else if task.region.inode(inode.id).is_dead() {
+        unlinked(task, inode, Scope::File(id));
     } else if task.lane.arrived[OpenFile::LIST].load(Ordering::Relaxed) >= BATCH {
         sweep::run(task, Scope::Own);
+    }
+}
+
+/// For close(2): an open file of an inode without links is gone, perhaps the last.
+#[cold]
+pub(crate) fn closed_unlinked_slow(task: &Task, inode: InodeRef) {
+    unlinked(task, inode, Scope::Inode(inode));
+}
+
+/// An inode without links may have lost its last user: lists it until enough has accumulated. A large one
+/// justifies a sweep of its own, `scope`, and so does a directory, which others may wait for.
+fn unlinked(task: &Task, inode: InodeRef, scope: Scope) {
+    let record = task.region.inode(inode.id);
+    // Relaxed: a hint.
+    let waits = record.pages.load(Ordering::Relaxed) < BIG && !dir::is(record);
+    if waits && kept::list(task, inode) {
+        after_unlink(task);
+    } else {
+        sweep::run(task, scope);
     }
 }
 

@@ -109,8 +109,9 @@ fn rounds(task: &Task, scope: Scope) -> ProcessId {
     }
     if depth != Depth::Named {
         let kept = tidy::inodes(task, task.lane);
-        if depth == Depth::Chain {
-            task.lane.kept.store(kept, Ordering::Relaxed); // Relaxed: the lane's own.
+        // Relaxed, both: the lane's own.
+        if depth == Depth::Chain || kept < task.lane.kept.load(Ordering::Relaxed) {
+            task.lane.kept.store(kept, Ordering::Relaxed);
         }
     }
     dead

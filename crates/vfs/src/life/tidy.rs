@@ -18,12 +18,13 @@ pub(crate) fn inodes(task: &Task, lane: &Lane) -> u32 {
     chain::<Inode>(region, lane, &linked)
 }
 
-/// Removes from a lane's list what was freed, and makes room: if many stay in use, they move to the chain.
-/// The caller must own the lane.
+/// Removes from a lane's list what was freed or is in a chain, and makes room: if many stay in use, they move
+/// to the chain. The caller must own the lane.
 fn list(task: &Task, lane: &Lane) {
     let list = &lane.unlinked;
     let mut kept = 0;
-    for inode in listed(task.region, lane) {
+    let is_in_chain = |inode: &InodeRef| task.region.inode(inode.id).custody.get() & custody::LISTED != 0;
+    for inode in listed(task.region, lane).filter(|inode| !is_in_chain(inode)) {
         // Never beyond the position from which it is read.
         list.inodes[kept].store(inode.to_word(), Ordering::Relaxed);
         kept += 1;

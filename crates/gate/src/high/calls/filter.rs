@@ -22,7 +22,7 @@ use crate::high::calls::limit as limit_calls;
 use crate::high::fd::placeholder;
 use crate::high::frame::handler::{handlers, kernel, ret, task};
 use crate::high::life::credentials::securebits_changed;
-use crate::high::memory::holes;
+use crate::high::memory::{holes, missing};
 use crate::low::cover::patch;
 use crate::low::dispatch::{AGAIN, NOT_OURS};
 use crate::low::live::deferred;
@@ -75,8 +75,14 @@ handlers! {
 
 /// Installs a filter, or strict mode without one.
 fn install(nr: u32, [a, b, c, d, e]: [usize; 5], program: Option<usize>) -> isize {
-    if program.is_some_and(|program| matches!(allows_all(program), Ok(true) | Err(_))) {
-        return NOT_OURS; // The kernel returns the error.
+    if let Some(program) = program {
+        let Ok(is_harmless) = allows_all(program) else {
+            return NOT_OURS; // The kernel returns the error.
+        };
+        missing::stop(task());
+        if is_harmless {
+            return NOT_OURS;
+        }
     }
     let task = task();
     holes::touch(task, 0, usize::MAX); // A limited process cannot give pages to a hole.

@@ -9,6 +9,7 @@ use crate::high::calls::mmap::is_error;
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::memory::areas::{self, Area, LockedAreas, Sharing};
 use crate::high::memory::fill::{self, Content};
+use crate::high::memory::missing;
 use crate::high::run::own;
 use crate::high::run::own::end_of;
 use crate::low::dispatch::NOT_OURS;
@@ -159,11 +160,16 @@ fn move_to(task: &Task, list: &mut LockedAreas, area: &Area, to: &Move, bytes: u
     let (hint, flags) = if to.flags & MREMAP_FIXED != 0 { (to.new, MAP_FIXED) } else { (0, 0) };
     let start = fill::place(task, list, moved, hint, flags, Content::of(area.protection, 0))?;
     let kept = (to.old_end - to.old).min(bytes);
-    if area.sharing == Sharing::Private && to.old_length != 0 && !carry(list, to.old, start, kept) {
-        let _ = fill::unmap(start, bytes);
-        list.cut_holes(start, start + bytes);
-        list.drop_area(start);
-        return Err(Errno::ENOMEM);
+    if area.sharing == Sharing::Private && to.old_length != 0 {
+        if !carry(list, to.old, start, kept) {
+            let _ = fill::unmap(start, bytes);
+            list.cut_holes(start, start + bytes);
+            list.drop_area(start);
+            return Err(Errno::ENOMEM);
+        }
+        if let Some(moved) = list.find(start, start + bytes) {
+            missing::watch(task, moved);
+        }
     }
     if to.old_length != 0 && fill::unmap(to.old, to.old_end - to.old).is_ok() {
         list.forget(task, to.old, to.old_end);

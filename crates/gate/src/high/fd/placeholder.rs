@@ -25,8 +25,9 @@ use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_vfs::table::{self, Alone, Beside, entry};
 use lp_vfs::task::Task;
 
+use crate::high::memory::missing;
 use crate::high::run::apart::is_regions;
-use crate::high::run::words::{BASE, FROM_THREADS, READY, WATERMARK};
+use crate::high::run::words::{BASE, FROM_THREADS, MISSING, READY, WATERMARK};
 use crate::low::arrive::entry_quick::QUICK_FDS;
 
 /// Numbers below this can be parked.
@@ -51,7 +52,7 @@ pub(crate) fn is_guarded(task: &Task, fd: Fd) -> bool {
     let [flights, base] = [&task.run.flights, base_word(task)].map(|word| word.load(Ordering::Relaxed));
     is_regions(task.region.fd(), fd)
         || is_regions(Fd::new(flights as i32 - 1), fd)
-        || fd.raw() >= 0 && base == fd.raw() as u32 + 1
+        || fd.raw() >= 0 && (base == fd.raw() as u32 + 1 || missing::is_own(task, fd))
 }
 
 /// Whether one of the gate's own may be among the descriptors with a fast path; see
@@ -65,7 +66,8 @@ pub(crate) fn guarded(task: &Task) -> impl Iterator<Item = u32> + use<> {
     let others = [&task.run.flights, base_word(task)].map(|word| word.load(Ordering::Relaxed).checked_sub(1));
     let region = u32::try_from(task.region.fd().raw()).ok();
     let [flights, base] = others;
-    let mut own = [region, region.map(|fd| fd + 1), flights, flights.map(|fd| fd + 1), base];
+    let missing = missing::own(task).map(|fd| fd.raw() as u32);
+    let mut own = [region, region.map(|fd| fd + 1), flights, flights.map(|fd| fd + 1), base, missing];
     own.sort_unstable();
     own.into_iter().flatten()
 }
@@ -409,7 +411,7 @@ pub(crate) fn copy_to(task: &Task, child: &lp_region::process::Process) {
     child.parked.store(task.process.parked.load(Ordering::Relaxed), Ordering::Relaxed);
     child.gate_words[FROM_THREADS]
         .store(u32::from(task.process.threads.load(Ordering::Relaxed) != 0), Ordering::Relaxed);
-    for word in [BASE, WATERMARK] {
+    for word in [BASE, WATERMARK, MISSING] {
         child.gate_words[word]
             .store(task.process.gate_words[word].load(Ordering::Relaxed), Ordering::Relaxed);
     }

@@ -4,7 +4,7 @@
 //! piece, so it is coherent with read and write and with other processes. Behind the file's last page an
 //! empty memfd is mapped. Touching it raises SIGBUS, as it should; if the file has grown meanwhile, the pages
 //! are mapped in (`resize.rs`, and `fault.rs` for growth by others). Large holes are mapped in the same way
-//! until they are touched (`holes.rs`).
+//! until they are touched (`holes.rs`). Pages that other processes cut off raise SIGBUS, too (`missing.rs`).
 //!
 //! The list is private to the process and sorted by address, in memory of its own (`sorted.rs`), and so is
 //! the list of holes; a fork's child has a copy. The lock is held for the length of a call, with signals

@@ -10,7 +10,7 @@ use lp_vfs::mapping;
 use lp_vfs::task::Task;
 
 use crate::high::memory::areas::{Area, LockedAreas};
-use crate::high::memory::bus;
+use crate::high::memory::{bus, missing};
 
 /// Pages of the shortest hole that is mapped without pages.
 const SHORTEST: u64 = 256;
@@ -71,7 +71,9 @@ pub(crate) fn place(
             unsafe { lp_abi::syscall!(__NR_mmap, hint, bytes, area.protection, flags, region, within) }?;
         list.cut_holes(start, start + bytes);
         list.drop_stale(start, start + bytes);
-        list.insert(Area { start, end: start + bytes, beyond: start + bytes, ..area });
+        let placed = Area { start, end: start + bytes, beyond: start + bytes, ..area };
+        missing::watch(task, &placed);
+        list.insert(placed);
         return Ok(start);
     }
     let start = reserve(hint, bytes, flags)?;
@@ -112,6 +114,7 @@ pub(crate) fn fill(task: &Task, list: &mut LockedAreas, area: &mut Area, content
         Err(Errno::EAGAIN) if content != Content::Whole => map_pieces(task, list, area, Content::Whole)?,
         done => done?,
     }
+    missing::watch(task, area);
     if area.beyond < end { past_the_end(area.beyond.max(start), end, protection) } else { Ok(()) }
 }
 

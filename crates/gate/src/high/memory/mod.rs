@@ -6,5 +6,6 @@ pub(crate) mod bus;
 pub(crate) mod fault;
 pub(crate) mod fill;
 pub(crate) mod holes;
+pub(crate) mod missing;
 pub(crate) mod resize;
 mod sorted;

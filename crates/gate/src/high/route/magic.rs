@@ -296,7 +296,7 @@ fn text_of(task: &Task, magic: Magic, start: Start, to: &mut [u8; PATH_MAX]) -> 
 
 /// The path of a process's working or root directory.
 fn of_place<'t>(task: &'t Task, place: &AtomicU64, start: Start) -> Result<&'t [u8]> {
-    getcwd::of_directory(task, Spot::from_word(place.load(Ordering::Relaxed)), start)
+    getcwd::of_place(task, Spot::from_word(place.load(Ordering::Relaxed)), start)
 }
 
 /// readlink(2) of a magic link of ours: its text in the thread's first buffer. `None` for everything else.

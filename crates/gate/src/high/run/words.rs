@@ -14,6 +14,8 @@ pub(crate) const STALE: usize = 4;
 pub(crate) const WATCHES: usize = 5;
 /// In a limited process, the set of reserved numbers that have a placeholder.
 pub(crate) const READY: usize = 6;
+/// Index 7: the descriptor of userfaultfd(2) plus one, and whether it is used.
+pub(crate) use crate::high::memory::missing::WORD as MISSING;
 
 /// Bit of `Run::host_objects`: some inode of the run has an object on the host.
 pub(crate) const NODES: u64 = 1;

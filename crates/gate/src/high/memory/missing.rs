@@ -1,0 +1,154 @@
+//! Truncation by other processes, which raises SIGBUS in this one's mappings.
+//!
+//! A process cannot change the mappings of another. But it can take the memory from the pages that it cuts
+//! off ([`lp_vfs::bare_mapping`]), which removes them from every mapping. The kernel would give them memory
+//! again at the next touch. It is therefore asked by userfaultfd(2) to raise SIGBUS instead
+//! (`UFFD_FEATURE_SIGBUS`), and to let its own accesses on the program's behalf fail with `EFAULT`, as behind
+//! the end of any file. No process waits for another, is interrupted or needs to run for this.
+//!
+//! The descriptor belongs to the address space. It is closed at exec, and a child of fork(2) makes its own;
+//! a child of vfork(2) uses its parent's. Where it cannot be made, mappings show zeros.
+
+use core::ffi::c_int;
+
+use lp_abi::ioctl::{UFFDIO_API, UFFDIO_REGISTER};
+use lp_abi::linux::{
+    __NR_close, __NR_fcntl, __NR_ioctl, __NR_prctl, __NR_userfaultfd, F_DUPFD_CLOEXEC, O_CLOEXEC, UFFD_API,
+    UFFD_FEATURE_SIGBUS, UFFD_USER_MODE_ONLY, UFFDIO_REGISTER_MODE_MISSING, uffdio_api, uffdio_range,
+    uffdio_register,
+};
+use lp_abi::{Fd, Result};
+use lp_region::sync::{AtomicU32, Ordering};
+use lp_vfs::bare_mapping;
+use lp_vfs::task::Task;
+
+use crate::high::memory::areas::{self, Area};
+
+/// Index of the process's word in `Process::gate_words`: the number of its descriptor plus one, and bits.
+pub(crate) const WORD: usize = 7;
+/// Bit of the process's word: the descriptor, if there is one, is not used.
+const STOPPED: u32 = 1 << 31;
+/// The same for the images that the process executes, too: it has a filter of system calls.
+const FILTERED: u32 = 1 << 30;
+const NUMBER: u32 = FILTERED - 1;
+
+/// `PR_GET_SECCOMP` of linux/prctl.h.
+const PR_GET_SECCOMP: u32 = 21;
+
+fn word<'t>(task: &'t Task) -> &'t AtomicU32 {
+    &task.process.gate_words[WORD]
+}
+
+/// The descriptor's number; `None` if there is none.
+pub(crate) fn own(task: &Task) -> Option<Fd> {
+    // Relaxed, here and below: the process's own word, changed with the list locked or by its only thread.
+    let number = word(task).load(Ordering::Relaxed) & NUMBER;
+    number.checked_sub(1).map(|number| Fd::new(number as c_int))
+}
+
+/// Whether `fd` is the descriptor.
+#[inline]
+pub(crate) fn is_own(task: &Task, fd: Fd) -> bool {
+    word(task).load(Ordering::Relaxed) & NUMBER == fd.raw() as u32 + 1
+}
+
+/// The process is about to get a filter of system calls, which may deny those made here.
+pub(crate) fn stop(task: &Task) {
+    let _list = areas::list();
+    word(task).fetch_or(STOPPED | FILTERED, Ordering::Relaxed);
+}
+
+/// After exec, which has closed the descriptor.
+pub(crate) fn after_exec(task: &Task) {
+    let is_filtered = word(task).load(Ordering::Relaxed) & FILTERED != 0;
+    word(task).store(if is_filtered { STOPPED | FILTERED } else { 0 }, Ordering::Relaxed);
+}
+
+/// In a child of fork(2), whose copy of the descriptor is that of its parent's memory, and whose mappings the
+/// kernel does not watch.
+pub(crate) fn after_fork(task: &Task, shares_table: bool) {
+    let Some(parents) = own(task) else { return };
+    let left = word(task).load(Ordering::Relaxed) & !NUMBER | if shares_table { STOPPED } else { 0 };
+    word(task).store(left, Ordering::Relaxed);
+    if !shares_table {
+        close(parents);
+    }
+    if left == 0 && !areas::is_empty() {
+        keep(task, open(task).ok());
+        areas::list().areas().iter().for_each(|area| watch(task, area));
+    }
+}
+
+/// Makes the kernel raise SIGBUS where a page of an area is touched that a truncation has taken. The list
+/// must be locked.
+pub(crate) fn watch(task: &Task, area: &Area) {
+    if area.beyond <= area.start {
+        return;
+    }
+    let Some(fd) = descriptor(task) else { return };
+    if !bare_mapping::may_be(task, area.of) {
+        return register(fd, area.start, area.beyond - area.start);
+    }
+    let bytes = area.beyond - area.start;
+    bare_mapping::each_part(task, area.of, area.offset, bytes, &mut |offset, bytes| {
+        register(fd, area.start + (offset - area.offset) as usize, bytes);
+    });
+}
+
+fn register(fd: Fd, start: usize, bytes: usize) {
+    let range = uffdio_range { start: start as u64, len: bytes as u64 };
+    let mut asked = uffdio_register { range, mode: UFFDIO_REGISTER_MODE_MISSING.into(), ioctls: 0 };
+    // A failure leaves zeros. SAFETY: the kernel reads and writes the record, and changes no byte of the
+    // mapping.
+    let _ = unsafe { lp_abi::syscall!(__NR_ioctl, fd, UFFDIO_REGISTER, &raw mut asked) };
+}
+
+/// The descriptor, which is made if there is none yet; `None` if the process cannot have one.
+fn descriptor(task: &Task) -> Option<Fd> {
+    match word(task).load(Ordering::Relaxed) {
+        0 => make(task),
+        word if word & STOPPED != 0 => None,
+        _ => own(task),
+    }
+}
+
+#[cold]
+fn make(task: &Task) -> Option<Fd> {
+    let may = bare_mapping::is_possible(task.region) && !lp_abi::sys::is_limited() && !is_filtered();
+    keep(task, if may { open(task).ok() } else { None })
+}
+
+/// Whether the process has a filter from outside the run, which may kill it for a call that the launcher has
+/// not tried. Those that processes of the run install are known ([`stop`]).
+fn is_filtered() -> bool {
+    // SAFETY: no pointer is passed.
+    unsafe { lp_abi::syscall!(__NR_prctl, PR_GET_SECCOMP) }.is_ok_and(|mode| mode != 0)
+}
+
+/// Records the descriptor that was made, if one was.
+fn keep(task: &Task, made: Option<Fd>) -> Option<Fd> {
+    word(task).store(made.map_or(STOPPED, |fd| fd.raw() as u32 + 1), Ordering::Relaxed);
+    made
+}
+
+/// # Errors
+/// Those of userfaultfd(2) and of its `UFFDIO_API`; `EMFILE`.
+fn open(task: &Task) -> Result<Fd> {
+    let flags = O_CLOEXEC | UFFD_USER_MODE_ONLY;
+    // SAFETY: creates a descriptor, closed below.
+    let low = Fd::new(unsafe { lp_abi::syscall!(__NR_userfaultfd, flags) }? as c_int);
+    let mut asked = uffdio_api { api: UFFD_API.into(), features: UFFD_FEATURE_SIGBUS.into(), ioctls: 0 };
+    // SAFETY: the kernel reads and writes the record.
+    let ready = unsafe { lp_abi::syscall!(__NR_ioctl, low, UFFDIO_API, &raw mut asked) };
+    // Beside the region, out of the program's way.
+    let min = task.region.fd().raw() + 2;
+    // SAFETY: F_DUPFD_CLOEXEC only creates a descriptor.
+    let high = ready.and_then(|_| unsafe { lp_abi::syscall!(__NR_fcntl, low, F_DUPFD_CLOEXEC, min) });
+    close(low);
+    high.map(|fd| Fd::new(fd as c_int))
+}
+
+fn close(fd: Fd) {
+    // SAFETY: the descriptor is the gate's own.
+    let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
+}
