@@ -117,7 +117,7 @@ df --output=fstype,file . | tail -1 | wc -w; df . >/dev/null; echo $?; df nosuch
 lines 5000 >a; head a; head -n -4995 a; head -c 30 a; head -c -50000 a | md5sum; tail a; tail -n +4995 a; tail -c 20 a; tail -c +48880 a; head -2 a nosuch a; echo $?; tail -n 2 -q a a; tail -v -n1 a; tail -n1 - <a; tail nosuch; echo $?; { head -1; tail -1; } <a; tail .; echo $?; truncate -s 3G s; printf '\nend\n' >>s; tail -n1 s | tr -d '\0'; tail -c 4 s
 
 #:: tail_follow
-said() { until grep -q $1 out; do sleep 0.02; done; }; echo one >a; tail -f --pid=$$ -s 0.05 ---disable-inotify a >out & p=$!; said one; echo two >>a; said two; echo three >>a; said three; kill $p; wait $p; cat out
+said() { until grep -qs $1 out; do sleep 0.02; done; }; echo one >a; tail -f --pid=$$ -s 0.05 ---disable-inotify a >out & p=$!; said one; echo two >>a; said two; echo three >>a; said three; kill $p; wait $p; cat out
 
 #:: tee
 lines | tee a b >c; cmp a b; cmp a c; echo more | tee -a a >/dev/null; wc a; echo x | tee nodir/y; echo $?; echo x | tee . ; echo $?; lines 3 | tee /dev/stderr a >/dev/null

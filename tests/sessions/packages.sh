@@ -130,4 +130,4 @@ mnesia(_) ->
     {atomic, ok} = mnesia:transaction(fun() -> [mnesia:write({k, N, N}) || N <- lists:seq(1, 100)], ok end),
     stopped = mnesia:stop(), ok = mnesia:start(), ok = mnesia:wait_for_tables([k], 60000), io:format("~p~n", [mnesia:table_info(k, size)]), mnesia:stop().
 X
-erlc t.erl; erl -noshell -s t main; echo $?; ls | grep -v '^p'; rm -r t.beam t.dets l.log db
+erlc t.erl; erl -noshell -s t main; echo $?; ls | grep -v '^p'; rm -rf t.beam t.dets l.log db

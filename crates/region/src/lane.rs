@@ -139,8 +139,8 @@ pub struct Intent {
     pub words: [AtomicU64; INTENT_WORDS],
 }
 
-/// Inodes without links that a lane released, for a sweep to free. A lane that frees one leaves the reference here, and its
-/// generation shows that it is stale. Only the owning lane removes references.
+/// Inodes without links that a lane released, for a sweep to free. A lane that frees one leaves the reference
+/// here, and its generation shows that it is stale. Only the owning lane removes references.
 #[repr(C)]
 pub struct Unlinked {
     /// Number of references.

@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | free | none | any process may claim it |
 //! | born | the claimer's, or none | claimed for a child that has not taken its record lock yet, or cannot before its exec |
+//! | claimed | none | a process that has none claims it for itself, and holds the record lock on its claim byte |
 //! | live | none | its process holds the record lock on its byte |
 //! | dying | the reaper's, or none | being emptied, by its own process at exit or by a reaper |
 //!
@@ -27,9 +28,11 @@ pub enum SlotState {
     Live = 2,
     /// Being emptied.
     Dying = 3,
+    /// Claimed by a process for itself, which has not taken its record lock yet.
+    Claimed = 4,
 }
 
-const STATE_BITS: u32 = 2;
+const STATE_BITS: u32 = 3;
 const GENERATION_MASK: u32 = u32::MAX >> STATE_BITS;
 
 /// A value of the word.
@@ -45,10 +48,11 @@ impl Life {
 
     /// The slot's state.
     pub const fn state(self) -> SlotState {
-        match self.0 & 3 {
+        match self.0 & ((1 << STATE_BITS) - 1) {
             0 => SlotState::Free,
             1 => SlotState::Born,
             2 => SlotState::Live,
+            4 => SlotState::Claimed,
             _ => SlotState::Dying,
         }
     }

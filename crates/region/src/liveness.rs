@@ -10,6 +10,10 @@
 //! can act on the verdict: every action is a compare-and-swap of the very word that the verdict was based on
 //! ([`crate::life`]).
 //!
+//! A process that claims a slot for itself must be seen alive from the first moment, but may find the slot
+//! taken by another's child, whose byte it must not lock even for a moment. So it first locks the slot's
+//! *claim byte*, `LIVE_AT + PROCESSES + slot`, which counts while the slot is in state claimed only.
+//!
 //! A child that has not run yet has no lock. Neither has a child that shares its parent's descriptor table,
 //! which owns record locks. Such a child is dead if the process that its parent saw created is gone, or if
 //! the parent died before it created one. A process that cannot know this, because it is in another pid
@@ -72,33 +76,43 @@ impl<'r> Region<'r> {
     /// # Errors
     /// `EAGAIN` when all are taken; errors of fcntl(2).
     pub fn claim_own_process(self, run: RunId) -> Result<ProcessId> {
-        // SAFETY: getpid has no effect.
-        let pid = unsafe { lp_abi::syscall!(__NR_getpid) }? as u32;
         for index in 1..at::PROCESSES as u32 {
             let id = ProcessId(index);
             self.back_process(index).map_err(|_| Errno::EAGAIN)?;
             let process = self.process(id);
             let life = process.life.get();
-            if life.state() != SlotState::Free || self.lock_slot(id, F_WRLCK as i16).is_err() {
+            if life.state() != SlotState::Free || self.lock_slot(claim_of(id, F_WRLCK as i16)).is_err() {
                 continue;
             }
             self.header().process_limit.fetch_max(index + 1, Ordering::Relaxed);
-            if process.life.change(life, life.becoming(SlotState::Live, LaneId::NONE)) {
-                process.pid.store(pid, Ordering::Relaxed);
-                process.run.store(run.0, Ordering::Relaxed);
-                return Ok(id);
+            let claimed = life.becoming(SlotState::Claimed, LaneId::NONE);
+            let taken = process.life.change(life, claimed).then(|| self.own_claimed(id, claimed, run));
+            self.lock_slot(claim_of(id, F_UNLCK as i16))?;
+            if let Some(taken) = taken {
+                return taken.map(|()| id);
             }
-            self.lock_slot(id, F_UNLCK as i16)?;
         }
         Err(Errno::EAGAIN)
     }
 
-    /// Takes or drops the record lock of a slot.
-    fn lock_slot(self, id: ProcessId, kind: i16) -> Result<()> {
+    /// Makes the calling process the owner of a slot that it has claimed, or frees it.
+    fn own_claimed(self, id: ProcessId, claimed: Life, run: RunId) -> Result<()> {
+        let process = self.process(id);
+        let locked = self.lock_slot(flock_of(id, F_WRLCK as i16));
+        // SAFETY: getpid has no effect, and does not fail.
+        let pid = unsafe { lp_abi::syscall!(__NR_getpid) };
+        process.pid.store(pid.unwrap_or_default() as u32, Ordering::Relaxed);
+        process.run.store(run.0, Ordering::Relaxed);
+        let live = claimed.becoming(SlotState::Live, LaneId::NONE);
+        process.life.change(claimed, if locked.is_ok() { live } else { claimed.freed() });
+        locked
+    }
+
+    /// Takes or drops a record lock of a slot.
+    fn lock_slot(self, mut lock: flock) -> Result<()> {
         if !self.has_file() {
             return Ok(());
         }
-        let mut lock = flock_of(id, kind);
         // SAFETY: the kernel reads the struct. Unlocking a lock that another process holds has no effect.
         unsafe { lp_abi::syscall!(__NR_fcntl, self.life_fd(), F_SETLK, &raw mut lock) }.map(drop)
     }
@@ -118,7 +132,7 @@ impl<'r> Region<'r> {
         if owned && life.state() == SlotState::Live {
             return Ok(());
         }
-        self.lock_slot(id, F_WRLCK as i16)?;
+        self.lock_slot(flock_of(id, F_WRLCK as i16))?;
         match life.state() == SlotState::Born
             && process.life.change(life, life.becoming(SlotState::Live, LaneId::NONE))
         {
@@ -161,7 +175,8 @@ impl<'r> Region<'r> {
         match process.life.get().state() {
             SlotState::Free => true,
             SlotState::Born => self.unborn_is_dead(process, me),
-            SlotState::Live | SlotState::Dying => self.is_unlocked(id),
+            SlotState::Claimed => self.is_unlocked(claim_of(id, F_WRLCK as i16)),
+            SlotState::Live | SlotState::Dying => self.is_unlocked(flock_of(id, F_WRLCK as i16)),
         }
     }
 
@@ -171,19 +186,19 @@ impl<'r> Region<'r> {
         let life = self.process(id).life.get();
         let left = match life.state() {
             SlotState::Free => false,
-            SlotState::Born | SlotState::Live => self.process_is_dead(id, me),
+            SlotState::Born | SlotState::Claimed | SlotState::Live => self.process_is_dead(id, me),
             // Its own process keeps the record lock until it has emptied the slot.
             SlotState::Dying => {
                 let reaper = life.lane();
-                self.is_unlocked(id) && (reaper.is_none() || self.lane_is_dead(reaper, me))
+                self.is_unlocked(flock_of(id, F_WRLCK as i16))
+                    && (reaper.is_none() || self.lane_is_dead(reaper, me))
             }
         };
         left.then_some(life)
     }
 
-    /// Whether no process holds the record lock of a slot.
-    fn is_unlocked(self, id: ProcessId) -> bool {
-        let mut lock = flock_of(id, F_WRLCK as i16);
+    /// Whether no other process holds a record lock.
+    fn is_unlocked(self, mut lock: flock) -> bool {
         // SAFETY: the kernel writes the struct.
         let asked = unsafe { lp_abi::syscall!(__NR_fcntl, self.life_fd(), F_GETLK, &raw mut lock) };
         asked.is_ok() && lock.l_type == F_UNLCK as i16
@@ -293,7 +308,7 @@ impl<'r> Region<'r> {
     /// any more. `dying` is what [`Region::begin_emptying`] returned.
     pub fn release_process(self, id: ProcessId, dying: Life) {
         self.process(id).clear();
-        let _ = self.lock_slot(id, F_UNLCK as i16);
+        let _ = self.lock_slot(flock_of(id, F_UNLCK as i16));
         // From here on an exiting process may be considered dead; whoever does so frees the slot for it.
         self.process(id).life.change(dying, dying.freed());
     }
@@ -355,6 +370,10 @@ fn run_lock_of(id: RunId, kind: i16) -> flock {
 
 fn flock_of(id: ProcessId, kind: i16) -> flock {
     lock_on(i64::from(id.0), kind)
+}
+
+fn claim_of(id: ProcessId, kind: i16) -> flock {
+    lock_on(at::PROCESSES as i64 + i64::from(id.0), kind)
 }
 
 /// A lock on a byte of the range.

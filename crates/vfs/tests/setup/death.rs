@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use lp_abi::Fd;
 use lp_region::{Geometry, Region};
@@ -54,7 +54,7 @@ pub fn interrupt(task: &Task, steps: u32, call: &dyn Fn(&Task)) -> bool {
             if steps & 2 == 0 {
                 own_root(&child);
             }
-            die_after(steps);
+            signal_after(steps, libc::SIGKILL);
             call(&child);
             // SAFETY: _exit(2) ends only the child.
             unsafe { libc::_exit(0) }
@@ -65,6 +65,38 @@ pub fn interrupt(task: &Task, steps: u32, call: &dyn Fn(&Task)) -> bool {
             unsafe { libc::waitpid(pid, &raw mut status, 0) };
             assert!(libc::WIFSIGNALED(status) || status == 0, "the child failed by itself: {status:x}");
             libc::WIFSIGNALED(status)
+        }
+    }
+}
+
+/// Runs `call` in a child that has no slot yet and is stopped after `steps` instructions, and `meanwhile` as
+/// long as it is; then it dies. Returns whether it got that far.
+pub fn stop_newcomer(steps: u32, call: &dyn Fn(), meanwhile: &dyn Fn()) -> bool {
+    left(); // Both processes must have it.
+    // SAFETY: the child calls only what the child of a process with threads may call.
+    match unsafe { libc::fork() } {
+        0 => {
+            signal_after(steps, libc::SIGSTOP);
+            call();
+            // SAFETY: _exit(2) ends only the child.
+            unsafe { libc::_exit(0) }
+        }
+        pid => {
+            let mut status = 0;
+            // SAFETY: the child is this process's own, and not waited for before it has ended.
+            unsafe { libc::waitpid(pid, &raw mut status, libc::WUNTRACED) };
+            let is_stopped = libc::WIFSTOPPED(status);
+            if is_stopped {
+                meanwhile();
+                // SAFETY: as above.
+                unsafe {
+                    libc::kill(pid, libc::SIGKILL);
+                    libc::waitpid(pid, &raw mut status, 0);
+                }
+            } else {
+                assert!(status == 0, "the child failed by itself: {status:x}");
+            }
+            is_stopped
         }
     }
 }
@@ -108,15 +140,17 @@ pub fn samples(length: u32) -> impl Iterator<Item = u32> {
     places((length / wanted).max(1)).take_while(move |steps| *steps <= length).chain([length + 1000])
 }
 
-/// Sets the processor's trap flag: the handler runs after each instruction from here on, and kills after
-/// `steps`.
-fn die_after(steps: u32) {
+/// Sets the processor's trap flag: the handler runs after each instruction from here on, and sends `signal`
+/// to its process after `steps`.
+fn signal_after(steps: u32, signal: i32) {
+    static SIGNAL: AtomicI32 = AtomicI32::new(0);
     extern "C" fn step(_: i32) {
         if left().fetch_sub(1, Ordering::Relaxed) == 1 {
             // SAFETY: the signal goes to this process only.
-            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+            unsafe { libc::kill(libc::getpid(), SIGNAL.load(Ordering::Relaxed)) };
         }
     }
+    SIGNAL.store(signal, Ordering::Relaxed);
     left().store(steps, Ordering::Relaxed);
     // SAFETY: the handler calls only async-signal-safe functions; the flag only makes the processor trap.
     unsafe {
