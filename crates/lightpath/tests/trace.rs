@@ -431,6 +431,26 @@ print(os.read(r, 1))
     assert_eq!(text(&output.stdout), "b'z'\nb'y'\n", "{output:?}");
 }
 
+#[test]
+fn a_shown_call_of_the_kernel_that_never_waits_is_never_interrupted() {
+    let script = r#"
+import os, signal
+came = 0
+def count(*_):
+    global came
+    came += 1
+signal.signal(signal.SIGALRM, count)
+signal.setitimer(signal.ITIMER_REAL, 50e-6, 50e-6)
+while came < 4000:
+    for _ in range(50):
+        os.close(os.dup(0))
+signal.setitimer(signal.ITIMER_REAL, 0)
+print("none failed")
+"#;
+    let output = trace(&["--host"], &["python3", "-S", "-c", script]);
+    assert_eq!(text(&output.stdout), "none failed\n", "{:?}", text(&output.stderr).lines().last());
+}
+
 /// Reads one byte after the other: alone for a while, then by turns with a second thread, and so on. The
 /// threads wait for each other without a call that is recorded.
 const TURNS: &str = r#"

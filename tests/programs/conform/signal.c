@@ -312,3 +312,26 @@ GROUP(signal, restart_of_a_wait)
         restart(flags & 1, flags >> 1);
     }
 }
+
+GROUP(signal, calls_that_never_wait)
+{
+    /* Signals come at any moment of calls that return at once. None ends with EINTR, though the handler has
+     * no SA_RESTART. Some of the opens reach the kernel by a link. */
+    share();
+    handle(SIGALRM, count_one, 0);
+    T(symlink("/proc/self/status", "link"));
+    int failed[4] = { 0 };
+    for (int i = 0; i < 30 || shared->handled < 4000; i++) {
+        every(20 + i % 50);
+        for (int turn = 0; turn < 50; turn++) {
+            int fd = open("/dev/null", O_RDWR), linked = open("link", O_RDONLY);
+            failed[0] += fd < 0;
+            failed[1] += linked < 0;
+            failed[2] += close(fd) != 0;
+            failed[3] += close(linked) != 0;
+        }
+    }
+    every(0);
+    say("failed: %d %d %d %d", failed[0], failed[1], failed[2], failed[3]);
+    unlink("link");
+}

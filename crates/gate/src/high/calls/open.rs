@@ -16,13 +16,12 @@ use lp_vfs::watch::{self, Touched};
 use crate::high::calls::openat2;
 use crate::high::fd::{device, directory, fd_info, parent, placeholder};
 use crate::high::frame::at::{At, Last, Route, Which};
-use crate::high::frame::handler::{given_slice, handlers, interruptible, ret, thread};
+use crate::high::frame::handler::{given_slice, handlers, interruptible, thread};
 use crate::high::route::hostlink;
 use crate::high::route::path::{is_plainly_ours, leave, may_be_link, route, route_outside};
 use crate::high::run::mount_table;
 use crate::high::special::node;
 use crate::high::watch::shadow_fd;
-use crate::low::dispatch::RESTART;
 use crate::low::live::deferred;
 
 handlers! {
@@ -291,10 +290,7 @@ fn ask(task: &'static Task<'static>, at: At, how: &How, (nr, [third, fourth]): (
     placeholder::flush(task);
     let arguments = [at.dirfd.word(), at.path.addr(), third, fourth, 0, 0];
     // Opening a FIFO or a terminal may wait. SAFETY: the program's own call with its own arguments.
-    let done = ret(unsafe { deferred::blocking_syscall(nr, arguments) });
-    if done == Errno::EINTR.to_ret() {
-        return RESTART;
-    }
+    let done = unsafe { deferred::programs_syscall(nr, arguments) };
     if done >= 0 {
         note(task, Fd::new(done as i32), at, how.flags);
     }

@@ -1,12 +1,11 @@
 //! rt_sigprocmask(2).
 
-use lp_abi::Errno;
 use lp_abi::linux::{__NR_rt_sigprocmask, SIG_UNBLOCK};
 use lp_region::ucopy;
 
-use crate::high::frame::handler::{handlers, kernel, ret};
+use crate::high::frame::handler::{handlers, kernel};
 use crate::high::memory::bus;
-use crate::low::dispatch::{AGAIN, NOT_OURS};
+use crate::low::dispatch::NOT_OURS;
 use crate::low::live::deferred;
 
 handlers! {
@@ -24,11 +23,8 @@ handlers! {
         let set = if bus::exist() { mask & !faults } else { mask };
         let words = [how as usize, &raw const set as usize, old, size, 0, 0];
         // SAFETY: the program's own call; the mask is this function's.
-        let done = ret(unsafe { deferred::blocking_syscall(__NR_rt_sigprocmask, words) });
-        // While a signal waits for the end of the call, the thread's mask is not the program's.
-        if done == Errno::EINTR.to_ret() {
-            return AGAIN;
-        }
+        // It is not made while a signal waits for the end of the call: the thread's mask is the gate's then.
+        let done = unsafe { deferred::programs_syscall(__NR_rt_sigprocmask, words) };
         // Another thread may have mapped a hole meanwhile, without seeing that this one blocks the signal.
         if done == 0 && set == mask && bus::exist() {
             kernel!(__NR_rt_sigprocmask, SIG_UNBLOCK, &raw const faults, 0, size);

@@ -9,11 +9,11 @@ use lp_vfs::task::Task;
 
 use crate::high::calls::refused::on_file;
 use crate::high::fd::{placeholder, rights};
-use crate::high::frame::handler::{handlers, kernel, ret};
+use crate::high::frame::handler::{handlers, kernel};
 use crate::high::frame::message::{MOST, Message, STRIDE, messages};
 use crate::high::special::address::Meaning;
 use crate::high::special::{address, node};
-use crate::low::dispatch::{NOT_OURS, RESTART};
+use crate::low::dispatch::NOT_OURS;
 use crate::low::live::deferred;
 
 /// Returns from the handler with the error for using a file of ours as a socket.
@@ -286,11 +286,10 @@ fn after_socket(probe: isize, errno: Errno) -> isize {
     if probe == Errno::EINVAL.to_ret() { errno.to_ret() } else { probe }
 }
 
-/// Makes a call that may wait. If a signal interrupts it, it restarts if the signal's handler has SA_RESTART.
+/// Makes a call that may wait.
 fn blocking(nr: u32, arguments: [usize; 6]) -> isize {
     // SAFETY: the program's own call, with an equivalent address.
-    let done = ret(unsafe { deferred::blocking_syscall(nr, arguments) });
-    if done == Errno::EINTR.to_ret() { RESTART } else { done }
+    unsafe { deferred::programs_syscall(nr, arguments) }
 }
 
 /// Makes a call that returns an address. In `arguments`, 1 and 2 stand for the buffer and for the pointer to

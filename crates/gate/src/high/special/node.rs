@@ -24,9 +24,7 @@ use lp_vfs::task::Task;
 
 use crate::high::fd::placeholder;
 use crate::high::frame::at::{Which, buffer, spare_buffer};
-use crate::high::frame::handler::ret;
 use crate::high::run::words::NODES;
-use crate::low::dispatch::RESTART;
 use crate::low::live::deferred;
 use lp_abi::text::Writer;
 
@@ -187,15 +185,14 @@ pub(crate) fn open(task: &'static Task<'static>, node: &Node) -> isize {
     let flags = node.flags & !(O_CREAT | O_EXCL | O_TRUNC | O_NOFOLLOW);
     // Waits for the other end. SAFETY: a NUL-terminated path; the call only creates a descriptor.
     let done =
-        unsafe { deferred::blocking_syscall(__NR_openat, [0, name as usize, flags as usize, 0, 0, 0]) };
+        unsafe { deferred::programs_syscall(__NR_openat, [0, name as usize, flags as usize, 0, 0, 0]) };
     if device.is_some() {
         // SAFETY: the NUL-terminated name of the object made above.
         let _ = unsafe { lp_abi::syscall!(__NR_unlink, name) };
     }
-    let fd = match ret(done) {
+    let fd = match done {
         fd @ 0.. => Fd::new(fd as i32),
-        errno if errno == Errno::EINTR.to_ret() => return RESTART,
-        errno => return errno,
+        done => return done,
     };
     let cloexec = if flags & O_CLOEXEC != 0 { entry::CLOEXEC } else { 0 };
     let installed = lp_vfs::open::node_file(task, node)

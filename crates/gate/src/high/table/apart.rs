@@ -7,20 +7,20 @@
 use crate::high::calls::shmop::SHM_REMAP;
 use crate::high::life::join;
 use crate::high::table::arguments::{PathArgument, paths};
+use lp_abi::Fd;
 use lp_abi::linux::*;
-use lp_abi::{Errno, Fd};
 use lp_region::ucopy;
 
 use crate::high::calls::{landlock, openat2};
 use crate::high::fd::{directory, parent};
 use crate::high::frame::at::{At, Last, Route, Which};
-use crate::high::frame::handler::{given, kernel, ret};
+use crate::high::frame::handler::{given, kernel};
 use crate::high::frame::message::Message;
 use crate::high::route::hostlink;
 use crate::high::route::path::{may_be_link, route_apart};
 use crate::high::run::{apart, own};
 use crate::high::special::address;
-use crate::low::dispatch::{AGAIN, NOT_OURS, RESTART};
+use crate::low::dispatch::{AGAIN, NOT_OURS};
 use crate::low::live::deferred;
 use crate::low::thread::current;
 
@@ -89,11 +89,11 @@ macro_rules! open_handlers {
             let words = [a, b, c, d, e, f];
             by_path(words, const { paths($nr) }, || {
                 // SAFETY: the program's own call with its own arguments.
-                let done = ret(unsafe { deferred::blocking_syscall($nr, words) });
+                let done = unsafe { deferred::programs_syscall($nr, words) };
                 if done >= 0 {
                     parent::opened(Fd::new(done as i32), const { paths($nr) }[0].of(&words));
                 }
-                if done == Errno::EINTR.to_ret() { RESTART } else { done }
+                done
             })
         }
     )*};
@@ -140,8 +140,7 @@ handlers! {
         }
         by_path(words, const { paths(__NR_openat2) }, || {
             // SAFETY: the program's own call with its own arguments.
-            let done = ret(unsafe { deferred::blocking_syscall(__NR_openat2, words) });
-            if done == Errno::EINTR.to_ret() { RESTART } else { done }
+            unsafe { deferred::programs_syscall(__NR_openat2, words) }
         })
     }
 

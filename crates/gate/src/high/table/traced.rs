@@ -21,7 +21,7 @@ use lp_vfs::task::Task;
 
 use crate::high::life::look;
 use crate::low::dispatch::{AGAIN, NOT_OURS, RESTART, Table, stub_table, to_handler};
-use crate::low::live::deferred::blocking_syscall;
+use crate::low::live::deferred::programs_syscall;
 use crate::low::thread::current;
 use crate::low::thread::record::Thread;
 
@@ -201,7 +201,7 @@ fn add(thread: &Thread, rings: Rings, lane: usize, number: usize, result: isize,
 fn passed_slow(thread: &Thread, number: usize, result: isize, start: u64, registers: &[usize; 6]) -> isize {
     thread.crossed.set(false);
     let shows_host = |(rings, ..): (Rings, usize, u8)| rings.front().host.load(Ordering::Relaxed) != 0;
-    if !asked(thread, number).is_some_and(shows_host) || result == AGAIN {
+    if !asked(thread, number).is_some_and(shows_host) {
         return result;
     }
     let result = match result {
@@ -209,6 +209,9 @@ fn passed_slow(thread: &Thread, number: usize, result: isize, start: u64, regist
         result => result,
     };
     thread.crossed.set(false);
+    if result == AGAIN {
+        return result;
+    }
     let shown = if result < -4096 { NO_RESULT as isize } else { result };
     note(thread, number, shown, start, registers);
     result
@@ -245,14 +248,11 @@ fn make(number: u32, registers: &[usize; 6]) -> isize {
     let mut words = *registers;
     words.reverse();
     // SAFETY: the program's own call.
-    match unsafe { blocking_syscall(number, words) } {
-        Ok(value) => value as isize,
-        Err(Errno::EINTR)
-            if !matches!(number, __NR_poll | __NR_select | __NR_epoll_wait | __NR_io_getevents) =>
-        {
-            RESTART
+    match unsafe { programs_syscall(number, words) } {
+        RESTART if matches!(number, __NR_poll | __NR_select | __NR_epoll_wait | __NR_io_getevents) => {
+            Errno::EINTR.to_ret()
         }
-        Err(errno) => -(errno.number() as isize),
+        result => result,
     }
 }
 

@@ -30,6 +30,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use lp_abi::Errno;
 use lp_abi::linux::{__NR_getpid, __NR_rt_tgsigqueueinfo, __NR_tgkill, SI_USER, SIG_BLOCK};
 
+use crate::low::dispatch::{AGAIN, RESTART};
 use crate::low::live::signal;
 use crate::low::live::signal::{Context, SYNCHRONOUS, bit};
 use crate::low::live::wait;
@@ -44,13 +45,15 @@ use crate::low::thread::tls;
 const FIRST_QUEUED: usize = 32;
 /// Marks a token: in the upper half of the siginfo's second word, which is padding.
 const TOKEN: u64 = 0x6c70_7369 << 32;
+/// The result of `lp_block` for a call that it has not made: no result of the kernel's.
+const NOT_BEGUN: isize = isize::MIN;
 
 global_asm!(
     ".pushsection .text.lp_block,\"ax\",@progbits",
     ".globl lp_block, lp_block_start, lp_block_end, lp_block_interrupted, lp_fork, lp_fork_start, lp_fork_end",
     ".hidden lp_block, lp_block_start, lp_block_end, lp_block_interrupted, lp_fork, lp_fork_start, lp_fork_end",
     // lp_block(rdi call, rsi its six arguments, rdx the address of the mark): a system call that a signal
-    // ends, even one that arrives between the check of the mark and the kernel's call.
+    // ends. One that arrives between the check of the mark and the kernel's call keeps it from being made.
     ".balign 16",
     "lp_block:",
     ".cfi_startproc",
@@ -70,7 +73,7 @@ global_asm!(
     "lp_block_end:",
     "ret",
     "lp_block_interrupted:",
-    "mov rax, -4", // EINTR
+    "mov rax, {not_begun}",
     "ret",
     ".cfi_endproc",
     // lp_fork(rdi call, rsi its six arguments, rdx the address of `waiting`, rcx where its value goes): a
@@ -116,6 +119,7 @@ global_asm!(
     "ret",
     ".cfi_endproc",
     ".popsection",
+    not_begun = const NOT_BEGUN,
 );
 
 unsafe extern "sysv64" {
@@ -124,8 +128,7 @@ unsafe extern "sysv64" {
 }
 
 /// Makes a system call that may wait, in the gate on the program's behalf. A signal that the program handles
-/// ends it with `EINTR`, with or without SA_RESTART. The handler of the dispatch table then returns
-/// [`RESTART`], or `EINTR` if signal(7) says that the call is never restarted.
+/// ends it with `EINTR`, with or without SA_RESTART, even before the kernel has seen it.
 ///
 /// # Errors
 /// Those of the call.
@@ -133,6 +136,34 @@ unsafe extern "sysv64" {
 /// # Safety
 /// The arguments must be valid for the call, and the caller answers for its effects.
 pub(crate) unsafe fn blocking_syscall(nr: u32, arguments: [usize; 6]) -> lp_abi::Result<usize> {
+    // SAFETY: the caller's.
+    match unsafe { block(nr, arguments) } {
+        NOT_BEGUN => Err(Errno::EINTR),
+        result => Errno::from_ret(result),
+    }
+}
+
+/// Makes the program's own call, which may wait, in the gate. Returns what the handler of the dispatch table
+/// then returns: the result; [`RESTART`] for `EINTR`; and [`AGAIN`] if a signal came before the kernel saw the
+/// call, which may be one that signals never end.
+///
+/// # Safety
+/// As for [`blocking_syscall`].
+pub(crate) unsafe fn programs_syscall(nr: u32, arguments: [usize; 6]) -> isize {
+    const EINTR: isize = Errno::EINTR.to_ret();
+    // SAFETY: the caller's.
+    match unsafe { block(nr, arguments) } {
+        NOT_BEGUN => AGAIN,
+        EINTR => RESTART,
+        result => result,
+    }
+}
+
+/// The kernel's result of a call that a signal may end, or [`NOT_BEGUN`].
+///
+/// # Safety
+/// As for [`blocking_syscall`].
+unsafe fn block(nr: u32, arguments: [usize; 6]) -> isize {
     let mark: *const u32;
     // SAFETY: computes an address in this thread's storage; the first word of a thread's block is its own
     // address.
@@ -145,7 +176,7 @@ pub(crate) unsafe fn blocking_syscall(nr: u32, arguments: [usize; 6]) -> lp_abi:
         thread.crossed.set(true);
     }
     // SAFETY: the caller guarantees valid arguments and answers for the call's effects.
-    Errno::from_ret(unsafe { lp_block(nr, &raw const arguments, mark) })
+    unsafe { lp_block(nr, &raw const arguments, mark) }
 }
 
 /// Whether a signal handler waits for the end of this call. A call that waits without the kernel must then
