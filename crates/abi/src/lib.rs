@@ -46,6 +46,8 @@ pub use fd::Fd;
 pub use linux_raw_sys::general as linux;
 /// `ioctl` request numbers.
 pub use linux_raw_sys::ioctl;
+/// Options of prctl(2).
+pub use linux_raw_sys::prctl;
 pub use owned_fd::OwnedFd;
 pub use user::{UserPtr, UserSlice};
 

@@ -1,35 +1,9 @@
 /* mmap of files: shared and private, coherence with read and write and between processes, mremap, msync,
  * errors. */
-#include "conform.h"
+#include "map.h"
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <sys/mman.h>
 #include <sys/statfs.h>
-
-#define PAGE 4096L
-
-static sigjmp_buf fault_exit;
-static void on_fault(int signal)
-{
-    siglongjmp(fault_exit, signal);
-}
-
-/* Reads (or writes) one byte and prints the byte or the signal. */
-static void touch(const char *text, volatile char *at, int writing)
-{
-    struct sigaction act = { .sa_handler = on_fault }, segv, bus;
-    sigaction(SIGSEGV, &act, &segv), sigaction(SIGBUS, &act, &bus);
-    int signal = sigsetjmp(fault_exit, 1);
-    if (signal)
-        say("%s: signal %d", text, signal);
-    else if (writing)
-        *at = 'W', say("%s: written", text);
-    else
-        say("%s: %02x", text, (unsigned char)*at);
-    sigaction(SIGSEGV, &segv, NULL), sigaction(SIGBUS, &bus, NULL);
-}
 
 static int filled(const char *name, long size)
 {

@@ -1,38 +1,11 @@
 /* Mappings of a file that another process truncates: what lies behind the new end raises SIGBUS, whatever the
  * mapping's process is doing meanwhile. */
-#include "conform.h"
+#include "map.h"
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <sys/mman.h>
 #include <sys/uio.h>
 
-#define PAGE 4096L
 #define BOTH (PROT_READ | PROT_WRITE)
-
-static sigjmp_buf fault_exit;
-static siginfo_t fault_info;
-static void on_fault(int signal, siginfo_t *info, void *context)
-{
-    fault_info = *info;
-    siglongjmp(fault_exit, signal);
-}
-
-/* Reads (or writes) one byte and prints the byte or the signal. */
-static void touch(const char *text, volatile char *at, int writing)
-{
-    struct sigaction act = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO }, bus;
-    sigaction(SIGBUS, &act, &bus);
-    int signal = sigsetjmp(fault_exit, 1);
-    if (signal)
-        say("%s: signal %d, code %d, address %d", text, signal, fault_info.si_code, fault_info.si_addr == at);
-    else if (writing)
-        *at = 'W', say("%s: written", text);
-    else
-        say("%s: %02x", text, (unsigned char)*at);
-    sigaction(SIGBUS, &bus, NULL);
-}
 
 /* A new file with a letter in each byte: 'a' in the first page, and so on. */
 static int lettered(const char *name, int pages)

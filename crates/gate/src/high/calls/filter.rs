@@ -14,6 +14,7 @@ use crate::High;
 use crate::high::frame::handler::thread;
 use crate::low::above::Above;
 use lp_abi::linux::*;
+use lp_abi::prctl::{PR_SET_SECCOMP, PR_SET_SECUREBITS};
 use lp_abi::{Errno, Result};
 use lp_region::ucopy;
 use lp_vfs::limit;
@@ -28,9 +29,7 @@ use crate::low::dispatch::{AGAIN, NOT_OURS};
 use crate::low::live::deferred;
 use crate::low::thread::pool;
 
-/// Constants of linux/prctl.h, linux/seccomp.h and linux/audit.h.
-const PR_SET_SECCOMP: u32 = 22;
-const PR_SET_SECUREBITS: u32 = 28;
+/// Constants of linux/seccomp.h and linux/audit.h.
 const MODE_STRICT: u32 = 1;
 const MODE_FILTER: u32 = 2;
 const SET_STRICT: u32 = 0;

@@ -17,6 +17,7 @@ use lp_abi::linux::{
     UFFD_FEATURE_SIGBUS, UFFD_USER_MODE_ONLY, UFFDIO_REGISTER_MODE_MISSING, uffdio_api, uffdio_range,
     uffdio_register,
 };
+use lp_abi::prctl::PR_GET_SECCOMP;
 use lp_abi::{Fd, Result};
 use lp_region::sync::{AtomicU32, Ordering};
 use lp_vfs::bare_mapping;
@@ -31,9 +32,6 @@ const STOPPED: u32 = 1 << 31;
 /// The same for the images that the process executes, too: it has a filter of system calls.
 const FILTERED: u32 = 1 << 30;
 const NUMBER: u32 = FILTERED - 1;
-
-/// `PR_GET_SECCOMP` of linux/prctl.h.
-const PR_GET_SECCOMP: u32 = 21;
 
 fn word<'t>(task: &'t Task) -> &'t AtomicU32 {
     &task.process.gate_words[WORD]

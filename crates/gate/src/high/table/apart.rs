@@ -9,6 +9,7 @@ use crate::high::life::join;
 use crate::high::table::arguments::{PathArgument, paths};
 use lp_abi::Fd;
 use lp_abi::linux::*;
+use lp_abi::prctl::PR_SET_SECCOMP;
 use lp_region::ucopy;
 
 use crate::high::calls::{landlock, openat2};
@@ -23,9 +24,6 @@ use crate::high::special::address;
 use crate::low::dispatch::{AGAIN, NOT_OURS};
 use crate::low::live::deferred;
 use crate::low::thread::current;
-
-/// `PR_SET_SECCOMP` of linux/prctl.h.
-const PR_SET_SECCOMP: u32 = 22;
 
 /// Makes the process join, and the call restart.
 #[cold]

@@ -144,7 +144,7 @@ pub(crate) unsafe fn blocking_syscall(nr: u32, arguments: [usize; 6]) -> lp_abi:
 }
 
 /// Makes the program's own call, which may wait, in the gate. Returns what the handler of the dispatch table
-/// then returns: the result; [`RESTART`] for `EINTR`; and [`AGAIN`] if a signal came before the kernel saw the
+/// then returns: the result; [`RESTART`] for `EINTR`; [`AGAIN`] if a signal came before the kernel saw the
 /// call, which may be one that signals never end.
 ///
 /// # Safety
