@@ -18,8 +18,9 @@ pub(crate) const AGAIN: isize = isize::MIN + 2;
 /// For [`crate::low::live::process`] only: the call creates a thread. The entry makes the call itself to
 /// learn whether it fails.
 pub(crate) const MAKE_THREAD: isize = isize::MIN + 5;
-/// The call was interrupted while it waited ([`crate::low::live::deferred`]) and has had no effect. After the signal's handler has run, it fails with `EINTR`, or restarts if
-/// that handler has `SA_RESTART`. The kernel's ERESTARTSYS.
+/// The call was interrupted while it waited ([`crate::low::live::deferred`]) and has had no effect. After the
+/// signal's handler has run, it fails with `EINTR`, or restarts if that handler has `SA_RESTART`. The kernel's
+/// ERESTARTSYS.
 pub(crate) const RESTART: isize = -512;
 
 /// The table at a symbol that assembly defines.
