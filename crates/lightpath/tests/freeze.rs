@@ -22,7 +22,7 @@ fn end(mut run: Child) {
     assert!(run.wait().unwrap().success());
 }
 
-/// The pages of a sparse file that are not zero. What is zero may be a hole, and the kernel may make one of it.
+/// The pages of a sparse file that are not zero. A page of zeros may be a hole, or become one by itself.
 fn pages(file: &Path) -> Vec<(i64, Vec<u8>)> {
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::FileExt;

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | free | none | any process may claim it |
 //! | born | the claimer's, or none | claimed for a child that has not taken its record lock yet, or cannot before its exec |
-//! | claimed | none | a process that has none claims it for itself, and holds the record lock on its claim byte |
+//! | claimed | none | a process claims it for itself, and holds the record lock on its claim byte |
 //! | live | none | its process holds the record lock on its byte |
 //! | dying | the reaper's, or none | being emptied, by its own process at exit or by a reaper |
 //!
