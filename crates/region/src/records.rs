@@ -278,6 +278,9 @@ pub mod inode_flags {
     pub const HOSTS: u32 = 1 << 25;
     /// Pages of it may have no memory in the region's file (`lp_vfs::bare`).
     pub const BARE: u32 = 1 << 26;
+    /// A process maps it and may write to it by that: what it has written is not in the times until it looks
+    /// (`lp_vfs::mapping::written`).
+    pub const WRITABLE_MAP: u32 = 1 << 27;
     /// The type as in the mode, so that one look tells whether a file is a regular one without a shadow.
     /// Immutable; 0 where only the mode tells.
     pub const KIND: u32 = 0o170_000;

@@ -24,7 +24,7 @@ use crate::high::life::held;
 use crate::high::life::join;
 use crate::high::life::left;
 use crate::high::life::look;
-use crate::high::memory::{areas, bus, fault, missing};
+use crate::high::memory::{areas, bus, fault, missing, written};
 use crate::high::route::{libraries, rooted};
 use crate::high::run::region;
 use crate::high::run::region::joined;
@@ -131,6 +131,7 @@ impl Above for High {
 
     fn process_exit(thread: &Thread) {
         if let Some(task) = task_of(thread) {
+            written::of_all(task);
             boot::exit(task);
             left::left(task);
         }
@@ -299,6 +300,7 @@ impl Above for High {
 
     fn before_exec(thread: &Thread) -> lp_abi::Result<()> {
         if let Some(task) = task_of(thread) {
+            written::of_all(task);
             boot::before_exec(task);
             credentials::before_exec(task);
             placeholder::before_exec(task);

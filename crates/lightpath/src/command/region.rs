@@ -163,7 +163,7 @@ fn make_roots(region: Region<'static>, run: RunId, options: &Options) -> Result<
 /// The task of this process, in the slot that it has claimed.
 fn task_of(region: Region<'static>, process: ProcessId, lane: LaneId) -> Box<Task<'static>> {
     let mut task = Box::new(Task::new(region, process, lane, lp_vfs::clock::now));
-    task.below = below::take;
+    task.sources = &lp_vfs::task::Sources { below: below::take, mappings: |_, _| {} };
     task
 }
 

@@ -66,7 +66,7 @@ pub fn complete(task: &Task<'_>, inode: &Inode) -> Result<()> {
 pub(crate) fn take(task: &Task<'_>, id: InodeId, need: Need) -> Result<()> {
     // PAIRS: the release store in `make::free`.
     let generation = task.region.inode(id).generation.load(Acquire);
-    (task.below)(task, InodeRef { id, generation }, need)
+    (task.sources.below)(task, InodeRef { id, generation }, need)
 }
 
 /// Whether a program that lists a directory will ask for more of its names, as the last one whose names were

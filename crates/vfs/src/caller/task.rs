@@ -10,7 +10,7 @@ use lp_region::order;
 use lp_region::process::{Process, Run};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::sync::{AtomicU32, Ordering};
-use lp_region::{FirstPage, InodeRef, LaneId, PageId, ProcessId, Region, RunId};
+use lp_region::{FirstPage, InodeId, InodeRef, LaneId, PageId, ProcessId, Region, RunId};
 
 use crate::caller::below::{Habit, Need};
 use crate::caller::directories;
@@ -72,9 +72,8 @@ pub struct Task<'r> {
     pub blocking: unsafe fn(u32, [usize; 6]) -> Result<usize>,
     /// Reports events to watchers. Does nothing unless the door sets it.
     pub notify: fn(&Task<'_>, &Event<'_>),
-    /// Takes in what is still to be taken from the layer below: [`crate::below::take`], if the door has a
-    /// layer.
-    pub below: fn(&Task<'_>, InodeRef, Need) -> Result<()>,
+    /// Where it comes from what the region does not know of an inode yet.
+    pub sources: &'static Sources,
     /// How the program looks at directories of that layer.
     pub habit: Habit,
     /// The mount ([`lp_region::MountId`]) into which a walk last went from another one, until an open or
@@ -88,6 +87,16 @@ pub struct Task<'r> {
     pub prefixes: PrefixCache,
     /// Path buffers.
     pub scratch: Scratch,
+}
+
+/// Where what the region does not know of an inode yet comes from.
+pub struct Sources {
+    /// Takes in what is still to be taken from the layer below: [`crate::below::take`], if the door has a
+    /// layer.
+    pub below: fn(&Task<'_>, InodeRef, Need) -> Result<()>,
+    /// Sets the times of an inode to which the program may have written through mappings
+    /// ([`crate::mapping::written`]). Does nothing unless the door maps files.
+    pub mappings: fn(&Task<'_>, InodeId),
 }
 
 /// A point in time, like `struct timespec`.
@@ -190,7 +199,7 @@ impl<'r> Task<'r> {
             interrupted: || false,
             blocking: system_call,
             notify: |_, _| {},
-            below: |_, _, _| Err(Errno::EIO),
+            sources: &Sources { below: |_, _, _| Err(Errno::EIO), mappings: |_, _| {} },
             habit: Habit::default(),
             entered: Cell::new(0),
             expires: Cell::new(false),

@@ -16,6 +16,7 @@ use crate::caller::task::{Outside, Place, Task};
 use crate::calls::target::{follow, is_absent};
 use crate::descriptors::table;
 use crate::inodes::inode;
+use crate::life::mapping;
 use crate::names::mounts;
 use crate::names::walk::{self, Follow, Found};
 
@@ -56,6 +57,7 @@ fn put_quick(task: &Task, inode: &Inode, to: UserPtr<stat>) -> bool {
     let device = task.device(inode.root.load(Relaxed)); // Relaxed: immutable.
     // SAFETY: the copy routine handles bad pointers.
     !inode::is_dir(inode)
+        && !mapping::is_writable(inode)
         && unsafe { ucopy::put_stat_as::<false>(to.as_ptr(), inode, device) }.is_ok()
         && !inode.seq.retry(before)
 }
@@ -291,6 +293,7 @@ fn put_stat(task: &Task, id: InodeId, inode: &Inode, to: UserPtr<stat>) -> Resul
 /// Has `put` write what it sees of an inode until that is of one moment.
 #[inline(always)]
 fn write(task: &Task, id: InodeId, inode: &Inode, put: impl Fn() -> Result<()>) -> Result<()> {
+    mapping::settle_times(task, id, inode);
     let before = inode.seq.read();
     if inode::is_dir(inode) {
         return write_directory(task, id, inode, &put);

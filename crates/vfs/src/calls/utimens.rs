@@ -12,6 +12,7 @@ use crate::calls::target;
 use crate::inodes::stamps::Stamps;
 use crate::inodes::{inode, watched};
 use crate::lane::writer;
+use crate::life::mapping;
 use crate::rights::{credentials, permission};
 
 /// Access and modification time as arguments, seconds and nanoseconds each; `None` for the current time for
@@ -72,6 +73,7 @@ fn wanted(times: Times) -> Result<(Set, Set)> {
 
 fn change(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), set: (Set, Set)) -> Result<()> {
     let writing = writer::begin(task, mount)?;
+    mapping::settle_times(task, id, inode);
     let locked = inode::lock(task, id);
     may_change(task, inode, set)?;
     let now = task.now();

@@ -26,7 +26,7 @@ pub(crate) fn record_gone(task: &Task, of: InodeRef) {
     }
     let inode = task.region.inode(of.id);
     let flags = inode.flags.load(Relaxed); // Relaxed: under the lock.
-    inode.flags.store(flags & !inode_flags::MAPPED, Relaxed);
+    inode.flags.store(flags & !(inode_flags::MAPPED | inode_flags::WRITABLE_MAP), Relaxed);
     let size = inode.size.load(Relaxed); // Relaxed: under the lock.
     inode.data_seq.begin();
     inode.seq.begin();

@@ -6,14 +6,14 @@
 use lp_abi::{Errno, Fd, PAGE_SIZE, Result};
 use lp_region::records::{Inode, file_mode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
-use lp_region::{InodeRef, MountId, Region, Spot};
+use lp_region::{InodeId, InodeRef, MountId, Region, Spot};
 
 use crate::caller::below::{self, Need};
 use crate::caller::task::Task;
 use crate::content::bare;
 use crate::content::linking::{self, Purpose};
 use crate::content::map::{self, Map};
-use crate::inodes::inode;
+use crate::inodes::inode::{self, Touch};
 use crate::life::{mapped, reclaim};
 
 /// The access of a mapping.
@@ -58,6 +58,10 @@ pub fn begin(task: &Task, fd: Fd, offset: u64, len: usize, sharing: MapAccess) -
     let of = held.inode_ref();
     let locked = inode::lock(task, of.id);
     mapped::add(task, held.spot(), mode & (file_mode::READ | file_mode::WRITE), len as u64)?;
+    if sharing != MapAccess::Private && may_write {
+        let flags = held.inode.flags.load(Relaxed); // Relaxed, here and below: under the inode's lock.
+        held.inode.flags.store(flags | inode_flags::WRITABLE_MAP, Relaxed);
+    }
     drop(locked);
     // The kernel's shmem_mmap: no bytes are read, so nothing is reported.
     inode::read_by(task, held.file, held.inode, 0);
@@ -87,6 +91,31 @@ pub fn end(task: &Task, of: InodeRef, len: usize) {
     if gone && task.region.inode(of.id).nlink.load(Relaxed) == 0 {
         reclaim::let_go_slow(task, of);
     }
+}
+
+/// The process has written to the file through a mapping: sets the times, as the kernel's file_update_time.
+pub fn written(task: &Task, of: InodeRef) {
+    let _locked = inode::lock(task, of.id);
+    inode::touch(task, task.region.inode(of.id), Touch::Modify);
+}
+
+/// Before the times of an inode are read or set: has the process look what it has written through mappings.
+#[inline(always)]
+pub(crate) fn settle_times(task: &Task, id: InodeId, inode: &Inode) {
+    if is_writable(inode) {
+        settle_times_slow(task, id);
+    }
+}
+
+#[cold]
+fn settle_times_slow(task: &Task, id: InodeId) {
+    (task.sources.mappings)(task, id);
+}
+
+/// Whether a process maps the inode and may write to it by that.
+#[inline(always)]
+pub(crate) fn is_writable(inode: &Inode) -> bool {
+    inode.flags.load(Relaxed) & inode_flags::WRITABLE_MAP != 0 // Relaxed: as seen.
 }
 
 /// Calls `visit` with the pieces of the file from `offset` to `offset + len` or to the page of its last byte,

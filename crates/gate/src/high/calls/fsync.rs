@@ -9,6 +9,7 @@ use lp_vfs::fsync::{self, Sync};
 use crate::high::fd::descriptor::file_or_return;
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::memory::areas::{self, Area, Sharing};
+use crate::high::memory::written;
 use crate::low::dispatch::NOT_OURS;
 
 handlers! {
@@ -32,9 +33,12 @@ handlers! {
         let done = kernel!(__NR_msync, address, length, flags);
         let end = address.saturating_add(length);
         let is_ours = |area: &mut Area| area.sharing == Sharing::Shared;
-        if done < 0 || !areas::list().find(address, end).is_some_and(is_ours) {
+        let mut list = areas::list();
+        if done < 0 || !list.find(address, end).is_some_and(is_ours) {
             return done;
         }
+        written::within(task, &mut list, address, end);
+        drop(list);
         ret(fsync::msync(task))
     }
 

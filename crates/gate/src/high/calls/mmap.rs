@@ -16,6 +16,7 @@ use crate::high::frame::content::read_at;
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::memory::areas::{self, Area, Sharing};
 use crate::high::memory::fill::{self, Content};
+use crate::high::memory::written;
 use crate::high::run::image;
 use crate::high::run::own;
 use crate::high::run::own::end_of;
@@ -95,6 +96,7 @@ pub(crate) fn replacing(task: &Task, start: usize, end: usize, call: impl FnOnce
     if let Err(errno) = list.reserve() {
         return errno.to_ret();
     }
+    written::within(task, &mut list, start, end);
     let done = call();
     if !is_error(done) {
         list.forget(task, start, end);

@@ -2,9 +2,11 @@
 
 use lp_abi::linux::{__NR_mprotect, __NR_pkey_mprotect, PROT_WRITE};
 use lp_abi::{Errno, PAGE_SIZE};
+use lp_vfs::task::Task;
 
 use crate::high::frame::handler::{handlers, kernel};
 use crate::high::memory::areas::{self, Sharing};
+use crate::high::memory::{missing, written};
 use crate::high::run::own;
 use crate::high::run::own::end_of;
 use crate::low::dispatch::NOT_OURS;
@@ -12,17 +14,17 @@ use crate::low::dispatch::NOT_OURS;
 handlers! {
     /// mprotect(2): a mapping of a descriptor without write access must not become writable.
     fn mprotect(task, address: usize, length: usize, protection: u32) {
-        protect(address, length, protection, &|| kernel!(__NR_mprotect, address, length, protection))
+        protect(task, address, length, protection, &|| kernel!(__NR_mprotect, address, length, protection))
     }
 
     /// pkey_mprotect(2): as mprotect(2).
     fn pkey_mprotect(task, address: usize, length: usize, protection: u32, key: i32) {
-        protect(address, length, protection, &|| kernel!(__NR_pkey_mprotect, address, length, protection, key))
+        protect(task, address, length, protection, &|| kernel!(__NR_pkey_mprotect, address, length, protection, key))
     }
 }
 
 /// mprotect(2) by `call`.
-fn protect(address: usize, length: usize, protection: u32, call: &dyn Fn() -> isize) -> isize {
+fn protect(task: &Task, address: usize, length: usize, protection: u32, call: &dyn Fn() -> isize) -> isize {
     if let Some(refused) = own::refused(address, length) {
         return refused;
     }
@@ -30,11 +32,11 @@ fn protect(address: usize, length: usize, protection: u32, call: &dyn Fn() -> is
         return NOT_OURS;
     }
     let Some(end) = end_of(address, length) else { return NOT_OURS };
-    protect_slow(address, end, protection, call)
+    protect_slow(task, address, end, protection, call)
 }
 
 #[cold]
-fn protect_slow(address: usize, end: usize, protection: u32, call: &dyn Fn() -> isize) -> isize {
+fn protect_slow(task: &Task, address: usize, end: usize, protection: u32, call: &dyn Fn() -> isize) -> isize {
     let mut list = areas::list();
     if list.find(address, end).is_none() {
         return NOT_OURS;
@@ -49,10 +51,17 @@ fn protect_slow(address: usize, end: usize, protection: u32, call: &dyn Fn() -> 
     if let Err(errno) = list.reserve() {
         return errno.to_ret();
     }
+    written::within(task, &mut list, address, end);
     let done = call();
     if done == 0 {
         list.split(address, end);
-        list.each(address, end, &mut |area| area.protection = protection);
+        list.each(address, end, &mut |area| {
+            let was_told = missing::is_told(area);
+            area.protection = protection;
+            if missing::is_told(area) && !was_told {
+                missing::watch(task, area);
+            }
+        });
     }
     done
 }

@@ -7,9 +7,10 @@ use lp_region::{LaneId, ProcessId, Region, RunId};
 use lp_vfs::below::Habit;
 use lp_vfs::mounts::Prefix;
 use lp_vfs::table::FdTable;
-use lp_vfs::task::Task;
+use lp_vfs::task::{Sources, Task};
 use lp_vfs::{directories, root};
 
+use crate::high::memory::written;
 use crate::high::watch::shadow;
 use crate::low::live::deferred;
 use crate::low::thread::record::Thread;
@@ -46,7 +47,7 @@ pub(crate) fn set_task(
         (&raw mut (*task).interrupted).write(deferred::interrupted);
         (&raw mut (*task).blocking).write(deferred::blocking_syscall);
         (&raw mut (*task).notify).write(shadow::notify);
-        (&raw mut (*task).below).write(lp_vfs::below::take);
+        (&raw mut (*task).sources).write(&SOURCES);
         (&raw mut (*task).habit).write(Habit::default());
     }
     thread.task.set(task);
@@ -59,6 +60,8 @@ pub(crate) fn set_task(
     }
     task
 }
+
+static SOURCES: Sources = Sources { below: lp_vfs::below::take, mappings: written::of_file };
 
 /// Makes all threads look closely at absolute paths. The process has a root directory in a mount, or others
 /// may give it one.
@@ -97,7 +100,7 @@ fn fields_of(task: Task<'static>) {
         interrupted: _,
         blocking: _,
         notify: _,
-        below: _,
+        sources: _,
         habit: _,
         scratch: _,
     } = task;

@@ -10,7 +10,7 @@ use lp_vfs::mapping;
 use lp_vfs::task::Task;
 
 use crate::high::memory::areas::{Area, LockedAreas};
-use crate::high::memory::{bus, missing};
+use crate::high::memory::{bus, missing, written};
 
 /// Pages of the shortest hole that is mapped without pages.
 const SHORTEST: u64 = 256;
@@ -64,6 +64,7 @@ pub(crate) fn place(
     let bytes = area.bytes();
     if flags & MAP_FIXED != 0 {
         populate(task, &area, content)?;
+        written::within(task, list, hint, hint + bytes);
     } else if let Some(within) = only_piece(task, &area, content) {
         let (region, flags) = (task.region.fd(), flags | area.sharing.flag());
         // SAFETY: the mapping is where the program asked for it, or where nothing is mapped.

@@ -6,24 +6,23 @@
 //! (`UFFD_FEATURE_SIGBUS`), and to let its own accesses on the program's behalf fail with `EFAULT`, as behind
 //! the end of any file. No process waits for another, is interrupted or needs to run for this.
 //!
+//! The same descriptor has the kernel remember which pages of shared mappings the program writes to
+//! (`written.rs`).
+//!
 //! The descriptor belongs to the address space. It is closed at exec, and a child of fork(2) makes its own;
 //! a child of vfork(2) uses its parent's. Where it cannot be made, mappings show zeros.
 
 use core::ffi::c_int;
 
-use lp_abi::ioctl::{UFFDIO_API, UFFDIO_REGISTER};
-use lp_abi::linux::{
-    __NR_close, __NR_fcntl, __NR_ioctl, __NR_prctl, __NR_userfaultfd, F_DUPFD_CLOEXEC, O_CLOEXEC, UFFD_API,
-    UFFD_FEATURE_SIGBUS, UFFD_USER_MODE_ONLY, UFFDIO_REGISTER_MODE_MISSING, uffdio_api, uffdio_range,
-    uffdio_register,
-};
+use lp_abi::ioctl::{UFFDIO_API, UFFDIO_REGISTER, UFFDIO_WRITEPROTECT};
+use lp_abi::linux::*;
 use lp_abi::prctl::PR_GET_SECCOMP;
-use lp_abi::{Fd, Result};
+use lp_abi::{Errno, Fd, Result};
 use lp_region::sync::{AtomicU32, Ordering};
 use lp_vfs::bare_mapping;
 use lp_vfs::task::Task;
 
-use crate::high::memory::areas::{self, Area};
+use crate::high::memory::areas::{self, Area, Sharing};
 
 /// Index of the process's word in `Process::gate_words`: the number of its descriptor plus one, and bits.
 pub(crate) const WORD: usize = 7;
@@ -31,7 +30,16 @@ pub(crate) const WORD: usize = 7;
 const STOPPED: u32 = 1 << 31;
 /// The same for the images that the process executes, too: it has a filter of system calls.
 const FILTERED: u32 = 1 << 30;
-const NUMBER: u32 = FILTERED - 1;
+/// Bit of the process's word: the descriptor tells which pages were written to.
+const TELLS: u32 = 1 << 29;
+const NUMBER: u32 = TELLS - 1;
+/// What that takes (Linux 6.7): writes to protected pages lift the protection, without a signal.
+const TELLING: u32 = UFFD_FEATURE_WP_ASYNC | UFFD_FEATURE_WP_UNPOPULATED | UFFD_FEATURE_WP_HUGETLBFS_SHMEM;
+/// Mode of `UFFDIO_WRITEPROTECT`, which the headers' crate leaves out: protect.
+const UFFDIO_WRITEPROTECT_MODE_WP: u64 = 1;
+/// Bytes of the longest mapping whose pages are protected: each first touch costs a fault more, and the
+/// kernel no longer maps pages around it.
+const MOST_TOLD: usize = 16 << 20;
 
 fn word<'t>(task: &'t Task) -> &'t AtomicU32 {
     &task.process.gate_words[WORD]
@@ -66,13 +74,14 @@ pub(crate) fn after_exec(task: &Task) {
 /// kernel does not watch.
 pub(crate) fn after_fork(task: &Task, shares_table: bool) {
     let Some(parents) = own(task) else { return };
-    let left = word(task).load(Ordering::Relaxed) & !NUMBER | if shares_table { STOPPED } else { 0 };
+    let left =
+        word(task).load(Ordering::Relaxed) & !(NUMBER | TELLS) | if shares_table { STOPPED } else { 0 };
     word(task).store(left, Ordering::Relaxed);
     if !shares_table {
         close(parents);
     }
     if left == 0 && !areas::is_empty() {
-        keep(task, open(task).ok());
+        keep(task, open(task));
         areas::list().areas().iter().for_each(|area| watch(task, area));
     }
 }
@@ -85,20 +94,48 @@ pub(crate) fn watch(task: &Task, area: &Area) {
     }
     let Some(fd) = descriptor(task) else { return };
     if !bare_mapping::may_be(task, area.of) {
-        return register(fd, area.start, area.beyond - area.start);
+        return register(task, fd, area, area.start, area.beyond - area.start);
     }
     let bytes = area.beyond - area.start;
     bare_mapping::each_part(task, area.of, area.offset, bytes, &mut |offset, bytes| {
-        register(fd, area.start + (offset - area.offset) as usize, bytes);
+        register(task, fd, area, area.start + (offset - area.offset) as usize, bytes);
     });
 }
 
-fn register(fd: Fd, start: usize, bytes: usize) {
+fn register(task: &Task, fd: Fd, area: &Area, start: usize, bytes: usize) {
     let range = uffdio_range { start: start as u64, len: bytes as u64 };
-    let mut asked = uffdio_register { range, mode: UFFDIO_REGISTER_MODE_MISSING.into(), ioctls: 0 };
-    // A failure leaves zeros. SAFETY: the kernel reads and writes the record, and changes no byte of the
-    // mapping.
-    let _ = unsafe { lp_abi::syscall!(__NR_ioctl, fd, UFFDIO_REGISTER, &raw mut asked) };
+    if is_told(area) && tells(task) && bytes <= MOST_TOLD && is_protected(fd, range) {
+        return;
+    }
+    // A failure leaves zeros.
+    let _ = watch_range(fd, range, UFFDIO_REGISTER_MODE_MISSING);
+}
+
+fn watch_range(fd: Fd, range: uffdio_range, modes: u32) -> Result<usize> {
+    let mut asked = uffdio_register { range, mode: modes.into(), ioctls: 0 };
+    // SAFETY: the kernel reads and writes the record, and changes no byte of the mapping.
+    unsafe { lp_abi::syscall!(__NR_ioctl, fd, UFFDIO_REGISTER, &raw mut asked) }
+}
+
+/// Watches a range and protects its pages, so that the kernel knows which are written to.
+fn is_protected(fd: Fd, range: uffdio_range) -> bool {
+    if watch_range(fd, range, UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP).is_err() {
+        return false;
+    }
+    let mut asked = uffdio_writeprotect { range, mode: UFFDIO_WRITEPROTECT_MODE_WP };
+    // Pages that are not protected count as written to. SAFETY: as in `watch_range`.
+    let _ = unsafe { lp_abi::syscall!(__NR_ioctl, fd, UFFDIO_WRITEPROTECT, &raw mut asked) };
+    true
+}
+
+/// Whether writes to an area change its file's times.
+pub(crate) fn is_told(area: &Area) -> bool {
+    area.sharing == Sharing::Shared && area.protection & PROT_WRITE != 0
+}
+
+/// Whether the kernel can be asked which pages were written to.
+pub(crate) fn tells(task: &Task) -> bool {
+    word(task).load(Ordering::Relaxed) & (TELLS | STOPPED) == TELLS
 }
 
 /// The descriptor, which is made if there is none yet; `None` if the process cannot have one.
@@ -113,7 +150,7 @@ fn descriptor(task: &Task) -> Option<Fd> {
 #[cold]
 fn make(task: &Task) -> Option<Fd> {
     let may = bare_mapping::is_possible(task.region) && !lp_abi::sys::is_limited() && !is_filtered();
-    keep(task, if may { open(task).ok() } else { None })
+    if may { keep(task, open(task)) } else { keep(task, Err(Errno::EPERM)) }
 }
 
 /// Whether the process has a filter from outside the run, which may kill it for a call that the launcher has
@@ -123,27 +160,37 @@ fn is_filtered() -> bool {
     unsafe { lp_abi::syscall!(__NR_prctl, PR_GET_SECCOMP) }.is_ok_and(|mode| mode != 0)
 }
 
-/// Records the descriptor that was made, if one was.
-fn keep(task: &Task, made: Option<Fd>) -> Option<Fd> {
-    word(task).store(made.map_or(STOPPED, |fd| fd.raw() as u32 + 1), Ordering::Relaxed);
-    made
+/// Records the descriptor that was made, if one was, and whether it tells of writes.
+fn keep(task: &Task, made: Result<(Fd, bool)>) -> Option<Fd> {
+    let tells = |tells: bool| if tells { TELLS } else { 0 };
+    let kept = made.map_or(STOPPED, |(fd, is_telling)| fd.raw() as u32 + 1 | tells(is_telling));
+    word(task).store(kept, Ordering::Relaxed);
+    made.ok().map(|(fd, _)| fd)
 }
 
+/// A descriptor, and whether it tells of writes.
+///
 /// # Errors
 /// Those of userfaultfd(2) and of its `UFFDIO_API`; `EMFILE`.
-fn open(task: &Task) -> Result<Fd> {
+fn open(task: &Task) -> Result<(Fd, bool)> {
     let flags = O_CLOEXEC | UFFD_USER_MODE_ONLY;
     // SAFETY: creates a descriptor, closed below.
     let low = Fd::new(unsafe { lp_abi::syscall!(__NR_userfaultfd, flags) }? as c_int);
-    let mut asked = uffdio_api { api: UFFD_API.into(), features: UFFD_FEATURE_SIGBUS.into(), ioctls: 0 };
-    // SAFETY: the kernel reads and writes the record.
-    let ready = unsafe { lp_abi::syscall!(__NR_ioctl, low, UFFDIO_API, &raw mut asked) };
+    let tells = choose(low, UFFD_FEATURE_SIGBUS | TELLING).is_ok();
+    let ready = if tells { Ok(0) } else { choose(low, UFFD_FEATURE_SIGBUS) };
     // Beside the region, out of the program's way.
     let min = task.region.fd().raw() + 2;
     // SAFETY: F_DUPFD_CLOEXEC only creates a descriptor.
     let high = ready.and_then(|_| unsafe { lp_abi::syscall!(__NR_fcntl, low, F_DUPFD_CLOEXEC, min) });
     close(low);
-    high.map(|fd| Fd::new(fd as c_int))
+    high.map(|fd| (Fd::new(fd as c_int), tells))
+}
+
+/// Tells a new descriptor what it is to do. One that refuses may be asked again.
+fn choose(fd: Fd, features: u32) -> Result<usize> {
+    let mut asked = uffdio_api { api: UFFD_API.into(), features: features.into(), ioctls: 0 };
+    // SAFETY: the kernel reads and writes the record.
+    unsafe { lp_abi::syscall!(__NR_ioctl, fd, UFFDIO_API, &raw mut asked) }
 }
 
 fn close(fd: Fd) {

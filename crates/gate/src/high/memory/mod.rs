@@ -9,3 +9,4 @@ pub(crate) mod holes;
 pub(crate) mod missing;
 pub(crate) mod resize;
 mod sorted;
+pub(crate) mod written;
