@@ -163,7 +163,7 @@ fn is_filtered() -> bool {
 /// Records the descriptor that was made, if one was, and whether it tells of writes.
 fn keep(task: &Task, made: Result<(Fd, bool)>) -> Option<Fd> {
     let tells = |tells: bool| if tells { TELLS } else { 0 };
-    let kept = made.map_or(STOPPED, |(fd, is_telling)| fd.raw() as u32 + 1 | tells(is_telling));
+    let kept = made.map_or(STOPPED, |(fd, is_telling)| (fd.raw() as u32 + 1) | tells(is_telling));
     word(task).store(kept, Ordering::Relaxed);
     made.ok().map(|(fd, _)| fd)
 }
