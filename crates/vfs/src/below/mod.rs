@@ -16,8 +16,8 @@
 //! `PENDING` is cleared last. A lane that takes over a dead holder's lock therefore continues where the
 //! holder stopped.
 //!
-//! Callers do not know this folder. They request what they need through [`Task::below`], which the door sets
-//! to [`take`].
+//! Callers do not know this folder. They request what they need through
+//! [`Sources::below`](crate::task::Sources::below), which the door sets to [`take`].
 //!
 //! Lists are files of root [`list::ROOT`], which no mount shows. Lock order: the directory or file that is
 //! being taken in, then that root, then a list.
@@ -137,7 +137,8 @@ fn words(inode: &Inode) -> &[AtomicU32; 2] {
     unsafe { &*(&raw const inode.inline).cast() }
 }
 
-/// Takes in what a call is about to need from an inode. Doors set [`Task::below`] to this.
+/// Takes in what a call is about to need from an inode. Doors set
+/// [`Sources::below`](crate::task::Sources::below) to this.
 ///
 /// # Errors
 /// `ESTALE` if it was freed meanwhile; those of the layer; `EIO` for a conflict; `ENOSPC`.

@@ -1,5 +1,5 @@
 //! What is still to be taken from the layer below ([`crate::below`]). A call that meets it requests it
-//! through [`Task::below`].
+//! through [`Sources::below`](crate::task::Sources::below).
 
 use core::cell::Cell;
 
