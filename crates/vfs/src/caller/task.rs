@@ -72,9 +72,9 @@ pub struct Task<'r> {
     pub blocking: unsafe fn(u32, [usize; 6]) -> Result<usize>,
     /// Reports events to watchers. Does nothing unless the door sets it.
     pub notify: fn(&Task<'_>, &Event<'_>),
-    /// Where it comes from what the region does not know of an inode yet.
+    /// Where to get what the region does not know of an inode yet.
     pub sources: &'static Sources,
-    /// How the program looks at directories of that layer.
+    /// How the program looks at directories of the layer below.
     pub habit: Habit,
     /// The mount ([`lp_region::MountId`]) into which a walk last went from another one, until an open or
     /// chdir(2) has made sure that it was not unmounted; 0 none.
@@ -89,7 +89,7 @@ pub struct Task<'r> {
     pub scratch: Scratch,
 }
 
-/// Where what the region does not know of an inode yet comes from.
+/// Where to get what the region does not know of an inode yet.
 pub struct Sources {
     /// Takes in what is still to be taken from the layer below: [`crate::below::take`], if the door has a
     /// layer.

@@ -72,8 +72,8 @@ fn wanted(times: Times) -> Result<(Set, Set)> {
 }
 
 fn change(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), set: (Set, Set)) -> Result<()> {
-    let writing = writer::begin(task, mount)?;
     mapping::settle_times(task, id, inode);
+    let writing = writer::begin(task, mount)?;
     let locked = inode::lock(task, id);
     may_change(task, inode, set)?;
     let now = task.now();

@@ -22,7 +22,7 @@ pub(crate) fn going(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u6
             return 0;
         }
         // Whoever ended the last mapping died before it cleared the flag.
-        inode.flags.store(flags & !inode_flags::MAPPED, Relaxed);
+        inode.flags.store(flags & !(inode_flags::MAPPED | inode_flags::WRITABLE_MAP), Relaxed);
     }
     map::held(task.region, inode, first, end)
 }

@@ -55,12 +55,13 @@ fn remap_other(task: &Task, list: &mut LockedAreas, to: &Move) -> isize {
     if let Err(errno) = list.reserve() {
         return errno.to_ret();
     }
-    for (start, end) in lands.into_iter().chain(cut.map(|cut| (cut, to.old_end))) {
+    let gone = lands.into_iter().chain(cut.map(|cut| (cut, to.old_end)));
+    for (start, end) in gone.clone() {
         written::within(task, list, start, end);
     }
     let done = kernel!(__NR_mremap, to.old, to.old_length, to.new_length, to.flags, to.new);
     if !is_error(done) {
-        for (start, end) in lands.into_iter().chain(cut.map(|cut| (cut, to.old_end))) {
+        for (start, end) in gone {
             list.forget(task, start, end);
         }
     }
