@@ -18,59 +18,29 @@
 #![warn(unreachable_pub)]
 #![no_std]
 
-#[allow(unsafe_code, reason = "system calls")]
-pub mod backing;
-pub mod beside;
-pub mod bias;
-pub mod bucket;
-#[allow(unsafe_code, reason = "reads a register by assembly")]
-pub mod cpu;
-pub mod custody;
-pub mod depot;
-#[allow(unsafe_code, reason = "reads the program's memory")]
-pub mod extensible;
+mod alive;
+mod locks;
+mod mapped;
+mod mounts;
+mod user;
+mod words;
+
 pub mod ids;
-pub mod lane;
 pub mod layout;
-pub mod life;
-#[allow(unsafe_code, reason = "system calls")]
-pub mod life_file;
-#[allow(unsafe_code, reason = "system calls")]
-pub mod liveness;
-pub mod lock;
-#[allow(unsafe_code, reason = "system calls")]
-pub mod machine;
-pub mod marks;
-pub mod mount;
-pub mod mount_change;
-pub mod mount_leave;
-pub mod mount_state;
-pub mod moving;
-pub mod onlooker;
-#[allow(unsafe_code, reason = "a stack for each lane, which one thread has")]
-pub mod order;
-#[allow(unsafe_code, reason = "views of bytes that do not change")]
-pub mod process;
 pub mod records;
-#[allow(unsafe_code, reason = "maps the region and leads to its records")]
-pub mod region;
-pub mod ring;
-pub mod seq;
-pub mod shape;
-pub mod signed;
-#[allow(unsafe_code, reason = "links free slots through their own bytes")]
-pub mod slab;
-pub mod split;
-pub mod stack;
-pub mod statx;
 #[allow(unsafe_code, reason = "system calls and a prefetch")]
 pub mod sync;
 #[allow(unsafe_code, reason = "maps the rings and leads to their records")]
 pub mod trace;
-#[allow(unsafe_code, reason = "touches the program's memory")]
-#[cfg_attr(miri, path = "ucopy_miri.rs")]
-pub mod ucopy;
-pub mod validated;
 
+pub use alive::{life_file, liveness, machine, onlooker};
 pub use ids::*;
-pub use region::{FirstPage, Front, Geometry, Region, RegionError};
+pub use locks::{bias, lock};
+pub use mapped::region::{FirstPage, Front, Geometry, Region, RegionError};
+pub use mapped::{backing, depot, region, slab, standing};
+pub use mounts::{mount_change, mount_leave, mount_state};
+pub use records::{lane, mount, order, process};
+pub use user::{cpu, extensible, statx, ucopy};
+pub use words::{
+    beside, bucket, custody, life, marks, moving, ring, seq, shape, signed, split, stack, validated,
+};

@@ -13,7 +13,7 @@ use core::marker::PhantomData;
 
 use lp_abi::Result;
 
-use super::{CALLS, Ring};
+use super::rings::{CALLS, Ring};
 use crate::sync::Ordering;
 
 /// Words of the entry that holds the time.
@@ -79,13 +79,16 @@ pub const fn padded(count: usize) -> usize {
     count.next_multiple_of(2)
 }
 
+/// Bytes of data that are kept of an argument, one more than are shown.
+pub const DATA: usize = 33;
+
 /// Words that a path of so many bytes, or data, may take.
 pub const fn words_for(bytes: usize) -> usize {
     1 + bytes.div_ceil(8)
 }
 
 /// Words of a call at most.
-const MOST: usize = 2 + 6 + 2 * words_for(lp_abi::PATH_MAX) + words_for(super::DATA);
+const MOST: usize = 2 + 6 + 2 * words_for(lp_abi::PATH_MAX) + words_for(DATA);
 const _: () = assert!(MOST + 2 * TIME < 1 << NUMBER && NOW < 1 << (TID - NUMBER));
 
 /// An entry that is being written. It shows once [`EntryWriter::end`] is called, and never otherwise.

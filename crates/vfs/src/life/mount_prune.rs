@@ -2,8 +2,8 @@
 //! kernel's propagate_umount).
 
 use lp_abi::Result;
-use lp_region::mount::Standing;
 use lp_region::mount_change::Set;
+use lp_region::standing::Standing;
 use lp_region::sync::Ordering;
 use lp_region::{MountId, mount_leave};
 

@@ -7,9 +7,10 @@
 
 use lp_abi::{Errno, Result};
 use lp_region::layout::MOUNTS;
-use lp_region::mount::{Groups, Mount, SOURCE, Standing, mount_flags, mount_state};
+use lp_region::mount::{Groups, Mount, SOURCE, mount_flags, mount_state};
 use lp_region::mount_change::{self, Becomes, Plan, Set, Turn};
 use lp_region::records::COVERED;
+use lp_region::standing::Standing;
 use lp_region::sync::{AtomicU32, Ordering};
 use lp_region::{DirentId, InodeRef, LaneId, MountId, Spot, order};
 

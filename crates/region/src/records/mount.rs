@@ -8,7 +8,6 @@
 use crate::ids::{InodeRef, MountId};
 use crate::layout::MOUNTS;
 pub use crate::mount_state::{self, State};
-use crate::region::Region;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Bytes kept of what a mount was made of, for /proc.
@@ -201,48 +200,6 @@ impl Mount {
     pub fn groups(&self) -> Groups {
         // PAIRS: the exchange in `mount_change`.
         Groups::from_word(self.groups.load(Ordering::Acquire) as u16)
-    }
-}
-
-/// Where a mount stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Standing {
-    /// The mount it stands in; none for a mount of the run's command line.
-    pub parent: MountId,
-    /// What it covers.
-    pub point: InodeRef,
-    /// The entry that names what it covers; none for a root.
-    pub dirent: crate::ids::DirentId,
-}
-
-impl Region<'_> {
-    /// Where a mount of this state stands.
-    pub fn standing(self, mount: MountId, state: State) -> Standing {
-        let record = self.mount(if state.at().is_some() { state.at() } else { mount });
-        // Relaxed throughout: published with the state.
-        Standing {
-            parent: MountId(record.parent.load(Ordering::Relaxed)),
-            point: InodeRef::from_word(record.point.load(Ordering::Relaxed)),
-            dirent: crate::ids::DirentId(record.point_dirent.load(Ordering::Relaxed)),
-        }
-    }
-}
-
-impl crate::mount_change::Mounts for Region<'_> {
-    fn turn(&self) -> &AtomicU64 {
-        &self.header().mount_turn
-    }
-
-    fn plan(&self, lane: crate::ids::LaneId) -> &[AtomicU64] {
-        self.mount_plan(lane)
-    }
-
-    fn state(&self, mount: MountId) -> &AtomicU32 {
-        &self.mount(mount).state
-    }
-
-    fn groups(&self, mount: MountId) -> &AtomicU64 {
-        &self.mount(mount).groups
     }
 }
 
