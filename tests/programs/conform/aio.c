@@ -141,6 +141,13 @@ GROUP(aio, several)
     end();
 }
 
+static volatile int signalled;
+static void count_signal(int number)
+{
+    (void)number;
+    signalled++;
+}
+
 GROUP(aio, limits)
 {
     begin();
@@ -155,6 +162,20 @@ GROUP(aio, limits)
     T(setrlimit(RLIMIT_FSIZE, &limit));
     T(syscall(SYS_io_getevents, context, 1L, 1L, &event, NULL));
     say("%d %d, result %lld", limited, done, (long long)event.res);
+    /* Beyond it, the signal counts as well. */
+    signal(SIGXFSZ, count_signal);
+    limit.rlim_cur = 100;
+    block = with(IOCB_CMD_PWRITE, fd, room, 20, 100);
+    limited = setrlimit(RLIMIT_FSIZE, &limit), done = submit(&block);
+    struct iovec piece = { room, 5 };
+    struct iocb vector = with(IOCB_CMD_PWRITEV, fd, &piece, 1, 1LL << 40);
+    int second = submit(&vector), signals = signalled;
+    limit.rlim_cur = RLIM_INFINITY;
+    T(setrlimit(RLIMIT_FSIZE, &limit));
+    say("%d %d %d, %d signals", limited, done, second, signals);
+    struct io_event events[2] = { 0 };
+    T(syscall(SYS_io_getevents, context, 2L, 2L, events, NULL));
+    say("%lld %lld", (long long)events[0].res, (long long)events[1].res);
     pid_t child = fork();
     if (child == 0) {
         block = with(IOCB_CMD_PREAD, fd, room, 4, 0);
@@ -163,5 +184,30 @@ GROUP(aio, limits)
         _exit(0);
     }
     waitpid(child, NULL, 0);
+    end();
+}
+
+/* A context without room for another event: nothing is done. */
+GROUP(aio, full)
+{
+    begin();
+    int fd = make_open("f", "", O_RDWR | O_APPEND), count = 0;
+    struct iocb block = with(IOCB_CMD_PWRITE, fd, "x", 1, 0);
+    while (count < 1000000 && submit(&block) == 1)
+        count++;
+    say("%d %s", count > 8, strerrorname_np(errno));
+    struct stat st;
+    T(fstat(fd, &st));
+    say("%d", st.st_size == count);
+    T(submit(&block));
+    struct iocb bad = with(IOCB_CMD_PREAD, 99, room, 1, 0), odd = with(77, fd, room, 1, 0);
+    T(submit(&bad));
+    T(submit(&odd));
+    odd.aio_reserved2 = 1;
+    T(submit(&odd));
+    close(fd);
+    T(submit(&block));
+    struct io_event events[4];
+    T(syscall(SYS_io_getevents, context, 4L, 4L, events, NULL));
     end();
 }
