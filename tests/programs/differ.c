@@ -144,15 +144,6 @@ static int closed_numbers(void)
     return 0;
 }
 
-/* A vector with a bad address before a bad length. */
-static int vectors(void)
-{
-    char byte;
-    struct iovec v[] = { { (void *)-8, 2 }, { &byte, -1 } };
-    say("readv", readv(open("f", O_CREAT | O_RDWR, 0644), v, 2));
-    return 0;
-}
-
 enum { CLONE_TREE = 1, FROM_FD = 4, BENEATH = 0x200 };
 
 /* A mount that goes beneath a younger one; one whose owners are those of another user namespace. */
@@ -253,8 +244,6 @@ int main(int argc, char **argv)
         return read_only();
     if (!strcmp(argv[1], "closed_numbers"))
         return closed_numbers();
-    if (!strcmp(argv[1], "vectors"))
-        return vectors();
     if (!strcmp(argv[1], "link_of_host"))
         return link_of_host(argv[3]);
     if (!strcmp(argv[1], "beneath_and_idmap"))

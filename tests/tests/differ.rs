@@ -25,7 +25,6 @@ const CASES: [(&str, &str, &str); 11] = [
         "flag 0, create 0, move 0, open EROFS, mount ro",
     ),
     ("closed_numbers", "rename EBADF, mount 0, unlink EROFS", "rename ENOENT, mount 0, unlink ENOENT"),
-    ("vectors", "readv EINVAL", "readv EFAULT"),
     ("link_of_host", "link 0, chroot 0, open 0", "link 0, chroot 0, open ENOENT"),
     ("beneath_and_idmap", "move 0, map 0, map 0, idmap 0", "move EINVAL, map 0, map 0, idmap EINVAL"),
     ("kernel_only", "init 0, mark 0, pivot_root 0", "init 0, mark ENODEV, pivot_root EINVAL"),

@@ -135,6 +135,19 @@ GROUP(rw, vectors)
     T(writev(fd, huge, 2));
     struct iovec overflow[2] = { { a, 0x7ffffffffffffff0 }, { b, 0x7ffffffffffffff0 } };
     T(readv(fd, overflow, 2));
+    /* All lengths are looked at before the first address, and a single one is clipped first. */
+    struct iovec late[3] = { { (void *)-8, 2 }, { a, 1 }, { b, -1 } };
+    T(readv(fd, late, 3));
+    T(writev(fd, late, 3));
+    T(readv(fd, late, 2));
+    T(preadv(fd, late, 3, 0));
+    struct iovec one = { a, 1UL << 62 };
+    T(lseek(fd, -1, SEEK_END));
+    T(readv(fd, &one, 1));
+    T(preadv(fd, &one, 1, 1 << 20));
+    one = (struct iovec){ (void *)-8, 1UL << 62 };
+    T(readv(fd, &one, 1));
+    T(writev(fd, &one, 1));
     static struct iovec many[1024];
     static char bytes[1024];
     for (int i = 0; i < 1024; i++)

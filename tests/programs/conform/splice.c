@@ -103,6 +103,26 @@ GROUP(splice, fifo)
     contents("t");
 }
 
+/* Whether a FIFO that may not be waited for has ended, or is empty for now. */
+GROUP(splice, fifo_without_writers)
+{
+    int to = T(open("t", O_RDWR | O_CREAT, 0644));
+    mkfifo("p", 0600);
+    int r = T(open("p", O_RDONLY | O_NONBLOCK));
+    T(splice(r, NULL, to, NULL, 100, 0));
+    T(splice(r, NULL, to, NULL, 100, SPLICE_F_NONBLOCK));
+    int w = T(open("p", O_WRONLY));
+    T(splice(r, NULL, to, NULL, 100, 0));
+    T(write(w, "text", 4));
+    T(splice(r, NULL, to, NULL, 2, 0));
+    close(w);
+    T(splice(r, NULL, to, NULL, 100, 0));
+    T(splice(r, NULL, to, NULL, 100, 0));
+    int again = T(open("p", O_RDONLY | O_NONBLOCK));
+    T(splice(again, NULL, to, NULL, 100, 0));
+    contents("t");
+}
+
 /* Data that a file does not accept stays in the pipe. */
 GROUP(splice, limit)
 {

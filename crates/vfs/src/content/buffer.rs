@@ -118,17 +118,22 @@ impl Vector {
         if entries.len() > UIO_MAXIOV as usize {
             return Err(Errno::EINVAL);
         }
-        let mut left = 0usize;
+        let (mut left, mut bad) = (0usize, false);
         for index in 0..entries.len() {
             // SAFETY: `index` is below the length.
-            let entry = entry(unsafe { entries.skip_unchecked(index) })?;
+            let mut entry = entry(unsafe { entries.skip_unchecked(index) })?;
             if (entry.len() as isize) < 0 {
                 return Err(Errno::EINVAL);
             }
-            Single::new(entry)?;
+            // import_ubuf clips the length before it looks at the address.
+            if entries.len() == 1 {
+                entry = entry.first(MAX_RW_COUNT);
+            }
+            // The lengths are all looked at before the addresses.
+            bad |= Single::new(entry).is_err();
             left = (left + entry.len()).min(MAX_RW_COUNT);
         }
-        Ok(Vector { entries, now: Single(UserSlice::EMPTY), left })
+        if bad { Err(Errno::EFAULT) } else { Ok(Vector { entries, now: Single(UserSlice::EMPTY), left }) }
     }
 
     /// Total length in bytes.

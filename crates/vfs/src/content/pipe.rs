@@ -41,6 +41,8 @@ pub(crate) struct Pipe {
     fd: Fd,
     end: PipeEnd,
     wait: PipeWait,
+    /// `O_NONBLOCK`, or 0.
+    nonblock: u32,
 }
 
 impl Pipe {
@@ -55,8 +57,9 @@ impl Pipe {
         if flags & O_ACCMODE == wrong {
             return Err(Errno::EBADF);
         }
-        let wait = if flags & O_NONBLOCK != 0 { PipeWait::Never } else { wait };
-        Ok(Pipe { fd, end, wait })
+        let nonblock = flags & O_NONBLOCK;
+        let wait = if nonblock != 0 { PipeWait::Never } else { wait };
+        Ok(Pipe { fd, end, wait, nonblock })
     }
 
     /// Whether a call waits for it.
@@ -75,8 +78,23 @@ impl Pipe {
         let arguments = [&raw mut asked as usize, 1, timeout as usize, 0, 0, 0];
         // SAFETY: the kernel writes the one entry, which outlives the call.
         match unsafe { (task.blocking)(__NR_poll, arguments) }? {
+            0 if self.end == PipeEnd::Read => self.has_writers().map(|()| false),
             0 => Err(Errno::EAGAIN),
             _ => Ok(asked.revents & events != 0),
+        }
+    }
+
+    /// For an empty pipe: `EAGAIN` if it has writers. poll(2) does not report their absence in a FIFO that
+    /// never had one. A read that does not wait does, and to an address without memory it moves nothing.
+    fn has_writers(self) -> Result<()> {
+        if self.nonblock == 0 {
+            return Err(Errno::EAGAIN);
+        }
+        // SAFETY: the kernel finds no memory to write to.
+        match unsafe { lp_abi::syscall!(__NR_read, self.fd, 0, 1) } {
+            Ok(_) => Ok(()),
+            // What has arrived since is there when it is asked for again.
+            Err(_) => Err(Errno::EAGAIN),
         }
     }
 
