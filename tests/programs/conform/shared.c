@@ -292,6 +292,28 @@ GROUP(shared, children_that_share_the_table)
     contents("f");
 }
 
+/* The kernel's table becomes the child's alone when its parent executes another program, and goes with the
+ * child. What the parent has locked stays so, and what it has open. */
+GROUP(shared, exec_beside_a_child_that_shares_the_table)
+{
+    static const char script[] = "exec 9<f; flock -n 9 && echo locked; echo >&8; cat <&7; flock -n f echo got 9>&- || echo refused; cat <&9; cat f";
+    make("f", "text\n");
+    CHILD {
+        struct stat st;
+        int go[2], ended[2];
+        T(pipe2(go, O_CLOEXEC));
+        T(pipe2(ended, O_CLOEXEC));
+        stat("f", &st);
+        dup2(ended[0], 7);
+        dup2(go[1], 8);
+        if (!syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0)) {
+            read(go[0], &st, 1);
+            _exit(0);
+        }
+        execl("/bin/sh", "sh", "-c", script, NULL);
+    }
+}
+
 GROUP(shared, a_thread_that_is_not_made)
 {
     int fd = make_open("f", "0123456789", O_RDWR);

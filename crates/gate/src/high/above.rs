@@ -166,7 +166,8 @@ impl Above for High {
         join::join(thread);
         let Some(task) = task_of(thread) else { return true };
         placeholder::flush(task);
-        let may = !task.table.open().any(|(_, word)| word & entry::DATA != 0);
+        let may =
+            !task.table.open().any(|(_, word)| word & entry::DATA != 0) && fork::before_sharing(task).is_ok();
         if may {
             device::distrust(task);
         }

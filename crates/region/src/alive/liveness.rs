@@ -134,7 +134,7 @@ impl<'r> Region<'r> {
         }
         self.lock_slot(flock_of(id, F_WRLCK as i16))?;
         match life.state() == SlotState::Born
-            && process.life.change(life, life.becoming(SlotState::Live, LaneId::NONE))
+            && process.life.change(life, life.becoming(SlotState::Live, before(process)))
         {
             true => {
                 process.pid.store(pid, Ordering::Relaxed);
@@ -163,6 +163,26 @@ impl<'r> Region<'r> {
             true => Ok(()),
             false => Err(Errno::ESRCH),
         }
+    }
+
+    /// Makes the calling process's slot one that is born, before another process shares the kernel's
+    /// descriptor table: the record lock belongs to the table, so it would outlive this process, and an exec
+    /// would leave it to the other. Does nothing if the slot is born already. [`Region::animate`] takes the
+    /// lock again.
+    ///
+    /// # Errors
+    /// Those of fcntl(2).
+    pub fn give_up_lock(self, id: ProcessId, pid_namespace: u32) -> Result<()> {
+        let process = self.process(id);
+        let life = process.life.get();
+        if life.state() == SlotState::Live {
+            process.pid_namespace.store(pid_namespace, Ordering::Relaxed);
+            // Relaxed: published with the word. Another thread that does the same only makes it larger.
+            process.births.fetch_add(1, Ordering::Relaxed);
+            process.life.change(life, life.becoming(SlotState::Born, LaneId::NONE));
+            self.lock_slot(flock_of(id, F_UNLCK as i16))?;
+        }
+        Ok(())
     }
 
     /// Whether the process of slot `id` is gone. `me` is the calling process, which is alive.
@@ -355,6 +375,11 @@ impl<'r> Region<'r> {
             .map(ProcessId)
             .filter(move |id| self.process(*id).life.get().state() != SlotState::Free)
     }
+}
+
+/// What the word of a slot that becomes live says: how often it was live before.
+fn before(process: &Process) -> LaneId {
+    LaneId(process.births.load(Ordering::Relaxed)) // Relaxed: the process's own word.
 }
 
 /// Whether a process in the caller's pid namespace has ended and was waited for.

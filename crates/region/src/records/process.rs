@@ -70,8 +70,10 @@ pub struct Process {
     pub home: AtomicU32,
     /// Nonzero once other processes may use its `cwd`, `root` and `umask`; the slot is then kept for them.
     pub lends: AtomicU32,
+    /// Times that it gave up its record lock for as long as it shares the kernel's descriptor table.
+    pub births: AtomicU32,
     /// Unused.
-    pub unused: [AtomicU32; 2],
+    pub unused: AtomicU32,
     /// Parked placeholders among the first 64 descriptors.
     pub parked: AtomicU64,
     /// While threads share the table: held by one that needs the others out of the way, and by all while
@@ -126,15 +128,16 @@ impl Process {
         let Process {
             life: _, table_lock, pid, run, pid_namespace, moves, threads_gone, fd_limit, threads, umask, ruid, fsuid,
              fsgid, caps, group_count, mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited, closed,
-             cwd, root, home, lends, parked, exe, fsize_limit, unused, unused_word, id_maps, overflow_ids, unused_too, domain, next_domain,
+             cwd, root, home, lends, parked, exe, fsize_limit, births, unused, unused_word, id_maps, overflow_ids, unused_too, domain, next_domain,
              unused_last, gate_words, groups,
         } = self;
         let words = [
             pid, run, pid_namespace, moves, threads_gone, fd_limit, threads, umask, ruid, fsuid, fsgid, caps, group_count,
-            mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited, closed, home, lends, unused_word, unused_too,
+            mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited, closed, home, lends, births,
+            unused, unused_word, unused_too,
         ];
         // Relaxed: published with the slot's life.
-        words.into_iter().chain(unused).chain(id_maps).chain(overflow_ids).chain(unused_last)
+        words.into_iter().chain(id_maps).chain(overflow_ids).chain(unused_last)
             .chain(gate_words).chain(groups).for_each(|word| word.store(0, Ordering::Relaxed));
         [cwd, root, parked, exe, fsize_limit, domain, next_domain].into_iter()
             .for_each(|word| word.store(0, Ordering::Relaxed));

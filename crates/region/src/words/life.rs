@@ -9,10 +9,11 @@
 //! | free | none | any process may claim it |
 //! | born | the claimer's, or none | claimed for a child that has not taken its record lock yet, or cannot before its exec |
 //! | claimed | none | a process claims it for itself, and holds the record lock on its claim byte |
-//! | live | none | its process holds the record lock on its byte |
+//! | live | how often it was live before, as a number | its process holds the record lock on its byte |
 //! | dying | the reaper's, or none | being emptied, by its own process at exit or by a reaper |
 //!
-//! The generation is incremented when the slot becomes free.
+//! The generation is incremented when the slot becomes free. A slot that is live, born and live again has
+//! another word than before, so whoever found it unlocked in between does not take it for dead.
 
 use crate::ids::LaneId;
 use crate::sync::{AtomicU64, Ordering};

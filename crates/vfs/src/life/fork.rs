@@ -132,6 +132,15 @@ pub fn make_unannounced(task: &Task, child: ProcessId) {
     task.region.process(child).pid.store(UNANNOUNCED, Ordering::Release);
 }
 
+/// Before a child shares the kernel's descriptor table: the caller, too, has no record lock until its exec
+/// gives it a table for itself.
+///
+/// # Errors
+/// Those of fcntl(2).
+pub fn before_sharing(task: &Task) -> Result<()> {
+    task.region.give_up_lock(task.process_id, namespaces::own_pid())
+}
+
 /// [`child`] for one that shares the kernel's descriptor table with its parent. A record lock belongs to that
 /// table, so the slot has none and stays in state born until its process execs, which gives it its own table.
 ///
