@@ -5,7 +5,7 @@ use lp_abi::linux::{S_IFMT, S_IFREG};
 use lp_region::layout::CHUNK_PAGES;
 use lp_region::records::{Chunk, Inode};
 use lp_region::sync::{AtomicU32, Ordering::Relaxed};
-use lp_region::{InodeId, PageId, Region};
+use lp_region::{InodeId, InodeRef, PageId, Region};
 use lp_vfs::chunk::usable;
 use lp_vfs::map::{FANOUT, MAX_HEIGHT};
 use lp_vfs::run::PageHome;
@@ -170,7 +170,8 @@ impl Check<'_> {
         if key != 0 && key != index {
             self.structure(|| format!("inode {index} has the lock key {key}"));
         }
-        if !inode::has_possible_number(self.region, InodeId(index)) {
+        let of = InodeRef { id: InodeId(index), generation: inode.generation.load(Relaxed) };
+        if !inode::has_possible_number(self.region, of) {
             self.inconsistent(|| format!("inode {index} shows a number that it cannot have"));
         }
         let mover = inode.moving.mover();

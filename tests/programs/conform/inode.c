@@ -326,3 +326,54 @@ GROUP(inode, space_by_ioctl)
     T(ioctl(fd, _IOW('X', RESVSP, struct space), NULL));
     T(ioctl(99, _IOW('X', RESVSP, struct space), &space));
 }
+
+static int compare(const void *a, const void *b)
+{
+    ino_t one = *(const ino_t *)a, other = *(const ino_t *)b;
+    return (one > other) - (one < other);
+}
+
+/* A new file has a number that no file had before, everywhere. */
+GROUP(inode, numbers)
+{
+    static ino_t seen[1000];
+    struct stat st, other;
+    int count = 0, differ = 0;
+    for (int i = 0; i < 200; i++) {
+        int fd = open("f", O_CREAT | O_RDWR, 0644);
+        fstat(fd, &st);
+        seen[count++] = st.st_ino;
+        stat("f", &other);
+        differ += other.st_ino != st.st_ino;
+        struct statx sx;
+        statx(AT_FDCWD, "f", 0, STATX_INO, &sx);
+        differ += sx.stx_ino != st.st_ino;
+        unlink("f");
+        if (i % 2)
+            close(fd);
+        mkdir("d", 0755), stat("d", &st), seen[count++] = st.st_ino;
+        int dir = open("d", O_RDONLY | O_DIRECTORY);
+        DIR *listed = fdopendir(dir);
+        for (struct dirent *entry; (entry = readdir(listed));)
+            differ += !strcmp(entry->d_name, ".") && entry->d_ino != st.st_ino;
+        closedir(listed);
+        rmdir("d");
+        symlink("x", "l"), lstat("l", &st), seen[count++] = st.st_ino;
+        listed = opendir(".");
+        for (struct dirent *entry; (entry = readdir(listed));)
+            differ += !strcmp(entry->d_name, "l") && entry->d_ino != st.st_ino;
+        closedir(listed);
+        rename("l", "m"), lstat("m", &other), differ += other.st_ino != st.st_ino;
+        unlink("m");
+        mkfifo("p", 0600), lstat("p", &st), seen[count++] = st.st_ino;
+        unlink("p");
+        int nameless = open(".", O_TMPFILE | O_RDWR, 0600);
+        fstat(nameless, &st), seen[count++] = st.st_ino;
+        close(nameless);
+    }
+    qsort(seen, count, sizeof *seen, compare);
+    int twice = 0;
+    for (int i = 1; i < count; i++)
+        twice += seen[i] == seen[i - 1];
+    say("%d, %d twice, %d differ", count, twice, differ);
+}

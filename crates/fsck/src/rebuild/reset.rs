@@ -12,7 +12,7 @@ use lp_region::records::{
 use lp_region::seq::Seq;
 use lp_region::slab::Slot;
 use lp_region::sync::{AtomicU32, Ordering::Relaxed};
-use lp_region::{DirentId, InodeId, LaneId, PageId, ProcessId};
+use lp_region::{DirentId, InodeId, InodeRef, LaneId, PageId, ProcessId};
 use lp_vfs::{dirent, inode, owner};
 
 use super::Rebuild;
@@ -164,8 +164,9 @@ impl Rebuild {
             words.iter().for_each(|word| word.store(0, Relaxed));
             words[4].store(index, Relaxed);
             inode.locks_lock.clear();
-            if !inode::has_possible_number(self.region, InodeId(index)) {
-                inode.number.store(inode::own_number(self.region, InodeId(index)), Relaxed);
+            let of = InodeRef { id: InodeId(index), generation: inode.generation.load(Relaxed) };
+            if !inode::has_possible_number(self.region, of) {
+                inode.number.store(inode::own_number(self.region, of), Relaxed);
             }
             for word in [&inode.link, &inode.locks, &inode.atime_due, &inode.entries] {
                 word.store(0, Relaxed);

@@ -58,7 +58,7 @@ pub struct Header {
     /// 0 if the region is in memory; otherwise its file system may be full, and this is a
     /// [`FileAge`](crate::backing::FileAge). Set by the launcher.
     pub in_file: AtomicU64,
-    /// What [`Inode::number`] adds to a slot's index: 0, or [`ABOVE_LAYER`] once a layer is below. Set while
+    /// What [`Inode::number`] adds to a slot's index and generation: 0, or [`ABOVE_LAYER`] once a layer is below. Set while
     /// nobody uses the region.
     pub numbers: AtomicU64,
     /// Boot in which the region was last used ([`crate::machine`]); 0 in memory. Changed by a launcher under

@@ -255,7 +255,7 @@ fn read(
     let (length, kind) = dirent::living(record)?;
     let target: InodeRef = dirent::target(record);
     dirent::copy_name_of(task.region, record, length, name);
-    let entry = Shown { ino: inode::number(task.region, target.id), kind: kind as u8, length };
+    let entry = Shown { ino: inode::number_of(task.region, target), kind: kind as u8, length };
     let is_here =
         record.parent.load(Ordering::Acquire) == dir.0 && record.position.load(Ordering::Acquire) == position;
     // One that a rename is changing is accepted as seen.

@@ -1,7 +1,7 @@
 //! name_to_handle_at(2), open_by_handle_at(2).
 //!
-//! A handle is tmpfs's: the generation of the inode and its number, three words. The generation tells it from
-//! a later inode with the same number.
+//! A handle has tmpfs's form, three words: the generation of the inode and, for its number, its slot. The
+//! generation tells it from a later inode in the slot.
 
 use lp_abi::linux::{AT_EMPTY_PATH, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW, O_PATH, S_IFLNK, S_IFMT};
 use lp_abi::{Errno, Fd, Result, UserPtr};

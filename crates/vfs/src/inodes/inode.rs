@@ -5,14 +5,15 @@
 
 use lp_abi::linux::{O_NOATIME, S_IFDIR, S_IFMT, S_IFREG};
 use lp_region::bias::Hold;
+use lp_region::layout::INODES;
 use lp_region::lock::{Lanes, Undertaker};
 use lp_region::mount::mount_flags;
 use lp_region::order::{self, Rank};
-use lp_region::records::{Inode, OpenFile, Stamp, inode_flags};
+use lp_region::records::{ABOVE_LAYER, Inode, OpenFile, Stamp, inode_flags};
 use lp_region::seq::Seq;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::sync::{AtomicU32, LOCK_SPINS, spin};
-use lp_region::{InodeId, LaneId, MountId, Region};
+use lp_region::{InodeId, InodeRef, LaneId, MountId, Region};
 
 use crate::caller::task::{Task, Time};
 use crate::content::{cut, map};
@@ -103,26 +104,36 @@ fn mend_if_left_slow(task: &Task, id: InodeId, section: &Seq) {
     }
 }
 
-/// `st_ino` of an inode that no layer has.
-pub fn own_number(region: Region<'_>, id: InodeId) -> u64 {
-    region.header().numbers.load(Relaxed) + u64::from(id.0) // Relaxed: it does not change.
+/// `st_ino` of an inode that no layer has. A slot's first inode has its index. Later ones have its generation
+/// above that, so that programs do not take a new file for a removed one. They are below twice
+/// [`ABOVE_LAYER`]: JavaScript's numbers are exact up to there.
+#[inline]
+pub fn own_number(region: Region<'_>, of: InodeRef) -> u64 {
+    let own = (u64::from(of.generation) * INODES as u64 + u64::from(of.id.0)) % ABOVE_LAYER;
+    region.header().numbers.load(Relaxed) + own // Relaxed: it does not change.
+}
+
+/// `st_ino` of an inode that is not freed meanwhile.
+#[inline]
+pub fn number(region: Region<'_>, id: InodeId) -> u64 {
+    region.inode(id).number.load(Relaxed) // Relaxed: immutable.
 }
 
 /// `st_ino`, without a look at the inode if no layer is below.
 #[inline]
-pub fn number(region: Region<'_>, id: InodeId) -> u64 {
-    // Relaxed, both: they do not change.
+pub(crate) fn number_of(region: Region<'_>, of: InodeRef) -> u64 {
+    // Relaxed: it does not change.
     match region.header().numbers.load(Relaxed) {
-        0 => u64::from(id.0),
-        _ => region.inode(id).number.load(Relaxed),
+        0 => own_number(region, of),
+        _ => number(region, of.id),
     }
 }
 
 /// Whether an inode's number is one that it can have.
-pub fn has_possible_number(region: Region<'_>, id: InodeId) -> bool {
-    let number = region.inode(id).number.load(Relaxed); // Relaxed: immutable.
+pub fn has_possible_number(region: Region<'_>, of: InodeRef) -> bool {
+    let number = number(region, of.id);
     let is_of_layer = 0 < number && number < region.header().numbers.load(Relaxed); // Relaxed: as above.
-    is_of_layer || number == own_number(region, id)
+    is_of_layer || number == own_number(region, of)
 }
 
 /// Whether it is a directory, whose entries and their times are guarded by `data_seq` as well.

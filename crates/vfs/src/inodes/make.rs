@@ -87,7 +87,8 @@ fn make(task: &Task, root: u32, mode: u32, rdev: u32, owner: (u32, u32)) -> Resu
     }
     let inode = region.inode(id);
     fill(inode, mode, rdev, root, owner);
-    inode.number.store(inode::own_number(region, id), Relaxed); // Relaxed: nobody can reach it yet.
+    let made = InodeRef { id, generation: inode.generation.load(Relaxed) }; // Relaxed: the caller's own.
+    inode.number.store(inode::own_number(region, made), Relaxed); // Relaxed: nobody can reach it yet.
     if allowance::charge(task, root, What::Inodes, 1) == 0 {
         discard(task, id);
         return Err(Errno::ENOSPC);
@@ -99,7 +100,7 @@ fn make(task: &Task, root: u32, mode: u32, rdev: u32, owner: (u32, u32)) -> Resu
     inode.btime.store(now.sec as u64, Relaxed);
     inode.btime_nsec.store(now.nsec, Relaxed);
     inode.lock.set_key(id.0);
-    Ok(InodeRef { id, generation: inode.generation.load(Relaxed) })
+    Ok(made)
 }
 
 /// Initialises an inode. Relaxed stores throughout: nobody can reach it before it is linked in, which
