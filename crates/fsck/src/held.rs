@@ -9,6 +9,7 @@ use lp_region::slab::Slot;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{FileId, InodeId, InodeRef, LaneId, LockId, MappingId, ProcessId, Spot};
 use lp_vfs::blob::BlobKind;
+use lp_vfs::lock::family;
 use lp_vfs::lock_tree::CHANGING;
 use lp_vfs::{pin, table::entry};
 
@@ -190,7 +191,7 @@ impl Check<'_> {
         if !self.slabs.locks.is_used(index) && !self.slabs.locks.hand.has(index) {
             self.inconsistent(|| format!("lock {index} of inode {inode} is free"));
         }
-        let family = record.family.load(Relaxed);
+        let (family, through) = family::of(record.family.load(Relaxed));
         let owner = record.owner.load(Relaxed);
         let lives = match family {
             0 => {
@@ -200,13 +201,15 @@ impl Check<'_> {
                     && self.region.process(id).life.get().generation()
                         == record.owner_generation.load(Relaxed)
             }
-            1..=3 => {
+            _ => {
                 self.slabs.files.is_used(owner)
                     && self.region.file(FileId(owner)).generation.load(Relaxed)
                         == record.owner_generation.load(Relaxed)
             }
-            _ => return self.structure(|| format!("lock {index} of inode {inode} is of no family")),
         };
+        if through.0 as usize >= at::FILES {
+            return self.structure(|| format!("lock {index} of inode {inode} came through no open file"));
+        }
         if !lives {
             self.leftover(|| format!("lock {index} of inode {inode} is a dead owner's"));
         }

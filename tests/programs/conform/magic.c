@@ -1,9 +1,13 @@
 /* Symbolic links, and paths with `..`, that lead through the kernel's magic links to files of this file
  * system. */
 #include "conform.h"
+#include <pthread.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/statfs.h>
+#include <sys/sysmacros.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/xattr.h>
 
@@ -270,6 +274,144 @@ GROUP(magic, fdinfo_of_others)
     say_wait(child);
     sprintf(path, "/proc/%d/fdinfo/%d", child, theirs);
     T(open(path, O_RDONLY));
+}
+
+/* What is read of an open fdinfo, without what differs between file systems. */
+static void show_info(const char *what, int info, int fd, char *text, long length)
+{
+    struct stat st;
+    char *line = text;
+    text[length < 0 ? 0 : length] = 0;
+    say("%s: %s", what, length < 0 ? strerrorname_np(errno) : "");
+    if (fstat(fd, &st) != 0)
+        memset(&st, 0, sizeof st);
+    for (char *end; (end = strchr(line, '\n')); line = end + 1) {
+        unsigned count, major, minor;
+        unsigned long number;
+        int pid;
+        char kind[3][16], range[2][32];
+        *end = 0;
+        if (!strncmp(line, "mnt_id", 6) || !strncmp(line, "ino", 3))
+            continue;
+        if (sscanf(line, "lock:\t%u: %15s %15s %15s %d %x:%x:%lu %31s %31s", &count, kind[0], kind[1], kind[2], &pid, &major, &minor,
+                   &number, range[0], range[1]) == 10)
+            say("%.*s%s device %d inode %d, %s to %s", (int)strcspn(strstr(line, kind[2]), "0123456789-") + (int)(strstr(line, kind[2]) - line),
+                line, pid == getpid() ? "own" : pid == -1 ? "-1" : "other", makedev(major, minor) == st.st_dev, number == st.st_ino, range[0], range[1]);
+        else
+            say("%s", line);
+    }
+    (void)info;
+}
+static void again(const char *what, int info, int fd)
+{
+    char text[4096];
+    lseek(info, 0, SEEK_SET);
+    show_info(what, info, fd, text, read(info, text, sizeof text - 1));
+    say("%ld", (long)(read(info, text, 10)));
+}
+
+/* Position, flags and locks of the moment in which it is read. */
+GROUP(magic, fdinfo_when_read)
+{
+    int fd = make_open("f", "the file's text", O_RDWR), other = open("f", O_RDWR | O_CLOEXEC);
+    char path[64], text[4096];
+    sprintf(path, "/proc/self/fdinfo/%d", fd);
+    int info = T(open(path, O_RDONLY | O_CLOEXEC)), copy = T(dup(info)), second = T(open(path, O_RDONLY));
+    again("new", info, fd);
+    T(lseek(fd, 7, SEEK_SET));
+    T(fcntl(fd, F_SETFL, O_APPEND));
+    T(fcntl(fd, F_SETFD, FD_CLOEXEC));
+    again("moved", info, fd);
+    again("by the copy", copy, fd);
+    struct flock lock = { .l_type = F_RDLCK, .l_start = 5, .l_len = 10 };
+    T(fcntl(fd, F_SETLK, &lock));
+    lock = (struct flock){ .l_type = F_WRLCK, .l_start = 100 };
+    T(fcntl(other, F_SETLK, &lock));
+    lock = (struct flock){ .l_type = F_WRLCK, .l_start = 50, .l_len = 1 };
+    T(fcntl(fd, F_SETLK, &lock));
+    again("locked", info, fd);
+    T(flock(fd, LOCK_SH));
+    T(flock(other, LOCK_SH));
+    lock = (struct flock){ .l_type = F_RDLCK, .l_start = 1000 };
+    T(fcntl(fd, F_OFD_SETLK, &lock));
+    lock = (struct flock){ .l_type = F_RDLCK, .l_start = 30, .l_len = 5 };
+    T(fcntl(fd, F_OFD_SETLK, &lock));
+    again("all kinds", info, fd);
+    lock = (struct flock){ .l_type = F_RDLCK, .l_start = 15, .l_len = 10 };
+    T(fcntl(other, F_SETLK, &lock));
+    lock = (struct flock){ .l_type = F_WRLCK, .l_start = 50, .l_len = 5 };
+    T(fcntl(other, F_SETLK, &lock));
+    again("by the other", info, fd);
+    sprintf(path, "/proc/thread-self/fdinfo/%d", other);
+    int others = T(open(path, O_RDONLY));
+    again("the other's", others, other);
+    CHILD {
+        again("in a child", info, fd);
+        lseek(fd, 3, SEEK_SET);
+        char name[64];
+        sprintf(name, "/proc/%d/fdinfo/%d", getpid(), fd);
+        int own = T(open(name, O_RDONLY));
+        again("a child's", own, fd);
+    }
+    again("moved by a child", info, fd);
+    /* In pieces. */
+    show_info("from the middle", second, fd, text, pread(second, text, sizeof text - 1, 5));
+    show_info("far behind", second, fd, text, pread(second, text, sizeof text - 1, 1 << 20));
+    T(pread(second, text, 10, -1));
+    long total = 0, got;
+    while ((got = read(second, text + total, 7)) > 0)
+        total += got;
+    show_info("by sevens", second, fd, text, total);
+    T(lseek(second, 4, SEEK_SET));
+    struct iovec pieces[] = { { text, 2 }, { text + 2, 0 }, { text + 2, 3 } };
+    T(readv(second, pieces, 3));
+    say("%.5s, at %ld", text, (long)lseek(second, 0, SEEK_CUR));
+    T(read(second, (char *)8, 10));
+    T(read(second, text, 0));
+    T(write(second, "", 1));
+    struct stat st;
+    T(fstat(second, &st));
+    say("%o %ld", st.st_mode, (long)st.st_size);
+    /* Another file, a file of the host's, none. */
+    T(dup2(other, fd));
+    again("replaced", info, fd);
+    int pipes[2];
+    T(pipe(pipes));
+    T(dup2(pipes[0], fd));
+    again("a pipe", info, -1);
+    T(close(fd));
+    again("closed", info, -1);
+    T(make_open("g", "", O_WRONLY) == fd);
+    again("opened again", info, fd);
+    T(close(info));
+    T(read(info, text, 10));
+    again("the copy", copy, fd);
+}
+
+/* The same by a name within the directory, and beside a thread. */
+static void *wait_on(void *pipe)
+{
+    char byte;
+    read(*(int *)pipe, &byte, 1);
+    return NULL;
+}
+GROUP(magic, fdinfo_by_name)
+{
+    int fd = make_open("f", "text", O_RDWR), dir = T(open("/proc/self/fdinfo", O_RDONLY | O_DIRECTORY)), pipes[2];
+    char name[16];
+    sprintf(name, "%d", fd);
+    int info = T(openat(dir, name, O_RDONLY));
+    T(lseek(fd, 3, SEEK_SET));
+    again("by name", info, fd);
+    pthread_t thread;
+    T(pipe(pipes));
+    T(pthread_create(&thread, NULL, wait_on, pipes));
+    int beside = T(openat(dir, name, O_RDONLY));
+    T(lseek(fd, 2, SEEK_SET));
+    again("beside a thread", beside, fd);
+    again("before", info, fd);
+    T(write(pipes[1], "", 1));
+    T(pthread_join(thread, NULL));
 }
 
 /* The mode of a link tells how the file is open. */

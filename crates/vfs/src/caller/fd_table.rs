@@ -36,6 +36,8 @@ pub mod entry {
     pub const EMPTY: u64 = 1 << 37;
     /// Without [`OPEN`]: a host device that accepts any write.
     pub const DISCARDS: u64 = 1 << 38;
+    /// Without [`OPEN`]: may be a file of /proc that the gate writes. Not a file's number either.
+    pub const INFO: u64 = 1 << 31;
     /// With [`PARKED`]: the gate's own descriptor of a shadow; see [`shadow`].
     pub const SHADOW: u64 = 1 << 39;
     /// An entry that names an open file. `flags` is [`CLOEXEC`], [`HOST`], both or 0.

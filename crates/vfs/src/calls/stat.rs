@@ -354,7 +354,7 @@ const _: () = {
 };
 
 /// Major and minor of a device number in the kernel's encoding.
-pub(crate) fn split_device(device: u64) -> (u32, u32) {
+pub fn split_device(device: u64) -> (u32, u32) {
     let minor = device & 0xff | device >> 12 & !0xff;
     ((device >> 8 & 0xfff) as u32, minor as u32)
 }

@@ -77,7 +77,7 @@ impl<'t, 'r> Waiting<'t, 'r> {
         let (id, version) = (LockId(edge as u32), (edge >> 32) as u32);
         let record = self.task.region.lock_record(id);
         // Relaxed, here and below: the version, read before and after, tells whether they belong together.
-        let is_posix = record.family.load(Ordering::Relaxed) == family::POSIX;
+        let is_posix = family::of(record.family.load(Ordering::Relaxed)).0 == family::POSIX;
         let owner = ProcessId(record.owner.load(Ordering::Relaxed));
         // Acquire: a lock changes before its version does, and gets another owner only afterwards.
         let stands = record.version.load(Ordering::Acquire) == version;

@@ -149,6 +149,31 @@ pub(crate) fn own(task: &Task, id: InodeId, owner: Owner, range: ByteRange) -> O
     locks.meeting(range, FIRST).map(|(_, lock)| read(lock)).find(|lock| lock.owner == owner)
 }
 
+/// Calls `found` for each lock that `process` has requested through an open file of the inode, in the order
+/// of /proc/PID/fdinfo. It may not wait: others want the tree.
+pub fn each_through(
+    task: &Task,
+    id: InodeId,
+    file: FileId,
+    process: ProcessId,
+    mut found: impl FnMut(&Lock),
+) {
+    if !is_locked(task, id) {
+        return;
+    }
+    let owners = [
+        file_owner(task, file, family::FLOCK),
+        owner_of_process(task, process),
+        file_owner(task, file, family::OFD),
+    ];
+    let _held = lock_tree(task, id);
+    let locks = Locks::of(task, id);
+    for owner in owners {
+        let all = locks.meeting(ByteRange::ALL, FIRST).map(|(_, record)| read(record));
+        all.filter(|lock| lock.owner == owner && lock.through == file).for_each(|lock| found(&lock));
+    }
+}
+
 /// Releases the owner's locks on `range`.
 ///
 /// # Errors
@@ -328,6 +353,8 @@ fn turn_into(task: &Task, locks: &Locks, id: LockId, old: &Lock, lock: &Lock) ->
         locks.reshape(id, lock.range);
     }
     if old.kind != lock.kind {
+        // As posix_lock_inode: a lock of another type takes its place, one that is alike only grows.
+        record.family.store(family::word(lock.owner.family, lock.through), Ordering::Relaxed);
         record.kind.store(lock.kind as u32, Ordering::Release);
         wake(record);
     }

@@ -44,5 +44,5 @@ pub fn flock(task: &Task, fd: Fd, operation: u32) -> Result<()> {
     held.file.locked.store(1, Ordering::Release);
     let pid = task.process.pid.load(Ordering::Relaxed);
     let wait = if operation & LOCK_NB != 0 { LockWait::No } else { LockWait::Yes };
-    file_lock::acquire(task, id, &Lock { owner, range: ByteRange::FLOCK, kind, pid }, wait)
+    file_lock::acquire(task, id, &Lock { owner, range: ByteRange::FLOCK, kind, pid, through: held.id }, wait)
 }

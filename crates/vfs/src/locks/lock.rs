@@ -1,16 +1,29 @@
 //! What a lock is: its owner, its bytes, its type, and the record that holds them.
 
+use lp_region::FileId;
 use lp_region::records::LockRecord;
 use lp_region::sync::{Ordering, futex_wake};
 
 /// Values of [`LockRecord::family`].
 pub mod family {
+    use lp_region::FileId;
+
+    /// What a record's word says: its family, and the open file that it was requested through.
+    pub fn of(word: u32) -> (u32, FileId) {
+        (word & 3, FileId(word >> 2))
+    }
+
+    /// The word that says so.
+    pub(crate) fn word(family: u32, through: FileId) -> u32 {
+        family | through.0 << 2
+    }
+
     /// Owned by a process, dropped when it closes any descriptor of the file.
     pub const POSIX: u32 = 0;
     /// Owned by an open file.
     pub const OFD: u32 = 1;
     /// flock(2): owned by an open file, always [`super::ByteRange::FLOCK`].
-    pub(crate) const FLOCK: u32 = 2;
+    pub const FLOCK: u32 = 2;
     /// No lock: what [`crate::locks::signal_target`] keeps of an open file.
     pub(crate) const SIGNAL: u32 = 3;
 }
@@ -53,6 +66,11 @@ impl ByteRange {
     /// Every lock's bytes.
     pub(crate) const ALL: ByteRange = ByteRange { start: 0, end: u64::MAX };
 
+    /// Whether it reaches to the end of the file, whatever its length, as [`ByteRange::FLOCK`] does.
+    pub fn reaches_the_end(self) -> bool {
+        self.end >= TO_END
+    }
+
     pub(crate) fn meets(self, other: ByteRange) -> bool {
         self.start <= other.end && other.start <= self.end
     }
@@ -79,14 +97,18 @@ pub struct Lock {
     pub kind: LockType,
     /// The process that requested it, for `l_pid`.
     pub pid: u32,
+    /// The open file that it was requested through, for `/proc/PID/fdinfo`.
+    pub through: FileId,
 }
 
 /// Decodes a record. The caller must hold the lock of the inode's tree.
 pub(crate) fn read(record: &LockRecord) -> Lock {
     // Relaxed throughout: under that lock.
+    let (family, through) = family::of(record.family.load(Ordering::Relaxed));
     Lock {
+        through,
         owner: Owner {
-            family: record.family.load(Ordering::Relaxed),
+            family,
             id: record.owner.load(Ordering::Relaxed),
             generation: record.owner_generation.load(Ordering::Relaxed),
         },

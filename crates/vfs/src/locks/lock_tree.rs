@@ -19,7 +19,7 @@ use lp_region::sync::{AtomicU32, Ordering, release_fence};
 use lp_region::{InodeId, LockId};
 
 use crate::caller::task::Task;
-use crate::locks::lock::{ByteRange, Lock, wake};
+use crate::locks::lock::{ByteRange, Lock, family, wake};
 
 /// [`Inode::locks`] while the tree changes. No slot has this number.
 pub const CHANGING: u32 = u32::MAX;
@@ -117,7 +117,7 @@ impl<'t, 'r> Locks<'t, 'r> {
         node.owner_generation.store(lock.owner.generation, Ordering::Relaxed);
         node.pid.store(lock.pid, Ordering::Relaxed);
         node.waiters.store(0, Ordering::Relaxed);
-        node.family.store(lock.owner.family, Ordering::Release);
+        node.family.store(family::word(lock.owner.family, lock.through), Ordering::Release);
         self.begin();
         node.inode.store(self.id.0, Ordering::Release);
         self.attach(id);

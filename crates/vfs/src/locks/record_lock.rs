@@ -70,7 +70,10 @@ fn get(task: &Task, held: &HeldFile, owner: Owner, asked: Flock, argument: UserP
         return Err(Errno::EINVAL);
     }
     let found = match kind {
-        Some(kind) => file_lock::conflict(task, held.inode_id(), &Lock { owner, range, kind, pid: 0 }),
+        Some(kind) => {
+            let lock = Lock { owner, range, kind, pid: 0, through: held.id };
+            file_lock::conflict(task, held.inode_id(), &lock)
+        }
         // posix_test_locks_conflict: F_OFD_GETLK with F_UNLCK asks for the owner's own locks.
         None => file_lock::own(task, held.inode_id(), owner, range),
     };
@@ -111,7 +114,8 @@ fn set(task: &Task, held: &HeldFile, owner: Owner, asked: &Flock, wait: LockWait
         _ => held.file.locked.store(1, Ordering::Release),
     }
     let pid = task.process.pid.load(Ordering::Relaxed);
-    file_lock::acquire(task, held.inode_id(), &Lock { owner, range, kind, pid }, wait)
+    let lock = Lock { owner, range, kind, pid, through: held.id };
+    file_lock::acquire(task, held.inode_id(), &lock, wait)
 }
 
 /// Makes each close of the process look for its locks, if none does yet.

@@ -53,5 +53,6 @@ pub fn set(task: &Task, held: &HeldFile, target: Target) -> Result<()> {
     held.file.locked.store(1, Ordering::Release);
     let byte = BYTES.start + u64::from(target.kind & 3) * SIGNALS + u64::from(target.signal) % SIGNALS;
     let range = ByteRange { start: byte, end: byte };
-    file_lock::acquire(task, id, &Lock { owner, range, kind: LockType::Shared, pid: target.id }, LockWait::No)
+    let lock = Lock { owner, range, kind: LockType::Shared, pid: target.id, through: held.id };
+    file_lock::acquire(task, id, &lock, LockWait::No)
 }

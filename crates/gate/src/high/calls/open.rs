@@ -305,13 +305,13 @@ fn open_inside(task: &'static Task<'static>, at: At, how: &How, beyond: isize) -
 
 /// Records what later calls on a host descriptor must know.
 fn note(task: &Task, fd: Fd, at: At, flags: u32) {
-    let mut text = [0u8; 32];
+    let mut text = [0u8; 48];
     // SAFETY: the copy routine handles bad pointers.
     let length = unsafe { ucopy::string(&mut text, at.path.as_ptr()) }.unwrap_or(0);
     if let Some(table) = mount_table::of_path(&text[..length]) {
         mount_table::complete(task, fd, &text[..length], table);
     }
-    fd_info::complete(task, fd, &text[..length]);
+    fd_info::opened(task, fd, &text[..length], flags);
     directory::opened(fd, &text[..length]);
     parent::opened(fd, at);
     device::opened(task, fd, &text[..length], flags);

@@ -18,7 +18,7 @@ macro_rules! transfers {
 
             #[doc = concat!(stringify!($vector), "(2).")]
             fn $vector(task, fd: Fd, iov: UserSlice<iovec>) {
-                file_or_return!(task, fd);
+                file_or_return!(task, fd, device::$vector(task, fd, iov));
                 ret_moved($calls::$vector(task, fd, iov))
             }
 

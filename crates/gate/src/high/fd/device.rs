@@ -13,22 +13,23 @@
 //! end its read.
 
 use lp_abi::linux::{
-    __NR_fstat, O_ACCMODE, O_CLOEXEC, O_DIRECT, O_PATH, O_RDONLY, O_RDWR, O_WRONLY, S_IFCHR, S_IFMT, stat,
+    __NR_fstat, O_ACCMODE, O_CLOEXEC, O_DIRECT, O_PATH, O_RDONLY, O_RDWR, O_WRONLY, S_IFCHR, S_IFMT, iovec,
+    stat,
 };
 use lp_abi::{Fd, MAX_RW_COUNT, UserSlice};
 use lp_region::process::Process;
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_region::{ProcessId, ucopy};
 use lp_vfs::bulk::LEAST;
-use lp_vfs::table::{self, FdTable, entry};
+use lp_vfs::table::{self, Beside, FdTable, entry};
 use lp_vfs::task::Task;
 
-use crate::high::fd::descriptor;
+use crate::high::fd::{descriptor, fd_info};
 use crate::high::frame::handler::is_in_user_space;
 use crate::high::run::words::DISTRUSTED;
 
-/// Bits of a mark that describe the device.
-const DEVICE: u64 = entry::ZEROS | entry::EMPTY | entry::DISCARDS;
+/// Bits of a mark that describe the device; or that it is a file of /proc ([`fd_info`]).
+const DEVICE: u64 = entry::ZEROS | entry::EMPTY | entry::DISCARDS | entry::INFO;
 /// `st_rdev` of /dev/null and /dev/zero: devices 1:3 and 1:5 on every Linux.
 const NULL: u64 = 0x103;
 const ZERO: u64 = 0x105;
@@ -68,8 +69,12 @@ fn opened_slow(task: &Task, fd: Fd, flags: u32) {
         O_RDWR => reads | entry::DISCARDS,
         _ => return,
     };
-    let cloexec = if flags & O_CLOEXEC != 0 { entry::CLOEXEC } else { 0 };
-    mark(task, fd, device | cloexec);
+    mark(task, fd, device | close_on_exec(flags));
+}
+
+/// The bit for the flags of an open.
+pub(crate) fn close_on_exec(flags: u32) -> u64 {
+    if flags & O_CLOEXEC != 0 { entry::CLOEXEC } else { 0 }
 }
 
 /// The mark of `fd`; 0 without one.
@@ -85,14 +90,18 @@ pub(crate) fn duplicated(task: &Task, device: u64, fd: Fd, cloexec: u64) {
     }
 }
 
-fn mark(task: &Task, fd: Fd, mark: u64) {
+/// Marks a descriptor that the kernel has just made.
+pub(crate) fn mark(task: &Task, fd: Fd, mark: u64) {
     // Relaxed, all: one thread uses the table.
-    if task.process.threads.load(Ordering::Relaxed) | distrusted(task.process).load(Ordering::Relaxed) != 0 {
-        return;
-    }
-    let Ok(place) = table::reach(task, fd) else { return };
-    if place.load(Ordering::Relaxed) == 0 {
-        place.store(mark, Ordering::Release);
+    let is_one_threads =
+        task.process.threads.load(Ordering::Relaxed) | distrusted(task.process).load(Ordering::Relaxed) == 0;
+    // The other mark may outlive its descriptor.
+    if is_one_threads || mark & entry::INFO != 0 {
+        let beside = Beside::take(task);
+        let Ok(place) = table::reach(task, fd) else { return };
+        if place.load(Ordering::Relaxed) == 0 {
+            beside.exchange(place, 0, mark);
+        }
     }
 }
 
@@ -158,6 +167,26 @@ pub(crate) fn read(task: &Task, fd: Fd, buf: UserSlice) -> isize {
     if word & entry::EMPTY != 0 && is_in_user_space(buf) {
         return 0;
     }
+    if word & entry::INFO != 0
+        && let Some(done) = fd_info::read(task, fd, buf)
+    {
+        return done;
+    }
+    descriptor::without_data(task, fd)
+}
+
+/// readv(2) of `fd`, which is not a file of ours.
+pub(crate) fn readv(task: &Task, fd: Fd, iov: UserSlice<iovec>) -> isize {
+    if of(task, fd) & entry::INFO != 0
+        && let Some(done) = fd_info::readv(task, fd, iov)
+    {
+        return done;
+    }
+    descriptor::without_data(task, fd)
+}
+
+/// writev(2).
+pub(crate) fn writev(task: &Task, fd: Fd, _: UserSlice<iovec>) -> isize {
     descriptor::without_data(task, fd)
 }
 
@@ -171,6 +200,10 @@ pub(crate) fn write(task: &Task, fd: Fd, buf: UserSlice) -> isize {
 
 /// pread(2).
 pub(crate) fn pread(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> isize {
+    if of(task, fd) & entry::INFO != 0 {
+        let done = if offset < 0 { None } else { fd_info::read_at(task, fd, buf, offset) };
+        return done.unwrap_or_else(|| descriptor::without_data(task, fd));
+    }
     if is_good(offset, buf.len()) { read(task, fd, buf) } else { descriptor::without_data(task, fd) }
 }
 
