@@ -61,7 +61,9 @@ pub use content::{bulk, chunk, linking, map, owner, page, run, version};
 pub use descriptors::{busy, flight, opened};
 pub use inodes::{blob, limit};
 pub use lane::{freeze, intent, pin};
-pub use life::{bare_mapping, boot, executed, fork, mapping, mount_tree, namespace, reap, reclaim, sharing};
+pub use life::{
+    bare_mapping, boot, executed, fork, mapping, mount_tree, namespace, parted, reap, reclaim, sharing,
+};
 pub use locks::{file_lock, flock, lock, lock_tree, record_lock, signal_target};
 pub use names::{dir, dirent, hash, link_target, name, root, walk};
 pub use rights::permission;

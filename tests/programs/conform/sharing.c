@@ -384,6 +384,171 @@ GROUP(sharing, beside_threads)
     dismiss(&steps, child);
 }
 
+/* A thread that leaves the directories and the umask of its process, and takes steps like a servant. */
+struct apart {
+    struct steps steps;
+    pthread_t thread;
+    const char *name;
+};
+
+static void *works_apart(void *given)
+{
+    struct apart *own = given;
+    char step;
+    T(unshare(CLONE_FS));
+    for (;;) {
+        write(own->steps.done[1], "", 1);
+        if (read(own->steps.ask[0], &step, 1) != 1 || step == 'q')
+            return NULL;
+        char path[] = { step, 0 };
+        switch (step) {
+        case 's': stand(own->name); break;
+        case 'm': umask(077); break;
+        case '.': T(chdir("..")); break;
+        case 'u': T(unshare(CLONE_FS)); break;
+        case 'R': T(chroot(".")); T(access("/here", F_OK)); break;
+        case 'f': {
+            CHILD { stand("child of the thread"); T(chdir("/")); }
+            break;
+        }
+        case 'k': {
+            pid_t child = share(CLONE_FS);
+            if (child == 0) {
+                chdir("b");
+                stand("child that shares with the thread");
+                fflush(stdout);
+                _exit(0);
+            }
+            say_wait(child);
+            break;
+        }
+        case 't': { /* Another thread, which shares with it. */
+            pthread_t other;
+            pthread_create(&other, NULL, wander, "..");
+            pthread_join(other, NULL);
+            break;
+        }
+        case 'x':
+            fflush(stdout);
+            execl("/bin/sh", "sh", "-c", "pwd -P | sed 's,.*/w/*,/,'; cat here; umask", NULL);
+        default: T(chdir(path));
+        }
+        fflush(stdout);
+    }
+}
+
+static void go_apart(struct apart *apart, const char *name)
+{
+    char done;
+    apart->name = name;
+    pipe(apart->steps.ask), pipe(apart->steps.done);
+    fflush(stdout);
+    pthread_create(&apart->thread, NULL, works_apart, apart);
+    read(apart->steps.done[0], &done, 1);
+}
+
+static void end_apart(struct apart *apart)
+{
+    write(apart->steps.ask[1], "q", 1);
+    pthread_join(apart->thread, NULL);
+}
+
+GROUP(sharing, a_thread_apart)
+{
+    static struct apart one, other;
+    prepare();
+    go_apart(&one, "one");
+    stand("first");
+    ask(&one.steps, 's');
+    ask(&one.steps, 'a');
+    ask(&one.steps, 'm');
+    ask(&one.steps, 's');
+    stand("first");
+    T(chdir("c"));
+    umask(027);
+    ask(&one.steps, 's');
+    go_apart(&other, "other");
+    ask(&other.steps, 's');
+    ask(&other.steps, '.');
+    ask(&other.steps, 's');
+    stand("first");
+    ask(&one.steps, 'f');
+    ask(&one.steps, 's');
+    ask(&one.steps, 'k');
+    ask(&one.steps, 's');
+    ask(&one.steps, 't');
+    ask(&one.steps, 's');
+    ask(&one.steps, 'u');
+    ask(&one.steps, 's');
+    stand("first");
+    end_apart(&one);
+    ask(&other.steps, 's');
+    end_apart(&other);
+    stand("first");
+    T(unshare(CLONE_FS));
+    stand("alone");
+}
+
+/* A directory that only a thread stands in, removed. */
+GROUP(sharing, a_removed_directory_of_a_thread)
+{
+    static struct apart one;
+    prepare();
+    go_apart(&one, "one");
+    ask(&one.steps, 'c');
+    T(chdir(home));
+    ask(&one.steps, 'u');
+    T(unlink("c/here"));
+    T(rmdir("c"));
+    for (int i = 0; i < 300; i++) {
+        char name[20];
+        sprintf(name, "n%d", i);
+        mkdir(name, 0755), rmdir(name), close(open("g", O_CREAT | O_RDWR, 0644)), unlink("g");
+    }
+    ask(&one.steps, 's');
+    stand("first");
+    ask(&one.steps, '.');
+    ask(&one.steps, 's');
+    end_apart(&one);
+}
+
+/* An exec by such a thread, and by one beside it. */
+GROUP(sharing, exec_of_a_thread_apart)
+{
+    static struct apart one;
+    prepare();
+    for (int i = 0; i < 3; i++) {
+        CHILD {
+            struct steps steps;
+            pid_t child = i == 1 ? servant(&steps, "child") : 0;
+            go_apart(&one, "one");
+            ask(&one.steps, 'a');
+            ask(&one.steps, 'm');
+            if (i == 2)
+                execl("/bin/sh", "sh", "-c", "cat here; umask", NULL);
+            write(one.steps.ask[1], "x", 1);
+            pause();
+        }
+    }
+}
+
+/* A root directory of one thread's own. */
+GROUP(sharing, root_of_a_thread)
+{
+    static struct apart one;
+    if (geteuid() != 0)
+        return;
+    prepare();
+    go_apart(&one, "one");
+    ask(&one.steps, 'a');
+    ask(&one.steps, 'R');
+    T(access("/here", F_OK));
+    T(access(home, F_OK));
+    contents("here");
+    end_apart(&one);
+    T(access(home, F_OK));
+}
+
 GROUP(sharing, root)
 {
     struct steps steps;

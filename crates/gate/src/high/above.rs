@@ -13,7 +13,7 @@ use lp_vfs::boot::ImageIds;
 use lp_vfs::getcwd::Start;
 use lp_vfs::table::entry;
 use lp_vfs::task::Task;
-use lp_vfs::{boot, close, fork, getcwd, id_map, root, sharing};
+use lp_vfs::{boot, close, fork, getcwd, id_map, parted, root, sharing};
 
 use crate::High;
 use crate::calls::CALLS;
@@ -21,6 +21,7 @@ use crate::high::calls::wait;
 use crate::high::fd::{device, placeholder};
 use crate::high::life::credentials;
 use crate::high::life::held;
+use crate::high::life::heritage;
 use crate::high::life::join;
 use crate::high::life::left;
 use crate::high::life::look;
@@ -102,7 +103,10 @@ impl Above for High {
     fn thread_start(thread: &Thread, stack: usize) {
         let Some((region, process)) = joined() else { return };
         match boot::thread_lane(region, process, thread.tid.get()) {
-            Ok(lane) => credentials::of_new_thread(set_task(thread, region, process, lane), stack),
+            Ok(lane) => {
+                let task = set_task(thread, region, process, lane);
+                credentials::of_new_thread(task, heritage::begin(task, stack));
+            }
             Err(_) => report::refuse(&[b"the region has no place for another thread"]),
         }
     }
@@ -110,19 +114,21 @@ impl Above for High {
     fn before_thread(thread: &Thread, stack: usize) {
         join::join(thread);
         if let Some(task) = task_of(thread) {
-            held::announce(task, stack);
+            heritage::announce(task, stack);
             boot::before_thread(task);
         }
     }
 
     fn thread_not_made(thread: &Thread) {
         if let Some(task) = task_of(thread) {
+            parted::thread_not_made(task);
             boot::thread_gone(task.process);
         }
     }
 
     fn thread_exit(thread: &Thread) {
         if let Some(task) = task_of(thread) {
+            parted::thread_ends(task);
             boot::leave_lane(task);
             boot::thread_gone(task.process);
             thread.task.set(core::ptr::null_mut());
@@ -304,6 +310,7 @@ impl Above for High {
             written::of_all(task);
             boot::before_exec(task);
             credentials::before_exec(task);
+            parted::before_exec(task);
             placeholder::before_exec(task);
         }
         Ok(())
@@ -313,6 +320,7 @@ impl Above for High {
         let _ = errno;
         if let Some(task) = task_of(thread) {
             credentials::exec_failed(task);
+            parted::exec_failed(task);
         }
     }
 

@@ -364,6 +364,12 @@ impl<'r> Region<'r> {
         self.at(at::PROCESSES_AT + (id.index() & (at::PROCESSES - 1)) * at::LANE_SIZE)
     }
 
+    /// The slot of a record of [`Region::process`].
+    pub fn slot_of(self, process: &Process) -> ProcessId {
+        let offset = core::ptr::from_ref(process).addr() - self.base.as_ptr().addr() - at::PROCESSES_AT;
+        ProcessId((offset / at::LANE_SIZE) as u32)
+    }
+
     /// A run record.
     #[inline]
     pub fn run(self, id: RunId) -> &'r Run {

@@ -72,8 +72,9 @@ pub struct Process {
     pub lends: AtomicU32,
     /// Times that it gave up its record lock for as long as it shares the kernel's descriptor table.
     pub births: AtomicU32,
-    /// Unused.
-    pub unused: AtomicU32,
+    /// For a slot without a process, whose `cwd`, `root` and `umask` some threads of a process use: that
+    /// process. For a process with such threads: itself. Else 0. `lp_vfs`'s `life::parted` has its meaning.
+    pub keeper: AtomicU32,
     /// Parked placeholders among the first 64 descriptors.
     pub parked: AtomicU64,
     /// While threads share the table: held by one that needs the others out of the way, and by all while
@@ -88,8 +89,8 @@ pub struct Process {
     pub posix_locks: AtomicU32,
     /// The gate's words; its `high::run::words` has their meaning.
     pub gate_words: [AtomicU32; 8],
-    /// Unused.
-    pub unused_word: AtomicU32,
+    /// For a slot without a process: threads that use its words.
+    pub users: AtomicU32,
     /// Nonzero while threads change the table under `table_lock` only; see [`crate::beside`]. Set under that
     /// lock.
     pub closed: AtomicU32,
@@ -98,8 +99,8 @@ pub struct Process {
     pub id_maps: [AtomicU32; 2],
     /// What such a process sees in place of user and group ids that its namespace does not have.
     pub overflow_ids: [AtomicU32; 2],
-    /// Unused.
-    pub unused_too: AtomicU32,
+    /// During an exec by a thread that uses such a slot: that slot; else 0.
+    pub next_home: AtomicU32,
     /// What its threads have restricted themselves to (landlock(7)): an inode without a name as a
     /// [`crate::ids::Spot`] without a mount, or 0. `lp_vfs`'s `rights::domain` has its content.
     pub domain: AtomicU64,
@@ -128,13 +129,13 @@ impl Process {
         let Process {
             life: _, table_lock, pid, run, pid_namespace, moves, threads_gone, fd_limit, threads, umask, ruid, fsuid,
              fsgid, caps, group_count, mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited, closed,
-             cwd, root, home, lends, parked, exe, fsize_limit, births, unused, unused_word, id_maps, overflow_ids, unused_too, domain, next_domain,
+             cwd, root, home, lends, parked, exe, fsize_limit, births, keeper, users, id_maps, overflow_ids, next_home, domain, next_domain,
              unused_last, gate_words, groups,
         } = self;
         let words = [
             pid, run, pid_namespace, moves, threads_gone, fd_limit, threads, umask, ruid, fsuid, fsgid, caps, group_count,
             mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited, closed, home, lends, births,
-            unused, unused_word, unused_too,
+            keeper, users, next_home,
         ];
         // Relaxed: published with the slot's life.
         words.into_iter().chain(id_maps).chain(overflow_ids).chain(unused_last)

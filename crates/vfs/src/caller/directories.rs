@@ -3,11 +3,13 @@
 //!
 //! Processes that share them use the words of one slot, their *home*, which each names in [`Process::home`].
 //! A change is one store there, as among threads, so nobody waits and a death leaves nothing half done.
-//! `life::home` says how long a home lasts.
+//! `life::home` says how long a home lasts. A thread may have them apart from its process (`life::parted`).
 
 use lp_region::process::Process;
 use lp_region::sync::Ordering;
 use lp_region::{ProcessId, Region};
+
+use crate::caller::task::Task;
 
 /// The slot with the words that a process uses.
 pub fn home(region: Region<'_>, id: ProcessId) -> ProcessId {
@@ -21,6 +23,12 @@ pub fn home(region: Region<'_>, id: ProcessId) -> ProcessId {
 /// That slot's record. Nothing else in it has a meaning for the process.
 pub fn of(region: Region<'_>, id: ProcessId) -> &Process {
     region.process(home(region, id))
+}
+
+/// The slot with the words that the calling thread uses: its process's home, or one for some threads of the
+/// process (`life::parted`).
+pub fn of_thread(task: &Task<'_>) -> ProcessId {
+    task.region.slot_of(task.directories.get())
 }
 
 /// Whether other processes may change them.

@@ -27,7 +27,7 @@ use crate::descriptors::table_lock;
 use crate::inodes::make;
 use crate::lane::{mount_claim, pin};
 use crate::life::mount_tree::{self, Draft, Making, Tree};
-use crate::life::{mapped, mount_end, open_file, reap, reclaim};
+use crate::life::{mapped, mount_end, open_file, parted, reap, reclaim};
 use crate::names::{hash, mounts};
 
 /// States of `Run::state`.
@@ -272,6 +272,7 @@ fn enter_image(task: &Task) {
 /// close.
 fn leave_image(task: &Task) {
     task.process.threads_gone.fetch_add(1, Ordering::Relaxed); // Relaxed: see `thread_gone`.
+    parted::after_exec(task);
     if task.process.threads.swap(0, Ordering::Release) != 0 {
         // Mark all of them first: a burial may need what another of them holds.
         for lane in task.region.lanes().filter(|lane| *lane != task.lane_id) {

@@ -29,8 +29,22 @@ pub(crate) fn copy(region: Region<'_>, from: &Process, to: &Process) {
     }
 }
 
-/// Whether a process other than its own uses the words of a slot. True as well if that may change meanwhile.
+/// Whether threads of a process use the words of a slot that is not its own.
+fn is_kept(region: Region<'_>, home: ProcessId) -> bool {
+    // PAIRS: the release stores in `life::parted`.
+    let keeper = ProcessId(region.process(home).keeper.load(Acquire));
+    let lives = || matches!(region.process(keeper).life.get().state(), SlotState::Born | SlotState::Live);
+    keeper.is_some() && keeper != home && lives()
+}
+
+/// Whether somebody else than its own process uses the words of a slot. True as well if that may change
+/// meanwhile.
 pub(crate) fn is_in_use(region: Region<'_>, home: ProcessId) -> bool {
+    is_kept(region, home) || is_shared(region, home)
+}
+
+/// [`is_in_use`], but by another process.
+pub(crate) fn is_shared(region: Region<'_>, home: ProcessId) -> bool {
     if region.process(home).lends.load(Acquire) == 0 {
         return false;
     }
@@ -49,6 +63,9 @@ pub(crate) fn is_in_use(region: Region<'_>, home: ProcessId) -> bool {
 pub(crate) fn counts(task: &Task<'_>, id: ProcessId) -> bool {
     let lives = |id: ProcessId| !task.region.process_is_dead(id, task.process_id);
     let uses = |other: ProcessId| task.region.process(other).home.load(Acquire) == id.0 && lives(other);
+    let keeper = ProcessId(task.region.process(id).keeper.load(Acquire)); // PAIRS: as in `is_kept`.
     // Relaxed: a process that shares its words at this moment lives.
-    lives(id) || task.region.process(id).lends.load(Relaxed) != 0 && task.region.processes().any(uses)
+    lives(id)
+        || keeper.is_some() && keeper != id && lives(keeper)
+        || task.region.process(id).lends.load(Relaxed) != 0 && task.region.processes().any(uses)
 }

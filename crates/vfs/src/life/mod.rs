@@ -25,6 +25,7 @@ pub(crate) mod mount_prune;
 pub mod mount_tree;
 pub mod namespace;
 pub(crate) mod open_file;
+pub mod parted;
 pub mod reap;
 pub mod reclaim;
 pub mod sharing;

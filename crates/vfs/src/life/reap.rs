@@ -27,7 +27,7 @@ use crate::descriptors::table::{FdTable, entry};
 use crate::inodes::{inode, make};
 use crate::lane::kept::{self, Listed};
 use crate::lane::{mount_claim, pin, taken};
-use crate::life::{burial, free, home, mapped};
+use crate::life::{burial, free, home, mapped, parted};
 use crate::locks::file_lock;
 use crate::names::tree;
 
@@ -123,6 +123,9 @@ pub(crate) fn empty(task: &Task, id: ProcessId) -> bool {
     }
     if is_kept {
         process.pid.store(0, Ordering::Relaxed); // Relaxed: the number may be another process's by now.
+    }
+    if process.keeper.load(Ordering::Relaxed) == id.0 {
+        parted::end_all(task, id);
     }
     let shared = directories::home(region, id);
     if shared != id {

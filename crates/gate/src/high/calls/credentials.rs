@@ -14,6 +14,7 @@ use crate::high::calls::refused;
 use crate::high::fd::descriptor;
 use crate::high::frame::handler::{handlers, kernel, thread};
 use crate::high::life::credentials::{changed, entered_namespace, groups_changed, joined_namespace};
+use crate::high::life::heritage;
 use crate::low::dispatch::NOT_OURS;
 
 handlers! {
@@ -82,7 +83,10 @@ handlers! {
         // The kernel's ksys_unshare: a new user or mount namespace implies CLONE_FS.
         let done = match flags & (CLONE_FS | CLONE_NEWNS | CLONE_NEWUSER) {
             0 => call(),
-            _ => sharing::end(task, call),
+            _ => {
+                heritage::expect();
+                sharing::end(task, call)
+            }
         };
         if done >= 0 && flags & CLONE_NEWUSER != 0 {
             entered_namespace(thread(), task);

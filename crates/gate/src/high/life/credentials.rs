@@ -107,12 +107,12 @@ fn part(task: &'static Task<'static>) {
     }
 }
 
-/// A thread has made its first call, on this stack. It has the credentials of its creator.
-pub(crate) fn of_new_thread(task: &'static Task<'static>, stack: usize) {
+/// A thread has made its first call. It has the credentials of its creator, with this domain if it is known.
+pub(crate) fn of_new_thread(task: &'static Task<'static>, domain: Option<u64>) {
     if PARTED.load(Ordering::Relaxed) != 0 {
         part(task);
         load_all(task.credentials.get(), task.process);
-        held::inherit(task, stack);
+        held::inherit(task, domain);
     }
 }
 
