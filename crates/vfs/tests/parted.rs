@@ -5,7 +5,7 @@ use std::ffi::CString;
 
 use lp_region::ProcessId;
 use lp_region::sync::Ordering;
-use lp_vfs::{Place, Task, chdir, directories, mkdir, parted, reclaim, sharing};
+use lp_vfs::{Place, Task, chdir, mkdir, parted, reclaim, sharing};
 
 mod setup;
 use setup::{death, lent};
@@ -49,19 +49,19 @@ fn a_slot_lasts_as_long_as_its_threads() {
     let task = with_directories();
     go(&task, "/light/a");
     part(&task, "/light/b");
-    let slot = directories::of_thread(&task);
+    let slot = task.directories_at();
     assert!(slot != task.process_id);
     reap_elsewhere(&task);
     assert_eq!(slots(&task), [task.process_id, slot]);
     // The thread makes another and ends first.
     assert_eq!(parted::before_thread(&task), Some(slot));
     parted::thread_ends(&task);
-    assert_eq!(directories::of_thread(&task), task.process_id);
+    assert_eq!(task.directories_at(), task.process_id);
     reap_elsewhere(&task);
     assert_eq!(slots(&task), [task.process_id, slot]);
     parted::begin(&task, slot);
     assert_eq!(sharing::end(&task, || 0), 0, "it is alone, and keeps the slot");
-    assert_eq!(directories::of_thread(&task), slot);
+    assert_eq!(task.directories_at(), slot);
     // One that is made uses the former slot; one that is not made does not.
     assert_eq!(parted::before_thread(&task), Some(slot));
     parted::thread_not_made(&task);
@@ -71,7 +71,7 @@ fn a_slot_lasts_as_long_as_its_threads() {
     parted::thread_ends(&task);
     assert_eq!(slots(&task), [task.process_id, slot]);
     parted::begin(&task, slot);
-    assert!(sharing::end(&task, || -1) == 0 && directories::of_thread(&task) == slot, "no call, alone");
+    assert!(sharing::end(&task, || -1) == 0 && task.directories_at() == slot, "no call, alone");
     parted::thread_ends(&task);
     assert_eq!(slots(&task), [task.process_id]);
     assert!(sharing::end(&task, || -1) < 0, "the kernel refuses");

@@ -18,7 +18,7 @@ use lp_vfs::{boot, close, fork, getcwd, id_map, parted, root, sharing};
 use crate::High;
 use crate::calls::CALLS;
 use crate::high::calls::wait;
-use crate::high::fd::{device, placeholder};
+use crate::high::fd::{mark, placeholder};
 use crate::high::life::credentials;
 use crate::high::life::held;
 use crate::high::life::heritage;
@@ -175,7 +175,7 @@ impl Above for High {
         let may =
             !task.table.open().any(|(_, word)| word & entry::DATA != 0) && fork::before_sharing(task).is_ok();
         if may {
-            device::distrust(task);
+            mark::distrust(task);
         }
         may
     }
@@ -461,7 +461,7 @@ fn attach_slot(
     credentials::after_exec(task);
     placeholder::after_exec(task);
     missing::after_exec(task);
-    device::after_exec(task);
+    mark::after_exec(task);
     for fd in boot::cloexec_fds(task) {
         if close::close(task, fd).is_ok() {
             placeholder::close_number(fd);
@@ -531,5 +531,5 @@ fn table_copied(task: &Task, child: ProcessId) {
     let process = task.region.process(child);
     placeholder::copy_to(task, process);
     shadow_end::copy_to(task, process);
-    device::copied(task, child);
+    mark::copied(task, child);
 }

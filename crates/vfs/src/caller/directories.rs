@@ -9,8 +9,6 @@ use lp_region::process::Process;
 use lp_region::sync::Ordering;
 use lp_region::{ProcessId, Region};
 
-use crate::caller::task::Task;
-
 /// The slot with the words that a process uses.
 pub fn home(region: Region<'_>, id: ProcessId) -> ProcessId {
     // PAIRS: the release stores in `life::sharing`.
@@ -23,12 +21,6 @@ pub fn home(region: Region<'_>, id: ProcessId) -> ProcessId {
 /// That slot's record. Nothing else in it has a meaning for the process.
 pub fn of(region: Region<'_>, id: ProcessId) -> &Process {
     region.process(home(region, id))
-}
-
-/// The slot with the words that the calling thread uses: its process's home, or one for some threads of the
-/// process (`life::parted`).
-pub fn of_thread(task: &Task<'_>) -> ProcessId {
-    task.region.slot_of(task.directories.get())
 }
 
 /// Whether other processes may change them.

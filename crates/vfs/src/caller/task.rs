@@ -220,6 +220,12 @@ impl<'r> Task<'r> {
         self.region.page_from(self.first_page, page)
     }
 
+    /// The slot with the directories and the umask that the calling thread uses: its process's home, or one
+    /// for some threads of the process (`life::parted`).
+    pub fn directories_at(&self) -> ProcessId {
+        self.region.slot_of(self.directories.get())
+    }
+
     /// `st_dev` of the inodes of root number `root`.
     #[inline(always)]
     pub fn device(&self, root: u32) -> u64 {

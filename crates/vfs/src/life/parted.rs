@@ -14,11 +14,11 @@ use lp_region::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::caller::directories;
 use crate::caller::task::Task;
-use crate::life::{home, reap, sharing};
+use crate::life::{home, reap, reclaim};
 
 /// The slot that the calling thread uses apart from its process.
 fn own_slot(task: &Task<'_>) -> Option<ProcessId> {
-    let slot = directories::of_thread(task);
+    let slot = task.directories_at();
     // Relaxed: set by the process's threads, before they knew the slot.
     let keeper = task.region.process(slot).keeper.load(Relaxed);
     (slot != task.process_id && keeper == task.process_id.0).then_some(slot)
@@ -32,7 +32,7 @@ pub(super) fn part(task: &Task<'_>, call: impl FnOnce() -> isize) -> isize {
     if own_slot(task).is_some_and(is_alone) {
         return call();
     }
-    let slot = match sharing::claim(task) {
+    let slot = match claim(task) {
         Ok(slot) => slot,
         Err(errno) => return errno.to_ret(),
     };
@@ -44,7 +44,7 @@ pub(super) fn part(task: &Task<'_>, call: impl FnOnce() -> isize) -> isize {
     region.abandon_emptying(slot, record.life.get());
     let done = call();
     if done < 0 {
-        give_back(task, slot);
+        reap::end_kept(task, slot);
         return done;
     }
     home::copy(region, task.directories.get(), record);
@@ -89,26 +89,23 @@ pub fn thread_ends(task: &Task<'_>) {
 
 fn leave(task: &Task<'_>, slot: ProcessId) {
     if task.region.process(slot).users.fetch_sub(1, AcqRel) == 1 {
-        give_back(task, slot);
+        reap::end_kept(task, slot);
     }
 }
 
-fn give_back(task: &Task<'_>, slot: ProcessId) {
-    // PAIRS: the acquire loads in `home`.
-    task.region.process(slot).keeper.store(0, Release);
-    reap::process(task, slot);
-}
-
-/// Clears the keeper of all slots that threads of a process use; `id` is the calling process, without other
-/// threads, or is being emptied by it.
-#[cold]
-pub(crate) fn end_all(task: &Task<'_>, id: ProcessId) {
+/// A slot without a process, for words that are used elsewhere. The caller has it until
+/// [`Region::abandon_emptying`].
+///
+/// # Errors
+/// `ENOMEM`.
+pub(super) fn claim(task: &Task<'_>) -> Result<ProcessId> {
     let region = task.region;
-    let is_of = |slot: &ProcessId| *slot != id && region.process(*slot).keeper.load(Acquire) == id.0;
-    for slot in region.processes().filter(is_of) {
-        give_back(task, slot);
-    }
-    region.process(id).keeper.store(0, Release);
+    let run = RunId(task.process.run.load(Relaxed)); // Relaxed: immutable.
+    let claim = || region.claim_process(run, task.lane_id);
+    let claimed = claim().or_else(|errno| if reclaim::dead(task) == 0 { Err(errno) } else { claim() });
+    let slot = claimed.map_err(|_| Errno::ENOMEM)?;
+    region.process(slot).lends.store(1, Release);
+    Ok(slot)
 }
 
 /// Before the calling thread executes a program: the new image is to have its three words.
@@ -144,5 +141,5 @@ pub(super) fn after_exec(task: &Task<'_>) {
             reap::process(task, former);
         }
     }
-    end_all(task, own);
+    reap::end_all_kept(task, own);
 }

@@ -27,7 +27,7 @@ use crate::descriptors::table::{FdTable, entry};
 use crate::inodes::{inode, make};
 use crate::lane::kept::{self, Listed};
 use crate::lane::{mount_claim, pin, taken};
-use crate::life::{burial, free, home, mapped, parted};
+use crate::life::{burial, free, home, mapped};
 use crate::locks::file_lock;
 use crate::names::tree;
 
@@ -125,7 +125,7 @@ pub(crate) fn empty(task: &Task, id: ProcessId) -> bool {
         process.pid.store(0, Ordering::Relaxed); // Relaxed: the number may be another process's by now.
     }
     if process.keeper.load(Ordering::Relaxed) == id.0 {
-        parted::end_all(task, id);
+        end_all_kept(task, id);
     }
     let shared = directories::home(region, id);
     if shared != id {
@@ -133,6 +133,26 @@ pub(crate) fn empty(task: &Task, id: ProcessId) -> bool {
         self::process(task, shared);
     }
     drop_mappings(task, id) && done && !is_kept
+}
+
+/// No thread of a process uses the words of the slot any more ([`crate::life::parted`]).
+pub(super) fn end_kept(task: &Task<'_>, slot: ProcessId) {
+    // PAIRS: the acquire loads in `home`.
+    task.region.process(slot).keeper.store(0, Ordering::Release);
+    process(task, slot);
+}
+
+/// [`end_kept`] for all slots that threads of a process use; `id` is the calling process, without other
+/// threads, or is being emptied by it.
+#[cold]
+pub(super) fn end_all_kept(task: &Task<'_>, id: ProcessId) {
+    let region = task.region;
+    let is_of =
+        |slot: &ProcessId| *slot != id && region.process(*slot).keeper.load(Ordering::Acquire) == id.0;
+    for slot in region.processes().filter(is_of) {
+        end_kept(task, slot);
+    }
+    region.process(id).keeper.store(0, Ordering::Release);
 }
 
 /// Frees the mapping records of a process. Returns false if it would have to wait for an inode's lock.

@@ -2,20 +2,18 @@
 //! ([`crate::caller::directories`]). `life::home` says how long their home lasts.
 
 use lp_abi::{Errno, Result};
-#[cfg(doc)]
-use lp_region::Region;
 use lp_region::sync::Ordering::{Relaxed, Release};
 use lp_region::{ProcessId, RunId};
 
 use crate::caller::directories;
 use crate::caller::task::Task;
-use crate::life::{home, parted, reap, reclaim};
+use crate::life::{home, parted, reap};
 
 /// Makes a child that has not been created yet share the caller's working directory, root directory and
 /// umask. The caller blocks the prefixes of its threads afterwards: another process may change the root.
 pub fn share(task: &Task<'_>, child: ProcessId) {
     let (region, own) = (task.region, task.process_id);
-    let home = directories::of_thread(task);
+    let home = task.directories_at();
     // A reaper that finds the process dead sees this before it frees the slot.
     region.process(home).lends.store(1, Release);
     if home == own {
@@ -38,7 +36,7 @@ pub fn share(task: &Task<'_>, child: ProcessId) {
 #[cold]
 pub fn end(task: &Task<'_>, call: impl FnOnce() -> isize) -> isize {
     // Relaxed: threads of the process are made by threads of the process.
-    let is_apart = directories::of_thread(task) != directories::home(task.region, task.process_id);
+    let is_apart = task.directories_at() != directories::home(task.region, task.process_id);
     if is_apart || task.process.threads.load(Relaxed) != 0 {
         return parted::part(task, call);
     }
@@ -70,22 +68,7 @@ fn destination(task: &Task<'_>) -> Result<ProcessId> {
     if !home::is_in_use(region, task.process_id) {
         return Ok(task.process_id);
     }
-    claim(task)
-}
-
-/// A slot without a process, for words that are used elsewhere. The caller has it until
-/// [`Region::abandon_emptying`].
-///
-/// # Errors
-/// `ENOMEM`.
-pub(super) fn claim(task: &Task<'_>) -> Result<ProcessId> {
-    let region = task.region;
-    let run = RunId(task.process.run.load(Relaxed)); // Relaxed: immutable.
-    let claim = || region.claim_process(run, task.lane_id);
-    let claimed = claim().or_else(|errno| if reclaim::dead(task) == 0 { Err(errno) } else { claim() });
-    let slot = claimed.map_err(|_| Errno::ENOMEM)?;
-    region.process(slot).lends.store(1, Release);
-    Ok(slot)
+    parted::claim(task)
 }
 
 /// Moves the calling process to a slot that nobody else uses.

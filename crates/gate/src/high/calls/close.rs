@@ -7,7 +7,7 @@ use lp_vfs::close;
 use lp_vfs::table::{self, Alone, entry};
 use lp_vfs::task::Task;
 
-use crate::high::fd::{descriptor, device, placeholder};
+use crate::high::fd::{descriptor, mark, placeholder};
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::low::dispatch::NOT_OURS;
 
@@ -45,7 +45,7 @@ fn close_other(task: &'static Task<'static>, fd: Fd, word: u64) -> isize {
     } else if descriptor::is_hidden(task, fd) {
         Errno::EBADF.to_ret()
     } else {
-        device::forget(task, fd);
+        mark::forget(task, fd);
         placeholder::host_closes(task, fd);
         NOT_OURS
     }
@@ -76,7 +76,7 @@ fn close_range_slow(task: &'static Task<'static>, first: u32, last: u32, flags: 
             return done;
         }
     }
-    device::forget_range(task, first, last);
+    mark::forget_range(task, first, last);
     if flags & CLOSE_RANGE_CLOEXEC != 0 {
         close::cloexec_range(task, first, last);
     } else {

@@ -7,7 +7,7 @@ use lp_vfs::table::{Alone, entry};
 use lp_vfs::task::Task;
 use lp_vfs::{dup, table};
 
-use crate::high::fd::{descriptor, device, placeholder};
+use crate::high::fd::{descriptor, mark, placeholder};
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::watch::shadow_fd;
 use crate::low::dispatch::NOT_OURS;
@@ -65,9 +65,9 @@ pub(crate) fn dup_other(task: &'static Task<'static>, fd: Fd, min: u32, flags: u
         return Errno::EBADF.to_ret();
     }
     placeholder::flush(task);
-    let device = device::of(task, fd);
+    let known = mark::of(task, fd);
     let is_listed = descriptor::is_listed(task, fd);
-    if !is_listed && device == 0 {
+    if !is_listed && known == 0 {
         return NOT_OURS;
     }
     let command = if flags & entry::CLOEXEC == 0 { F_DUPFD } else { F_DUPFD_CLOEXEC };
@@ -76,7 +76,7 @@ pub(crate) fn dup_other(task: &'static Task<'static>, fd: Fd, min: u32, flags: u
         return number;
     }
     if !is_listed {
-        device::duplicated(task, device, Fd::new(number as i32), flags);
+        mark::duplicated(task, known, Fd::new(number as i32), flags);
         return number;
     }
     let done = dup::dup(task, fd)
@@ -107,14 +107,14 @@ fn replace(task: &'static Task<'static>, old: Fd, new: Fd, flags: Option<u32>) -
     if descriptor::is_file(task, old) {
         return ret(replace_by_ours(task, old, new, cloexec));
     }
-    device::forget(task, new);
-    let device = device::of(task, old);
-    if !descriptor::is_listed(task, old) && device | descriptor::word(task, new) == 0 {
+    mark::forget(task, new);
+    let known = mark::of(task, old);
+    if !descriptor::is_listed(task, old) && known | descriptor::word(task, new) == 0 {
         return NOT_OURS;
     }
     let done = replace_by_other(task, old, new, flags, cloexec);
     if done >= 0 {
-        device::duplicated(task, device, new, cloexec);
+        mark::duplicated(task, known, new, cloexec);
     }
     done
 }

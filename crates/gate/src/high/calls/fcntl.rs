@@ -12,7 +12,7 @@ use lp_vfs::{fcntl, flock, record_lock};
 use crate::high::calls::dup::{dup_other, duplicate};
 use crate::high::calls::signal_owner;
 use crate::high::fd::descriptor::file_or_return;
-use crate::high::fd::{descriptor, device};
+use crate::high::fd::{descriptor, mark};
 use crate::high::frame::handler::{given, handlers, interruptible, kernel, ret};
 use crate::high::watch::{dnotify, lease, signalled};
 use crate::low::dispatch::NOT_OURS;
@@ -117,7 +117,7 @@ fn fcntl_other(task: &'static Task<'static>, fd: Fd, command: u32, argument: usi
             NOT_OURS
         }
         F_SETFD => {
-            device::forget(task, fd);
+            mark::forget(task, fd);
             NOT_OURS
         }
         _ => NOT_OURS,

@@ -10,7 +10,7 @@ use lp_vfs::{ends, ioctl};
 use crate::high::calls::fcntl::is_open;
 use crate::high::calls::poll::is_path;
 use crate::high::calls::refused::on_file;
-use crate::high::fd::{descriptor, device};
+use crate::high::fd::{descriptor, mark};
 use crate::high::frame::handler::{given, handlers, ret};
 use crate::low::dispatch::NOT_OURS;
 
@@ -48,7 +48,7 @@ fn ioctl_other(task: &Task, fd: Fd, request: u32, argument: usize) -> isize {
         return Errno::EBADF.to_ret();
     }
     if request == FIOCLEX || request == FIONCLEX {
-        device::forget(task, fd);
+        mark::forget(task, fd);
     }
     // The source of a clone must be on the same file system.
     let source = source_of(request, argument).filter(|_| ends::opened(task, fd).is_ok());

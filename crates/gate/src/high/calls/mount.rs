@@ -16,7 +16,7 @@ use crate::high::calls::dup::replace_by_ours;
 use crate::high::calls::open::install;
 use crate::high::calls::refused::{at_path, concerns, mentions_mount};
 use crate::high::calls::stat::is_empty;
-use crate::high::fd::{device, made, placeholder};
+use crate::high::fd::{made, mark, placeholder};
 use crate::high::frame::at::{At, EMPTY, Last, Route, Which};
 use crate::high::frame::handler::{failed_with, handlers, kernel};
 use crate::high::route::pair::{Pair, two};
@@ -176,7 +176,7 @@ fn adopt(task: &'static Task<'static>, fd: Fd, to: At, flags: u32) -> Result<()>
     // SAFETY: takes no pointers.
     let own = unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_GETFD) }.unwrap_or(0);
     let cloexec = if own as u32 & FD_CLOEXEC != 0 { entry::CLOEXEC } else { 0 };
-    device::forget(task, fd);
+    mark::forget(task, fd);
     let replaced = replace_by_ours(task, number, fd, cloexec);
     table::take_out(task, number, |place| placeholder::vacate(task, number, place))?;
     replaced.map(|_| ())

@@ -2,7 +2,7 @@
 //! and locks, as they are when it is read.
 //!
 //! The descriptor is the kernel's, whose text describes the placeholder. The table marks it
-//! ([`entry::INFO`]), as it marks devices ([`device`]). A read of a marked descriptor asks where it leads,
+//! ([`entry::INFO`]; see [`mark`]). A read of a marked descriptor asks where it leads,
 //! so a mark that outlives its descriptor does no harm, and writes the text itself if that is a file of ours.
 
 use lp_abi::linux::{
@@ -18,7 +18,7 @@ use lp_vfs::table::{FdTable, entry};
 use lp_vfs::task::Task;
 use lp_vfs::{file_lock, inode, mounts, stat};
 
-use crate::high::fd::device;
+use crate::high::fd::mark;
 use crate::high::frame::handler::{given_slice, kernel};
 
 /// Most that one read returns.
@@ -48,7 +48,7 @@ pub(crate) fn opened(task: &Task, fd: Fd, path: &[u8], flags: u32) {
 #[cold]
 fn opened_slow(task: &Task, fd: Fd, flags: u32) {
     if described(task, fd).is_some() {
-        device::mark(task, fd, entry::INFO | device::close_on_exec(flags));
+        mark::set(task, fd, entry::INFO | mark::close_on_exec(flags));
     }
 }
 

@@ -1,5 +1,6 @@
 //! Descriptors: whether a number is ours ([`descriptor`]), placeholders and their lock ([`placeholder`]), the
-//! gate's own descriptors ([`own_descriptor`]), devices answered here ([`device`]), /proc/self/fd
+//! gate's own descriptors ([`own_descriptor`]), devices answered here ([`device`]), marks of such descriptors
+//! ([`mark`]), /proc/self/fd
 //! ([`directory`]), host directories that list mounts ([`parent`]), file systems that the program has made
 //! and not mounted yet ([`made`]), contexts that change one of ours ([`picked`]), and descriptors in messages
 //! ([`rights`]). [`ruleset`]: what is kept of rulesets of landlock(7). [`fd_info`] answers
@@ -10,6 +11,7 @@ pub(crate) mod device;
 pub(crate) mod directory;
 pub(crate) mod fd_info;
 pub(crate) mod made;
+pub(crate) mod mark;
 mod marked_fds;
 pub(crate) mod own_descriptor;
 pub(crate) mod parent;
