@@ -7,10 +7,13 @@
 //! without a keeper that no other process uses (`life::home`) is emptied by whoever cleared it or by a later
 //! reaper.
 
-use lp_region::ProcessId;
+use lp_abi::{Errno, Result};
+#[cfg(doc)]
+use lp_region::Region;
 #[cfg(doc)]
 use lp_region::process::Process;
 use lp_region::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use lp_region::{ProcessId, RunId};
 
 use crate::caller::directories;
 use crate::caller::task::Task;

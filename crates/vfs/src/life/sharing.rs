@@ -1,9 +1,9 @@
 //! Processes that share working directory, root directory and umask: how they begin and end
 //! ([`crate::caller::directories`]). `life::home` says how long their home lasts.
 
-use lp_abi::{Errno, Result};
+use lp_abi::Result;
+use lp_region::ProcessId;
 use lp_region::sync::Ordering::{Relaxed, Release};
-use lp_region::{ProcessId, RunId};
 
 use crate::caller::directories;
 use crate::caller::task::Task;

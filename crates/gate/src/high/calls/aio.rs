@@ -230,13 +230,11 @@ fn open(path: &CStr) -> Result<Fd> {
 fn operate(task: &Task, block: &ControlBlock) -> isize {
     let fd = block.fd();
     if matches!(block.operation, FSYNC | FDSYNC) {
-        let is_plain = block.buffer == 0 && block.offset == 0 && block.bytes == 0 && block.rw_flags == 0;
+        if block.buffer != 0 || block.offset != 0 || block.bytes != 0 || block.rw_flags != 0 {
+            return Errno::EINVAL.to_ret();
+        }
         // SAFETY: the handler of the same call, with the program's arguments.
-        return if is_plain {
-            unsafe { fsync::fsync(fd.word(), 0, 0, 0, 0, 0) }
-        } else {
-            Errno::EINVAL.to_ret()
-        };
+        return unsafe { fsync::fsync(fd.word(), 0, 0, 0, 0, 0) };
     }
     if block.offset < 0 {
         return Errno::EINVAL.to_ret();

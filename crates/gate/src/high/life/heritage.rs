@@ -20,9 +20,14 @@ struct Heir {
     slot: AtomicU32,
 }
 
-const NOBODY: Heir = Heir { top: AtomicU64::new(0), domain: AtomicU64::new(0), slot: AtomicU32::new(0) };
+impl Heir {
+    const fn nobody() -> Heir {
+        Heir { top: AtomicU64::new(0), domain: AtomicU64::new(0), slot: AtomicU32::new(0) }
+    }
+}
+
 /// Threads that are being made and have made no call yet.
-static HEIRS: [Heir; 64] = [NOBODY; 64];
+static HEIRS: [Heir; 64] = [const { Heir::nobody() }; 64];
 /// How far below the top of its stack a thread makes its first call at most.
 const FAR: u64 = 1 << 20;
 /// The entry that is used next.
