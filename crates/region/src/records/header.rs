@@ -58,8 +58,8 @@ pub struct Header {
     /// 0 if the region is in memory; otherwise its file system may be full, and this is a
     /// [`FileAge`](crate::backing::FileAge). Set by the launcher.
     pub in_file: AtomicU64,
-    /// What [`Inode::number`] adds to a slot's index and generation: 0, or [`ABOVE_LAYER`] once a layer is
-    /// below. Set while nobody uses the region.
+    /// What [`Inode::number`](crate::records::Inode::number) adds to a slot's index and generation: 0, or
+    /// [`ABOVE_LAYER`](crate::records::ABOVE_LAYER) once a layer is below. Set while nobody uses the region.
     pub numbers: AtomicU64,
     /// Boot in which the region was last used ([`crate::machine`]); 0 in memory. Changed by a launcher under
     /// the file's flock, when no run is held.

@@ -36,8 +36,8 @@ pub struct Inode {
     pub gid: AtomicU32,
     /// Always 0: padding, as in `struct stat`.
     pub zero: AtomicU32,
-    /// `st_ino`: the slot's index and generation above [`Header::numbers`], or the number in the layer below.
-    /// Immutable.
+    /// `st_ino`: the slot's index and generation above
+    /// [`Header::numbers`](crate::records::Header::numbers), or the number in the layer below. Immutable.
     pub number: AtomicU64,
     /// Generation of the slot, incremented when the inode is freed. Atomic.
     pub generation: AtomicU32,

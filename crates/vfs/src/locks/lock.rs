@@ -22,7 +22,7 @@ pub mod family {
     pub const POSIX: u32 = 0;
     /// Owned by an open file.
     pub const OFD: u32 = 1;
-    /// flock(2): owned by an open file, always [`super::ByteRange::FLOCK`].
+    /// flock(2): owned by an open file, always of one byte past all that record locks reach.
     pub const FLOCK: u32 = 2;
     /// No lock: what [`crate::locks::signal_target`] keeps of an open file.
     pub(crate) const SIGNAL: u32 = 3;
@@ -66,7 +66,7 @@ impl ByteRange {
     /// Every lock's bytes.
     pub(crate) const ALL: ByteRange = ByteRange { start: 0, end: u64::MAX };
 
-    /// Whether it reaches to the end of the file, whatever its length, as [`ByteRange::FLOCK`] does.
+    /// Whether it reaches to the end of the file, whatever its length, as that of flock(2) does.
     pub fn reaches_the_end(self) -> bool {
         self.end >= TO_END
     }
