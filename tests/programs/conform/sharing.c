@@ -110,8 +110,11 @@ static pid_t servant(struct steps *steps, const char *who)
 {
     begin(steps);
     pid_t child = share(CLONE_FS);
-    if (!child)
+    if (!child) {
+        close(steps->ask[1]);
+        close(steps->done[0]);
         obey(steps, who);
+    }
     close(steps->ask[0]);
     close(steps->done[1]);
     return child;
@@ -430,7 +433,7 @@ static void *works_apart(void *given)
         }
         case 'x':
             fflush(stdout);
-            execl("/bin/sh", "sh", "-c", "pwd -P | sed 's,.*/w/*,/,'; cat here; umask", NULL);
+            execl("/bin/sh", "sh", "-c", "pwd -P | sed 's,.*/,,'; cat here; umask", NULL);
         default: T(chdir(path));
         }
         fflush(stdout);
@@ -518,9 +521,13 @@ GROUP(sharing, exec_of_a_thread_apart)
     static struct apart one;
     prepare();
     for (int i = 0; i < 3; i++) {
+        int alive[2];
+        char byte;
+        pipe(alive);
         CHILD {
             struct steps steps;
-            pid_t child = i == 1 ? servant(&steps, "child") : 0;
+            if (i == 1 && !servant(&steps, "child"))
+                _exit(1);
             go_apart(&one, "one");
             ask(&one.steps, 'a');
             ask(&one.steps, 'm');
@@ -529,6 +536,10 @@ GROUP(sharing, exec_of_a_thread_apart)
             write(one.steps.ask[1], "x", 1);
             pause();
         }
+        /* Whoever the child has made ends with it. */
+        close(alive[1]);
+        read(alive[0], &byte, 1);
+        close(alive[0]);
     }
 }
 
