@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,6 +106,34 @@ static long do_getdents(void)
     return lseek(directory_fd, 0, SEEK_SET) < 0 ? -1 : syscall(SYS_getdents64, directory_fd, buffer, 4096);
 }
 
+/* Calls on the host, which the kernel answers. */
+static const char host[] = "/usr/bin/env", host_missing[] = "/usr/bin/no-such-file";
+static int host_fd;
+static long do_host_lseek(void) { return lseek(host_fd, 0, SEEK_SET); }
+static long do_host_fstat(void) { return fstat(host_fd, &st); }
+static long do_host_stat(void) { return stat(host, &st); }
+static long do_host_lstat(void) { return lstat(host, &st); }
+static long do_host_statx(void) { return statx(AT_FDCWD, host, 0, STATX_BASIC_STATS, &stx); }
+static long do_host_stat_missing(void) { return stat(host_missing, &st) == -1 ? 0 : -1; }
+static long do_host_access(void) { return access(host, R_OK); }
+static long do_host_access_missing(void) { return access(host_missing, R_OK) == -1 ? 0 : -1; }
+static long do_host_readlink(void) { return readlink("/proc/self/exe", buffer, sizeof buffer); }
+static long do_host_open_missing(void) { return open(host_missing, O_RDONLY) == -1 ? 0 : -1; }
+
+static long do_host_open_close(void)
+{
+    int fd = open(host, O_RDONLY);
+    return fd < 0 ? -1 : close(fd);
+}
+
+static void handle(int signal) { (void)signal; }
+
+static long do_sigaction(void)
+{
+    struct sigaction action = { .sa_handler = handle };
+    return sigaction(SIGUSR2, &action, NULL);
+}
+
 static const struct call {
     const char *name;
     long (*make)(void);
@@ -123,6 +152,17 @@ static const struct call {
     { "unlink_open", do_unlink_open },
     { "rename", do_rename },       { "rename_over", do_rename_over },
     { "getdents", do_getdents },
+    { "host_lseek", do_host_lseek },
+    { "host_fstat", do_host_fstat },
+    { "host_stat", do_host_stat }, { "host_lstat", do_host_lstat },
+    { "host_statx", do_host_statx },
+    { "host_stat_missing", do_host_stat_missing },
+    { "host_access", do_host_access },
+    { "host_access_missing", do_host_access_missing },
+    { "host_readlink", do_host_readlink },
+    { "host_open_close", do_host_open_close },
+    { "host_open_missing", do_host_open_missing },
+    { "sigaction", do_sigaction },
 };
 
 static const struct call *find(const char *name)
@@ -160,6 +200,7 @@ static void open_files(const char *dir, int who)
     own_fd = file(own);
     NEED((shared_fd = open(shared, O_RDONLY)) >= 0);
     NEED((directory_fd = open(dir, O_RDONLY | O_DIRECTORY)) >= 0);
+    NEED((host_fd = open(host, O_RDONLY)) >= 0);
 }
 
 static void perform(const struct call *call, int repetitions)

@@ -40,6 +40,18 @@ pub const CALLS: &[&str] = &[
     "rename",
     "rename_over",
     "getdents",
+    "host_lseek",
+    "host_fstat",
+    "host_stat",
+    "host_lstat",
+    "host_statx",
+    "host_stat_missing",
+    "host_access",
+    "host_access_missing",
+    "host_readlink",
+    "host_open_close",
+    "host_open_missing",
+    "sigaction",
 ];
 
 /// Where the probe works.

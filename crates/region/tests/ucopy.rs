@@ -71,6 +71,59 @@ fn the_last_slash_is_found_wherever_it_is_but_not_behind_the_end() {
     }
 }
 
+/// Whether a component of a path is empty, `.` or `..`; with `more`, whether one starts with `..`. A slash at
+/// the end does not count.
+fn is_crooked(path: &str, more: bool) -> bool {
+    let components: Vec<_> = path.strip_prefix('/').unwrap_or(path).split('/').collect();
+    components.iter().enumerate().any(|(at, name)| {
+        let is_first_of_relative = at == 0 && !path.starts_with('/');
+        let is_last = at + 1 == components.len();
+        !is_first_of_relative
+            && ((name.is_empty() && !is_last) || [".", ".."].contains(name) || more && name.starts_with(".."))
+    })
+}
+
+#[test]
+fn a_straight_path_is_told_from_a_crooked_one_wherever_the_crook_is() {
+    const LETTERS: [char; 3] = ['/', '.', 'x'];
+    let page = page_with_a_guard();
+    for before in [0, 1, 9, 10, 11, 12, 13, 14, 15, 16, 29, 31] {
+        for code in 0..3usize.pow(6) {
+            let tail: String = (0..6).map(|at| LETTERS[code / 3usize.pow(at) % 3]).collect();
+            let path = format!(
+                "{}{tail}",
+                if before == 0 { String::new() } else { "/".to_owned() + &"x".repeat(before - 1) }
+            );
+            for behind in ["", "//", "/./"] {
+                let text = format!("{path}\0{behind}");
+                let got = {
+                    // SAFETY: within the first page.
+                    unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), page, text.len()) };
+                    // SAFETY: the string and its NUL are there.
+                    unsafe { ucopy::is_straight(page) }
+                };
+                assert!(!(got && is_crooked(&path, false)), "{path:?} is crooked");
+                assert!(got || is_crooked(&path, true), "{path:?} is straight");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_look_at_a_path_stops_at_the_end_of_the_page() {
+    let page = page_with_a_guard();
+    for length in 0..40 {
+        let mut text = vec![b'x'; length];
+        text.push(0);
+        // SAFETY: within the first page, where the string ends.
+        unsafe {
+            let start = page.add(PAGE - text.len());
+            std::ptr::copy_nonoverlapping(text.as_ptr(), start, text.len());
+            ucopy::is_straight(start);
+        }
+    }
+}
+
 #[test]
 fn what_does_not_fit_is_too_long_and_leaves_the_rest_alone() {
     let text = [b'x'; 100];

@@ -145,7 +145,9 @@ impl Above for High {
 
     fn before_fork(thread: &Thread) -> lp_abi::Result<()> {
         let Some(task) = task_of(thread) else { return Ok(()) };
-        areas::before_fork();
+        if !is_alone(thread, task) {
+            areas::before_fork();
+        }
         let child = fork::before(task).inspect_err(|_| areas::after_fork())?;
         share_directories(thread, task, child);
         outline::executed_by(task, child);
@@ -402,6 +404,13 @@ impl Above for High {
     fn holds(path: &[u8]) -> bool {
         mounts::mounts().holds(path) || rooted::takes(path)
     }
+}
+
+/// Whether no other thread uses the memory of the thread's process. A child in its parent's memory may share it
+/// with its parent's threads.
+fn is_alone(thread: &Thread, task: &Task) -> bool {
+    // Acquire: what ended threads did to the memory is complete. PAIRS: the release in `boot::thread_gone`.
+    thread.parent.get().is_null() && task.process.threads.load(Ordering::Acquire) == 0
 }
 
 /// Makes the child that `thread` creates share its directories, if the call says so.

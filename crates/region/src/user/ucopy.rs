@@ -8,7 +8,7 @@
 use core::mem::offset_of;
 
 use lp_abi::linux::{STATX_BTIME, STATX_MTIME, stat, statx};
-use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_abi::{Errno, PAGE_SIZE, PATH_MAX, Result};
 
 use crate::records::Inode;
 pub use crate::statx::Beside;
@@ -28,6 +28,7 @@ core::arch::global_asm!(
     mtime_asked = const STATX_MTIME,
     btime_asked = const STATX_BTIME,
     page = const PAGE_SIZE,
+    longest = const PATH_MAX,
     wide = sym WIDE,
 );
 
@@ -59,6 +60,7 @@ unsafe extern "sysv64" {
     fn lp_ucopy_wide(to: *mut u8, from: *const u8, bytes: usize) -> isize;
     fn lp_uzero(to: *mut u8, bytes: usize) -> isize;
     fn lp_ustr(to: *mut u8, from: *const u8, room: usize) -> isize;
+    fn lp_ustraight(from: *const u8) -> isize;
     fn lp_ustat(to: *mut stat, from: *const Inode, device: u64) -> isize;
     fn lp_ustat_file(to: *mut stat, from: *const Inode, device: u64) -> isize;
     fn lp_ustatx(to: *mut statx, from: *const Inode, beside: *const Beside) -> isize;
@@ -189,6 +191,38 @@ pub unsafe fn path(to: &mut [u8], from: *const u8) -> Result<(usize, usize)> {
         length if length as usize == to.len() => Err(Errno::ENAMETOOLONG),
         length => Ok((length as usize, slash)),
     }
+}
+
+/// Whether a string of the program is a path of which no component is empty, `.` or `..`. False also where a
+/// short look cannot tell.
+///
+/// # Safety
+/// As [`string`].
+#[inline(always)]
+pub unsafe fn is_straight(from: *const u8) -> bool {
+    let crooked: isize;
+    // SAFETY: a fault of `from` is handled, by this function's contract; these are the registers that the
+    // routine uses.
+    unsafe {
+        core::arch::asm!(
+            "call {routine}",
+            routine = sym lp_ustraight,
+            inout("rdi") from => _,
+            out("rax") crooked,
+            out("rcx") _,
+            out("rdx") _,
+            out("r8") _,
+            out("r9") _,
+            out("r10") _,
+            out("r11") _,
+            out("xmm0") _,
+            out("xmm1") _,
+            out("xmm2") _,
+            out("xmm3") _,
+            out("xmm4") _,
+        );
+    }
+    crooked == 0
 }
 
 /// The first eight bytes of a string of the program; all ones where they cannot be read.

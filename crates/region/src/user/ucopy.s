@@ -10,6 +10,7 @@
     .globl lp_ucopy_wide
     .globl lp_uzero
     .globl lp_ustr
+    .globl lp_ustraight
     .globl lp_ustat
     .globl lp_ustat_file
     .globl lp_ustatx
@@ -22,6 +23,7 @@
     .hidden lp_ucopy_wide
     .hidden lp_uzero
     .hidden lp_ustr
+    .hidden lp_ustraight
     .hidden lp_ustat
     .hidden lp_ustat_file
     .hidden lp_ustatx
@@ -270,6 +272,63 @@ lp_ustr:
 9:
     mov rax, r9
     mov rdx, r10
+    ret
+
+// lp_ustraight(rdi string) -> rax 0 when no component of the path is empty, `.` or `..`; else, and for a
+// fault, not 0. It is also not 0 when a component starts with `..`, or when the string is longer than any path
+// or ends near the end of a page: the page behind may not be there.
+lp_ustraight:
+    mov eax, 0x2f2f2f2f
+    movd xmm2, eax
+    pshufd xmm2, xmm2, 0
+    mov eax, 0x2e2e2e2e
+    movd xmm3, eax
+    pshufd xmm3, xmm3, 0
+    pxor xmm1, xmm1
+    lea r11, [rdi + {longest}]
+    xor r8d, r8d
+    xor r9d, r9d
+30:
+    mov eax, edi
+    and eax, 4095
+    cmp eax, 4080
+    ja 32f
+    movdqu xmm0, xmmword ptr [rdi]
+    movdqa xmm4, xmm0
+    pcmpeqb xmm4, xmm3
+    pmovmskb ecx, xmm4
+    movdqa xmm4, xmm0
+    pcmpeqb xmm4, xmm2
+    pmovmskb edx, xmm4
+    pcmpeqb xmm0, xmm1
+    pmovmskb eax, xmm0
+    // Bytes that end `/.`: slashes, dots and the NUL.
+    mov r10d, ecx
+    or r10d, edx
+    or r10d, eax
+    // Bytes behind a slash, and behind `/.`. Bit 16 is the next block's first byte.
+    lea r8d, [r8 + 2 * rdx]
+    and ecx, r8d
+    lea r9d, [r9 + 2 * rcx]
+    and r10d, r9d
+    and edx, r8d
+    or r10d, edx
+    test eax, eax
+    jnz 31f
+    test r10d, r10d
+    jnz 32f
+    shr r8d, 16
+    shr r9d, 16
+    add rdi, 16
+    cmp rdi, r11
+    jb 30b
+32:
+    mov eax, 1
+    ret
+31:  // What is behind the NUL does not count.
+    lea ecx, [rax - 1]
+    xor eax, ecx
+    and eax, r10d
     ret
 
 // lp_ustat(rdi struct stat, rsi inode, rdx st_dev) -> rax 0: the result of fstat(2) straight

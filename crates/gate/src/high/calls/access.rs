@@ -9,10 +9,10 @@ use lp_vfs::access;
 use lp_vfs::task::Task;
 
 use crate::high::calls::chmod::last_of;
-use crate::high::frame::at::At;
+use crate::high::frame::at::{At, Last};
 use crate::high::frame::handler::{failed_with, handlers, kernel};
 use crate::high::route::link_mode;
-use crate::high::route::path::{one, plainly_ours};
+use crate::high::route::path::{one, plainly_hosts, plainly_ours};
 
 handlers! {
     /// access(2).
@@ -83,6 +83,13 @@ fn is_proc_read_only() -> bool {
 
 #[inline(never)]
 fn check_routed(task: &Task, at: At, mode: u32, flags: u32) -> isize {
+    let host = || kernel!(__NR_faccessat, at.dirfd, at.path, mode);
+    let plain = if flags == 0 { plainly_hosts(task, at, Last::Follow, host) } else { None };
+    plain.unwrap_or_else(|| check_slow(task, at, mode, flags))
+}
+
+#[inline(never)]
+fn check_slow(task: &Task, at: At, mode: u32, flags: u32) -> isize {
     let ours = |at: At| access::faccessat(task, at.dirfd, at.path, mode, flags);
     let host = |at: At| match flags {
         0 => kernel!(__NR_faccessat, at.dirfd, at.path, mode),

@@ -11,7 +11,7 @@ use crate::high::frame::at::{At, EMPTY, Last, Route, Which};
 use crate::high::frame::handler::{given_slice, handlers, kernel, ret};
 use crate::high::route::magic;
 use crate::high::route::pair::{Pair, two};
-use crate::high::route::path::{one, route};
+use crate::high::route::path::{one, plainly_hosts, route};
 
 handlers! {
     /// link(2).
@@ -76,6 +76,10 @@ fn make_symlink(task: &Task, target: UserPtr, at: At) -> isize {
 fn read_link(task: &Task, at: At, buf: UserPtr, size: i32) -> isize {
     if size <= 0 {
         return Errno::EINVAL.to_ret();
+    }
+    let plainly = || kernel!(__NR_readlinkat, at.dirfd, at.path, buf, size);
+    if let Some(done) = plainly_hosts(task, at, Last::Link, plainly) {
+        return done;
     }
     let room = given_slice(buf.addr(), size as usize);
     let ours = |at: At| readlink::readlinkat(task, at.dirfd, at.path, room);

@@ -20,6 +20,7 @@ use crate::high::frame::handler::{given_slice, handlers, interruptible, thread};
 use crate::high::route::hostlink;
 use crate::high::route::path::{is_plainly_ours, leave, may_be_link, route, route_outside};
 use crate::high::run::mount_table;
+use crate::high::run::mounts::may_be_known;
 use crate::high::special::node;
 use crate::high::watch::shadow_fd;
 use crate::low::live::deferred;
@@ -305,6 +306,18 @@ fn open_inside(task: &'static Task<'static>, at: At, how: &How, beyond: isize) -
 
 /// Records what later calls on a host descriptor must know.
 fn note(task: &Task, fd: Fd, at: At, flags: u32) {
+    parent::opened(fd, at);
+    // SAFETY: the copy routine handles bad pointers.
+    let word = unsafe { ucopy::word(at.path.as_ptr()) };
+    // The working directory may be in /proc.
+    match word as u8 != b'/' || may_be_known(word) {
+        true => note_known(task, fd, at, flags),
+        false => directory::other_opened(fd),
+    }
+}
+
+#[cold]
+fn note_known(task: &Task, fd: Fd, at: At, flags: u32) {
     let mut text = [0u8; 48];
     // SAFETY: the copy routine handles bad pointers.
     let length = unsafe { ucopy::string(&mut text, at.path.as_ptr()) }.unwrap_or(0);
@@ -313,7 +326,6 @@ fn note(task: &Task, fd: Fd, at: At, flags: u32) {
     }
     fd_info::opened(task, fd, &text[..length], flags);
     directory::opened(fd, &text[..length]);
-    parent::opened(fd, at);
     device::opened(task, fd, &text[..length], flags);
 }
 

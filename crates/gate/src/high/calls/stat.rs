@@ -16,7 +16,7 @@ use crate::high::fd::{descriptor, placeholder};
 use crate::high::frame::at::{At, EMPTY, Route, Which};
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::route::link_mode;
-use crate::high::route::path::{is_base_ours, is_plainly_ours, one, plainly_ours, route};
+use crate::high::route::path::{is_base_ours, is_plainly_ours, one, plainly_hosts, plainly_ours, route};
 
 handlers! {
     /// fstat(2).
@@ -111,6 +111,16 @@ fn quick(task: &Task, at: At, to: UserPtr<stat>, flags: u32) -> Option<isize> {
 
 #[inline(never)]
 fn stat_routed(task: &Task, at: At, to: UserPtr<stat>, flags: u32) -> isize {
+    let host = || {
+        let done = kernel!(__NR_newfstatat, at.dirfd, at.path, to, flags);
+        // SAFETY: the field lies within the kernel's `stat`.
+        reached_plainly(done, flags, unsafe { &raw const (*to.as_ptr()).st_mode })
+    };
+    plainly_hosts(task, at, last_of(flags), host).unwrap_or_else(|| stat_slow(task, at, to, flags))
+}
+
+#[inline(never)]
+fn stat_slow(task: &Task, at: At, to: UserPtr<stat>, flags: u32) -> isize {
     let ours = |at: At| attributes::fstatat(task, at.dirfd, at.path, to, flags);
     let met_link = Cell::new(false);
     let host = |at: At| {
@@ -125,6 +135,20 @@ fn stat_routed(task: &Task, at: At, to: UserPtr<stat>, flags: u32) -> isize {
         return ret(attributes::fstat(task, fd, to));
     }
     done
+}
+
+/// The kernel's result for a path of which [`plainly_hosts`] knows the text: `ELOOP` if a link was followed
+/// and a link was found, so that [`reached`] looks closely.
+#[inline(always)]
+fn reached_plainly<T: Copy + Into<u32>>(done: isize, flags: u32, field: *const T) -> isize {
+    if done != 0 || flags & AT_SYMLINK_NOFOLLOW != 0 {
+        return done;
+    }
+    // SAFETY: the copy routine handles bad pointers.
+    match unsafe { ucopy::get(field) }.map(Into::into) {
+        Ok(mode) if mode & S_IFMT == S_IFLNK => Errno::ELOOP.to_ret(),
+        _ => done,
+    }
 }
 
 /// The kernel's result for a host path. Where a link was followed and a link was found, it may be a
@@ -174,6 +198,16 @@ fn statx_at(task: &Task, at: At, flags: u32, mask: u32, to: UserPtr<statx>) -> i
 
 #[inline(never)]
 fn statx_routed(task: &Task, at: At, flags: u32, mask: u32, to: UserPtr<statx>) -> isize {
+    let host = || {
+        let done = kernel!(__NR_statx, at.dirfd, at.path, flags, mask, to);
+        // SAFETY: the field lies within the kernel's `statx`.
+        reached_plainly(done, flags, unsafe { &raw const (*to.as_ptr()).stx_mode })
+    };
+    plainly_hosts(task, at, last_of(flags), host).unwrap_or_else(|| statx_slow(task, at, flags, mask, to))
+}
+
+#[inline(never)]
+fn statx_slow(task: &Task, at: At, flags: u32, mask: u32, to: UserPtr<statx>) -> isize {
     let ours = |at: At| attributes::statx(task, at.dirfd, at.path, flags, mask, to);
     let met_link = Cell::new(false);
     let host = |at: At| {

@@ -19,6 +19,11 @@ pub(crate) fn opened(fd: Fd, path: &[u8]) {
     OPEN.opened(fd, || is_path(path));
 }
 
+/// The kernel has opened as `fd` a path that names none.
+pub(crate) fn other_opened(fd: Fd) {
+    OPEN.opened(fd, || false);
+}
+
 /// Whether `fd` may be open on such a directory.
 #[inline(always)]
 pub(crate) fn is_one(fd: Fd) -> bool {

@@ -14,7 +14,7 @@ use lp_vfs::mounts::listed;
 use lp_vfs::task::Task;
 
 use crate::high::fd::marked_fds::MarkedFds;
-use crate::high::frame::at::At;
+use crate::high::frame::at::{At, Which, buffer};
 use crate::high::frame::handler::kernel;
 use crate::high::run::mounts::mounts;
 
@@ -35,12 +35,11 @@ pub(crate) fn opened(fd: Fd, at: At) {
 
 /// Whether the last component of a path is the name of a directory in which a mount appears.
 fn may_be_parent(at: At) -> bool {
-    let mut text = [0u8; 256];
+    let text = buffer(Which::First);
     // SAFETY: the copy routine handles bad pointers.
-    let length = unsafe { ucopy::string(&mut text, at.path.as_ptr()) }.unwrap_or(0);
-    let name = last(&text[..length]);
-    let is_one = || appearing().any(|(_, path)| last(parent(path).0) == name);
-    length != 0 && (matches!(name, b"" | b"." | b"..") || is_one())
+    let Ok((length, slash)) = (unsafe { ucopy::path(text, at.path.as_ptr()) }) else { return false };
+    let name = if slash == length { last(&text[..length]) } else { &text[slash..length] };
+    length != 0 && (matches!(name, b"" | b"." | b"..") || mounts().appear_in(name))
 }
 
 /// The mounts that appear in a directory, with their paths.

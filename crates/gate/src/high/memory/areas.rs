@@ -375,13 +375,18 @@ impl LockedAreas {
     }
 }
 
-/// Before a fork: locks the list until [`after_fork`] on both sides, so that the child's copy is complete and
-/// unlocked, and agrees with the mapping records that the child inherits.
+/// Before a fork by a thread that is not alone with its memory: locks the list until [`after_fork`] on both
+/// sides, so that the child's copy is complete and unlocked, and agrees with the mapping records that the
+/// child inherits.
 pub(crate) fn before_fork() {
     core::mem::forget(list());
 }
 
-/// After a fork, on either side: unlocks the list.
+/// After a fork, on either side: unlocks the list if [`before_fork`] locked it. Otherwise there is no other
+/// thread that could have, and the lock's page stays untouched.
 pub(crate) fn after_fork() {
-    drop(LockedAreas(()));
+    // Relaxed: the thread's own store, or no store.
+    if GLOBAL.lock.load(Ordering::Relaxed) != 0 {
+        drop(LockedAreas(()));
+    }
 }

@@ -1,9 +1,10 @@
 //! Decides whether a path is ours; entry points for calls that take one path. `pair.rs` has those for two.
 //!
-//! Most paths of a program belong to the host, and their first bytes tell. A path gets a closer look if it
-//! could still lead into a mount: it contains `//`, `/./` or `/../`, lies under /proc or /dev (magic links to
-//! descriptors), or is relative to a host directory and names a mount's last component. Symbolic links of the
-//! host into a mount are found when the kernel, which sees nothing there, fails: see [`hostlink`].
+//! Most paths of a program belong to the host, and their text tells ([`is_plainly_hosts`]). A path gets a
+//! closer look if it could still lead into a mount: it contains `//`, `/./` or `/../`, lies under /proc or
+//! /dev (magic links to descriptors), or is relative to a host directory and names a mount's last component.
+//! Symbolic links of the host into a mount are found when the kernel, which sees nothing there, fails: see
+//! [`hostlink`].
 
 use lp_abi::{Errno, Fd, MAX_SYMLINKS, PATH_MAX, Result};
 use lp_region::sync::Ordering;
@@ -17,7 +18,7 @@ use crate::high::frame::at::{At, Last, Route, Which, buffer};
 use crate::high::frame::handler::{ReturnValue, failed_with, given};
 use crate::high::route::{hostlink, kernels, magic, rooted};
 use crate::high::run::apart;
-use crate::high::run::mounts::{MountPaths, mounts};
+use crate::high::run::mounts::{MountPaths, may_be_known, mounts};
 
 /// Routes the path `at`.
 #[inline]
@@ -54,6 +55,30 @@ pub(crate) fn plainly_ours<T: ReturnValue>(
     }
 }
 
+/// Fast path: whether the text of a path proves that it leads to the host, but for symbolic links on the way.
+/// `task` is that of a process that has joined.
+#[inline(always)]
+fn is_plainly_hosts(task: Option<&Task>, at: At) -> bool {
+    // SAFETY, both: the gate's fault handler is installed.
+    let word = unsafe { ucopy::word(at.path.as_ptr()) };
+    word as u8 == b'/'
+        && !mounts().may_hold(word)
+        && !may_be_known(word)
+        && task.and_then(root::of).is_none()
+        && unsafe { ucopy::is_straight(at.path.as_ptr()) }
+}
+
+/// Makes a call with one path in the kernel, if the path's text proves that it leads to the host. `None` to
+/// make it with [`one`], also where a link leads into a mount: until then the call has no effect.
+#[inline(always)]
+pub(crate) fn plainly_hosts(task: &Task, at: At, last: Last, host: impl FnOnce() -> isize) -> Option<isize> {
+    if !is_plainly_hosts(Some(task), at) {
+        return None;
+    }
+    let done = host();
+    (!may_be_link(done) || !hostlink::meets_link(at, last)).then_some(done)
+}
+
 /// Whether relative paths start from a directory of ours.
 #[inline(always)]
 pub(crate) fn is_base_ours(task: &Task, dirfd: Fd) -> bool {
@@ -71,6 +96,9 @@ pub(crate) fn route_apart(which: Which, at: At) -> Route {
 
 #[inline(never)]
 fn route_slow(task: Option<&Task>, which: Which, at: At, last: Last) -> Route {
+    if is_plainly_hosts(task, at) {
+        return Route::Host;
+    }
     match task.and_then(|task| rooted::route(task, at)) {
         Some(inside) => Route::Ours(inside),
         None => route_from_host(task, which, at, last),
@@ -80,13 +108,11 @@ fn route_slow(task: Option<&Task>, which: Which, at: At, last: Last) -> Route {
 /// The route of a path that starts at the host's root directory if it is absolute.
 fn route_from_host(task: Option<&Task>, which: Which, at: At, last: Last) -> Route {
     let mounts = mounts();
-    let head = buffer(which);
-    let room = (mounts.longest() + 1).min(PATH_MAX);
-    // For nearly all paths, the bytes up to the end of the longest mount's path decide. SAFETY: the gate's
-    // fault handler is installed.
-    let length = match unsafe { ucopy::string(&mut head[..room], at.path.as_ptr()) } {
+    let text = buffer(which);
+    // SAFETY: the gate's fault handler is installed.
+    let length = match unsafe { ucopy::string(text, at.path.as_ptr()) } {
         Ok(length) => length,
-        Err(Errno::ENAMETOOLONG) => room,
+        Err(Errno::ENAMETOOLONG) => PATH_MAX,
         // Some calls take NULL as the directory itself, which the kernel does not know.
         Err(_) if at.path.is_null() && task.is_some_and(|task| is_base_ours(task, at.dirfd)) => {
             return Route::Ours(at);
@@ -94,23 +120,30 @@ fn route_from_host(task: Option<&Task>, which: Which, at: At, last: Last) -> Rou
         // The kernel returns EFAULT where the call does, and accepts NULL where the call does.
         Err(_) => return Route::Host,
     };
-    if head[0] == b'/' {
-        if mounts.holds(&head[..length]) {
+    if text[0] == b'/' {
+        if mounts.holds(&text[..length]) {
             return rooted::from_host(task, which, at);
         }
-        return route_absolute(task, mounts, which, at, last);
+        // The kernel refuses a path that is too long.
+        return if length == PATH_MAX {
+            Route::Host
+        } else {
+            route_absolute(task, mounts, which, at, last, length)
+        };
     }
     route_relative(task, mounts, which, at, last, length)
 }
 
-/// An absolute path that does not start with a mount's.
-fn route_absolute(task: Option<&Task>, mounts: &MountPaths, which: Which, at: At, last: Last) -> Route {
-    let text = buffer(which);
-    // SAFETY: the gate's fault handler is installed.
-    let Ok(length) = (unsafe { ucopy::string(text, at.path.as_ptr()) }) else {
-        return Route::Host;
-    };
-    let text = &text[..length];
+/// An absolute path that does not start with a mount's, `length` bytes in the buffer of `which`.
+fn route_absolute(
+    task: Option<&Task>,
+    mounts: &MountPaths,
+    which: Which,
+    at: At,
+    last: Last,
+    length: usize,
+) -> Route {
+    let text = &buffer(which)[..length];
     if let Some(program) = task.and_then(|task| magic::in_memfd(task, mounts, text)) {
         return Route::Ours(At::cwd(given(at.path.addr() + length - program.len())));
     }
@@ -174,24 +207,24 @@ fn route_relative(
     if mounts.are_whole() {
         return kernels::route_relative(task, mounts, which, at, last);
     }
-    let text = buffer(which);
-    // SAFETY: the gate's fault handler is installed.
-    match unsafe { ucopy::string(text, at.path.as_ptr()) } {
-        Ok(length) if mounts.names(&text[..length]) => match task.and_then(root::of) {
+    if length == PATH_MAX {
+        return Route::Host; // The kernel refuses it.
+    }
+    let text = &buffer(which)[..length];
+    if mounts.names(text) {
+        return match task.and_then(root::of) {
             Some(_) => hostlink::route_crooked(task, which, at, last),
             None => hostlink::route_joined(which, at.dirfd, length),
-        },
-        // The working directory may be /proc/self/fd.
-        Ok(length) if text[..length].iter().all(u8::is_ascii_digit) => {
-            match hostlink::join_absolute(which, at.dirfd, length) {
-                Some(length) if buffer(which).starts_with(b"/proc/") => {
-                    route_magic(task, which, last, length)
-                }
-                _ => Route::Host,
-            }
-        }
-        _ => Route::Host,
+        };
     }
+    // The working directory may be /proc/self/fd.
+    if text.iter().all(u8::is_ascii_digit)
+        && let Some(length) = hostlink::join_absolute(which, at.dirfd, length)
+        && buffer(which).starts_with(b"/proc/")
+    {
+        return route_magic(task, which, last, length);
+    }
+    Route::Host
 }
 
 /// Makes a call with one path: with `ours` in the file system or with `host` in the kernel, according to its

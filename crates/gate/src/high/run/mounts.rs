@@ -6,11 +6,16 @@ use lp_abi::text::within;
 use lp_region::process::{RUN_MOUNTS, Run};
 use lp_region::sync::Ordering;
 
+use crate::low::tools::names;
+
 /// The mounts' paths.
 pub(crate) struct MountPaths {
     count: usize,
-    longest: usize,
     paths: [&'static [u8]; RUN_MOUNTS],
+    /// The names of the directories in which the mounts appear: empty for the root directory.
+    above: [&'static [u8]; RUN_MOUNTS],
+    /// How the mounts' paths start.
+    heads: [Head; RUN_MOUNTS],
     /// Bit m is set if mount m covers a host directory.
     covers: u32,
     /// Whether a mount is the root directory.
@@ -19,8 +24,44 @@ pub(crate) struct MountPaths {
 
 /// Directories of the kernel's own: where a mount is the root directory, they are the host's all the same.
 const KERNELS: [&[u8]; 3] = [b"/proc", b"/sys", b"/dev"];
-/// Bytes of a path that tell whether it is in one of them.
-const KERNELS_LONGEST: usize = 5;
+
+/// Up to eight first bytes of a path.
+#[derive(Clone, Copy)]
+struct Head {
+    bytes: u64,
+    mask: u64,
+}
+
+impl Head {
+    /// How every path starts.
+    const ANY: Head = Head { bytes: 0, mask: 0 };
+
+    const fn of(path: &[u8]) -> Head {
+        let mut head = Head::ANY;
+        let mut at = 0;
+        while at < path.len() && at < 8 {
+            head.bytes |= (path[at] as u64) << (8 * at);
+            head.mask |= 0xff << (8 * at);
+            at += 1;
+        }
+        head
+    }
+
+    /// Whether a path whose first eight bytes are `word` starts so.
+    #[inline(always)]
+    fn starts(self, word: u64) -> bool {
+        word & self.mask == self.bytes
+    }
+}
+
+/// Whether a path whose first eight bytes are `word` may be that of a file which the gate knows by its path:
+/// one in /proc or /dev, the memfd of a program, the table of mounts.
+#[inline(always)]
+pub(crate) fn may_be_known(word: u64) -> bool {
+    const KNOWN: [Head; 4] =
+        [Head::of(b"/proc/"), Head::of(b"/dev/"), Head::of(names::MEMFD), Head::of(b"/etc/mtab")];
+    KNOWN.iter().any(|head| head.starts(word))
+}
 
 struct Global(UnsafeCell<MountPaths>);
 
@@ -29,8 +70,9 @@ unsafe impl Sync for Global {}
 
 static MOUNTS: Global = Global(UnsafeCell::new(MountPaths {
     count: 0,
-    longest: 0,
     paths: [&[]; RUN_MOUNTS],
+    above: [&[]; RUN_MOUNTS],
+    heads: [Head::ANY; RUN_MOUNTS],
     covers: 0,
     whole: false,
 }));
@@ -45,13 +87,12 @@ pub(crate) unsafe fn read(run: &'static Run) {
     let count = run.mount_count.load(Ordering::Relaxed) as usize; // Relaxed: immutable while the run lives.
     mounts.count = count.min(RUN_MOUNTS);
     mounts.covers = run.covers.load(Ordering::Relaxed);
-    for (to, from) in mounts.paths.iter_mut().zip(&run.mounts).take(mounts.count) {
-        *to = from.get();
-        mounts.longest = mounts.longest.max(to.len());
-        if to.is_empty() {
-            mounts.whole = true;
-            mounts.longest = mounts.longest.max(KERNELS_LONGEST);
-        }
+    for (index, path) in run.mounts.iter().map(|path| path.get()).enumerate().take(mounts.count) {
+        let mut names = path.rsplit(|byte| *byte == b'/').skip(1);
+        mounts.paths[index] = path;
+        mounts.above[index] = names.next().unwrap_or_default();
+        mounts.heads[index] = if mounts.covers != 0 { Head::ANY } else { Head::of(path) };
+        mounts.whole |= path.is_empty();
     }
 }
 
@@ -69,10 +110,17 @@ impl MountPaths {
         &self.paths[..self.count.min(RUN_MOUNTS)]
     }
 
-    /// Bytes of a path, without what ends them, that tell whether it is in a mount.
+    /// Whether a path whose first eight bytes are `word` may be in a mount, or in a host directory that one
+    /// covers.
     #[inline(always)]
-    pub(crate) fn longest(&self) -> usize {
-        self.longest
+    pub(crate) fn may_hold(&self, word: u64) -> bool {
+        self.heads[..self.count.min(RUN_MOUNTS)].iter().any(|head| head.starts(word))
+    }
+
+    /// Whether a mount appears in a directory with this name: empty for the root directory.
+    pub(crate) fn appear_in(&self, name: &[u8]) -> bool {
+        let all = self.paths().iter().zip(&self.above);
+        all.filter(|(path, _)| !path.is_empty()).any(|(_, above)| *above == name)
     }
 
     /// Whether some mount covers a host directory, so that the kernel finds something where it should not.

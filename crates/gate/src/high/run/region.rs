@@ -8,12 +8,14 @@ use lp_region::sync::Ordering;
 use lp_region::{ProcessId, Region, RegionError, ucopy};
 
 use crate::high::run::mounts;
+use crate::low::thread::home;
 
-/// The region and the slot of this process. A child that shares its parent's memory has its own slot in its
+/// The region of this process. The number of its slot there is in its home ([`home::slot`]), on a page that
+/// the child of a fork writes in any case. A child that shares its parent's memory has its own slot in its
 /// task, and creates no threads.
-struct Joined(UnsafeCell<Option<(Region<'static>, ProcessId)>>);
+struct Joined(UnsafeCell<Option<Region<'static>>>);
 
-// SAFETY: written at attach and in the child of a fork, while there is one thread.
+// SAFETY: written when the process joins, while there is one thread.
 unsafe impl Sync for Joined {}
 
 static JOINED: Joined = Joined(UnsafeCell::new(None));
@@ -21,19 +23,26 @@ static JOINED: Joined = Joined(UnsafeCell::new(None));
 /// The region and the slot, if the process has joined.
 pub(crate) fn joined() -> Option<(Region<'static>, ProcessId)> {
     // SAFETY: written only while there is one thread.
-    unsafe { *JOINED.0.get() }
+    let region = unsafe { *JOINED.0.get() }?;
+    // Relaxed, here and below: written only while there is one thread.
+    let slot = home::slot().load(Ordering::Relaxed).checked_sub(1)?;
+    Some((region, ProcessId(slot)))
 }
 
-/// Records the process's slot in a region.
+/// Records the process's slot in a region, of which a process and its children have one.
 pub(crate) fn set_joined(region: Region<'static>, process: ProcessId) {
     // SAFETY: the process has one thread: attach, or the child of a fork.
-    unsafe { *JOINED.0.get() = Some((region, process)) };
+    unsafe {
+        if (*JOINED.0.get()).is_none() {
+            *JOINED.0.get() = Some(region);
+        }
+    }
+    home::slot().store(process.0 + 1, Ordering::Relaxed);
 }
 
 /// Clears the record: the process has no slot.
 pub(crate) fn leave() {
-    // SAFETY: the process has one thread: the child of a fork.
-    unsafe { *JOINED.0.get() = None };
+    home::slot().store(0, Ordering::Relaxed);
 }
 
 /// Copies what the gate needs often: the mounts' paths, the way to copy. Attach calls it while there is one

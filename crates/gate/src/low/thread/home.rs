@@ -4,7 +4,7 @@
 //! touch of a page costs a microsecond. The layout therefore follows use, not topic.
 
 use core::mem::{MaybeUninit, offset_of};
-use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::{AtomicU32, AtomicUsize};
 
 use lp_abi::image::{GATE_PAGE, GatePage, TracerDoor};
 use lp_abi::linux::{
@@ -37,6 +37,8 @@ pub(crate) struct Home {
     pub(crate) door: TracerDoor,
     /// Set by attach, constant afterwards.
     pub(crate) settings: Settings,
+    /// The process's slot in its run's region, plus one; 0 without one. Only the high half uses it.
+    pub(crate) slot: AtomicU32,
     /// Signal actions.
     pub(crate) actions: Actions,
     /// What is still to be patched.
@@ -92,6 +94,12 @@ pub(crate) fn settings() -> &'static Settings {
 pub(crate) unsafe fn fill_settings() -> &'static mut Settings {
     // SAFETY: the caller guarantees one thread, a mapped home, and no other reference.
     unsafe { &mut (*home()).settings }
+}
+
+/// The word with the process's slot.
+pub(crate) fn slot() -> &'static AtomicU32 {
+    // SAFETY: attach maps the home before anything else runs, and the field is an atomic.
+    unsafe { &(*home()).slot }
 }
 
 /// The process's own actions.

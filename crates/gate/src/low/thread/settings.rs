@@ -5,7 +5,7 @@ use lp_abi::linux::{__NR_mmap, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE
 use crate::low::tools::report;
 
 /// Bytes for strings in the record itself; longer ones get a mapping.
-const ROOM: usize = 1024;
+const ROOM: usize = 1016;
 
 /// Set by attach, constant afterwards.
 #[repr(C)]
