@@ -7,6 +7,11 @@
 
 mod command;
 
+// The unwinder within the program: loading libgcc_s.so takes a twentieth of the start of a run.
+#[cfg(all(target_env = "gnu", not(test)))]
+#[link(name = "gcc_eh", kind = "static", modifiers = "+whole-archive,-bundle")]
+unsafe extern "C" {}
+
 /// The C entry point.
 ///
 /// glibc has passed the arguments to `std::env::args_os` before, through `.init_array`.

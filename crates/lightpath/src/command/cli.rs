@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PathBufValueParser, TypedValueParser, ValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand, ValueHint};
+use clap::{Args, FromArgMatches, Parser, Subcommand, ValueHint};
 
 use super::mountpoint::MountPoint;
 use super::size::Size;
@@ -104,6 +104,18 @@ pub(crate) enum Verb {
     },
     /// Print the manual page (read it with: lightpath man | man -l -).
     Man,
+}
+
+/// The command line of `run`, if it is one without a fault. The definitions of all other subcommands take
+/// longer to make than the rest of the parser; whatever is wrong, or asks for help, is theirs to answer.
+pub(crate) fn run_alone(args: &[OsString]) -> Option<Verb> {
+    let (verb, _) = args.split_at_checked(2)?;
+    if verb[1] != "run" {
+        return None;
+    }
+    let command = Run::augment_args(clap::Command::new("run")).disable_help_flag(true);
+    let matches = command.try_get_matches_from(&args[1..]).ok()?;
+    Run::from_arg_matches(&matches).ok().map(Verb::Run)
 }
 
 const RUN_AFTER_HELP: &str = "\
@@ -484,6 +496,28 @@ mod tests {
         let Ok(Cli { verb: Verb::Run(run) }) = cli else { panic!("not parsed as run") };
         assert_eq!(run.command, ["ls", "-l", "--size", "--", "x"]);
         assert!(run.options.stats && run.options.size.is_none());
+    }
+
+    #[test]
+    fn run_is_parsed_alone_as_among_all_subcommands() {
+        for line in ["run ls", "run --ro --size 1M -- ls -h --help -V", "run --over . --over /etc --discard x --at"] {
+            let args: Vec<OsString> = ["lightpath"].into_iter().chain(line.split(' ')).map(Into::into).collect();
+            let (Some(Verb::Run(alone)), Ok(Cli { verb: Verb::Run(run) })) =
+                (run_alone(&args), Cli::try_parse_from(&args))
+            else {
+                panic!("{line}: not parsed as run")
+            };
+            assert_eq!(alone.command, run.command, "{line}");
+            assert_eq!(alone.options.over, run.options.over, "{line}");
+            let rest = |run: &Run| {
+                (run.options.ro, run.options.discard, run.options.size.map(|size| size.bytes(1 << 30)))
+            };
+            assert_eq!(rest(&alone), rest(&run), "{line}");
+        }
+        for line in ["run", "run --help", "run -h x", "run --version", "run --sizes 1M x", "shell", "ps run"] {
+            let args: Vec<OsString> = ["lightpath"].into_iter().chain(line.split(' ')).map(Into::into).collect();
+            assert!(run_alone(&args).is_none(), "{line}");
+        }
     }
 
     #[test]

@@ -52,11 +52,11 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> u8 {
     let args: Vec<OsString> = args.collect();
     // fsck(8) has statuses of its own.
     let usage = if args.get(1).is_some_and(|verb| verb == "fsck") { FSCK_USAGE } else { USAGE };
-    let cli = match Cli::try_parse_from(args) {
-        Ok(cli) => cli,
+    let verb = match cli::run_alone(&args).map_or_else(|| Cli::try_parse_from(args).map(|cli| cli.verb), Ok) {
+        Ok(verb) => verb,
         Err(error) => return report_usage(&error, usage),
     };
-    match dispatch(cli.verb) {
+    match dispatch(verb) {
         Ok(status) => status,
         Err(failure) => {
             eprintln!("lightpath: {failure}");

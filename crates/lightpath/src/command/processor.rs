@@ -28,6 +28,14 @@ pub(crate) fn is_virtual() -> bool {
     ask(1, 0)[2] & HYPERVISOR != 0
 }
 
+/// What tells whether [`answers`] are those of an earlier start: the boot, the processor's model and its
+/// features. `None` if the kernel does not name the boot.
+pub(crate) fn mark() -> Option<String> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let ([model, _, c, d], [_, features @ ..]) = (ask(1, 0), ask(7, 0));
+    Some(format!("{} {model:x} {c:x} {d:x} {features:x?}", boot.trim_end()))
+}
+
 /// The answers, without those fields that name the processor of several that was asked.
 pub(crate) fn answers() -> Vec<Answer> {
     let highest = [ask(0, 0)[0], ask(EXTENDED, 0)[0]];

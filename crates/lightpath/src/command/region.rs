@@ -212,10 +212,10 @@ impl Session {
         if options.region.is_some() && alone {
             rebuild_after_boot(region, &name)?;
         }
-        // What was frozen has been checked, and nobody has changed it since.
+        // What was frozen has been checked, and nobody has changed it since; a new region is as it was made.
         let is_sound = match options.owner {
             RegionOwner::Session => region.was_left_in_order(changed),
-            RegionOwner::User => options.from.is_some(),
+            RegionOwner::User => options.from.is_some() || is_empty,
         };
         if !is_sound {
             check(region, &name)?;

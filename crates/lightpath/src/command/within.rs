@@ -9,8 +9,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use lp_sites::{linker, merge};
-use object::Object;
+use object::Endianness;
+use object::elf::{ELF_NOTE_GNU, FileHeader64, NT_GNU_BUILD_ID};
 use object::read::ReadCache;
+use object::read::elf::{FileHeader, ProgramHeader};
 
 use super::failure::reason;
 use super::{cache, identity, preload, processor};
@@ -19,6 +21,8 @@ use super::{cache, identity, preload, processor};
 const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
 /// Its soname and file name.
 const C_LIBRARY: &str = "libc.so.6";
+/// The file that notes the linker's number, and what it was made for.
+const NOTE: &str = "linker";
 
 /// What programs with the system's dynamic linker get.
 pub(crate) struct Library {
@@ -67,26 +71,51 @@ fn place_library(cache: &Path) -> Result<PathBuf, String> {
     Ok(directory)
 }
 
-/// Writes the linker to `directory` and returns its number. On a machine that is not virtual it would gain
-/// nothing.
+/// Writes the linker to `directory` unless it is there, and returns its number. The number is noted for as
+/// long as the processor is the same: asking it everything takes longer than a tenth of a start.
 fn place_linker(directory: &Path) -> u64 {
+    let id = build_id(Path::new(LOADER)).unwrap_or_default();
+    let mark = processor::mark().map(|mark| format!("{} {id} {mark}", linker::VERSION));
+    let noted = mark.as_deref().and_then(|mark| noted_number(directory, mark));
+    if let Some(number) = noted {
+        return number;
+    }
+    let made = make_linker(directory, &id);
+    if let (Some(number), Some(mark)) = (made, mark) {
+        // A note that is missing costs time only.
+        let _ = cache::replace(directory, OsStr::new(NOTE), format!("{number:x} {mark}").as_bytes());
+    }
+    made.unwrap_or(0)
+}
+
+/// The number noted under `mark`, if its linker is there.
+fn noted_number(directory: &Path, mark: &str) -> Option<u64> {
+    let note = std::fs::read_to_string(directory.join(NOTE)).ok()?;
+    let number = note.strip_suffix(mark)?.trim_end();
+    let number = u64::from_str_radix(number, 16).ok()?;
+    (number == 0 || linker_at(directory, number).exists()).then_some(number)
+}
+
+/// Writes the linker to `directory` unless it is there, and returns its number; 0 on a machine that is not
+/// virtual, where it would gain nothing. `None` if it cannot be made.
+fn make_linker(directory: &Path, id: &str) -> Option<u64> {
     if !processor::is_virtual() {
-        return 0;
+        return Some(0);
     }
     let answers = processor::answers();
     let mut hasher = DefaultHasher::new();
-    (linker::VERSION, build_id(Path::new(LOADER)), &answers).hash(&mut hasher);
+    (linker::VERSION, id, &answers).hash(&mut hasher);
     let number = hasher.finish().max(1);
-    let name = lp_abi::outline::linker_name(number);
-    let name = OsStr::from_bytes(&name);
-    if directory.join(name).exists() {
-        return number;
+    let at = linker_at(directory, number);
+    if !at.exists() {
+        let made = linker::linker(&std::fs::read(LOADER).ok()?, &answers).ok()?;
+        cache::place(directory, at.file_name()?, &made).ok()?;
     }
-    let made = std::fs::read(LOADER).ok().and_then(|system| linker::linker(&system, &answers).ok());
-    match made.map(|made| cache::place(directory, name, &made)) {
-        Some(Ok(_)) => number,
-        _ => 0,
-    }
+    Some(number)
+}
+
+fn linker_at(directory: &Path, number: u64) -> PathBuf {
+    directory.join(OsStr::from_bytes(&lp_abi::outline::linker_name(number)))
 }
 
 /// Whether all pages of a file are in memory.
@@ -114,9 +143,18 @@ fn is_resident(path: &Path) -> std::io::Result<bool> {
 pub(crate) fn build_id(path: &Path) -> Option<String> {
     let file = File::open(path).ok()?;
     let cache = ReadCache::new(file);
-    let object = object::File::parse(&cache).ok()?;
-    let id = object.build_id().ok()??;
-    Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
+    // `object::File` would read all symbols.
+    let header = FileHeader64::<Endianness>::parse(&cache).ok()?;
+    let endian = header.endian().ok()?;
+    for segment in header.program_headers(endian, &cache).ok()? {
+        let Some(mut notes) = segment.notes(endian, &cache).ok()? else { continue };
+        while let Some(note) = notes.next().ok()? {
+            if note.name() == ELF_NOTE_GNU && note.n_type(endian) == NT_GNU_BUILD_ID {
+                return Some(note.desc().iter().map(|byte| format!("{byte:02x}")).collect());
+            }
+        }
+    }
+    None
 }
 
 /// The C library beside the system's loader.
@@ -139,6 +177,23 @@ fn processor() -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn the_linker_of_another_processor_or_loader_is_not_taken() {
+        let cache = tempfile::tempdir().unwrap();
+        let number = super::place_linker(cache.path());
+        let at = cache.path().join(super::NOTE);
+        let note = std::fs::read_to_string(&at).unwrap();
+        assert!(note.starts_with(&format!("{number:x} ")), "{note}");
+        assert_eq!(super::noted_number(cache.path(), &note[note.find(' ').unwrap() + 1..]), Some(number));
+        assert_eq!(super::noted_number(cache.path(), "another"), None);
+        // Whatever is noted, the processor's own linker is returned, and noted again.
+        for wrong in ["", "x", "7 another mark", &note.replacen(' ', "1 ", 1)] {
+            std::fs::write(&at, wrong).unwrap();
+            assert_eq!(super::place_linker(cache.path()), number, "{wrong}");
+            assert_eq!(std::fs::read_to_string(&at).unwrap(), note, "{wrong}");
+        }
+    }
+
     #[test]
     fn the_c_library_with_the_gate_in_it_is_one_for_programs_outside_of_runs_too() {
         use std::os::fd::AsRawFd;

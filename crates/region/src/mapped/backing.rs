@@ -110,19 +110,18 @@ impl Region<'_> {
         }
     }
 
-    /// Reserves space for a part at `offset` that grows from `old` bytes to `new`, and faults it in; space
-    /// exists up to the step after `old`.
+    /// Reserves space for a part at `offset` that grows from `old` bytes to `new`, and faults it in; both
+    /// were done up to the step after `old`, except for the first step of a region in memory.
     ///
     /// # Errors
     /// As [`Region::back`].
     pub fn back_growth(self, offset: usize, old: usize, new: usize) -> Result<()> {
         let (from, to) = ((offset + old).next_multiple_of(STEP), (offset + new).next_multiple_of(STEP));
-        // Relaxed: immutable while the region is in use.
-        if to <= from || self.header().in_file.load(Ordering::Relaxed) == 0 {
+        if to <= from {
             return Ok(());
         }
         self.back(from, to - from)?;
-        // A new record is read before it is written: one call costs less than two faults for each page.
+        // One call costs less than a fault for each page.
         self.touch(from, to - from)
     }
 

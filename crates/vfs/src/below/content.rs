@@ -1,6 +1,5 @@
 //! File content, taken when it is first needed: small files whole, large ones in runs.
 
-use lp_abi::linux::{__NR_madvise, MADV_POPULATE_WRITE};
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
@@ -14,7 +13,7 @@ use crate::caller::task::Task;
 use crate::calls::truncate;
 use crate::content::map::{self, Map};
 use crate::content::run::{Content, Fresh, PageHome};
-use crate::content::{linking, page};
+use crate::content::{backing, linking, page};
 use crate::life::reclaim;
 
 /// Files up to this size are taken whole when they are opened.
@@ -53,7 +52,6 @@ fn range_once(task: &Task<'_>, of: InodeRef, offset: u64, len: u64) -> Result<()
         let seen = list::record(task.region, at)?;
         may_call()?;
         let file = HostTree.file(task, at)?;
-        file.check(&seen)?;
         let mut index = pages.start;
         while index < pages.end {
             let piece = map::piece(task.region, Map::of(inode), index, pages.end - index);
@@ -94,16 +92,16 @@ fn fill(task: &Task<'_>, file: &impl File, seen: &Record, fresh: &Fresh, index: 
     let wanted = ((seen.size - start.min(seen.size)) as usize).min(bytes);
     let to = task.region.page(fresh.run.first);
     if fresh.content == Content::Zeros && fresh.run.len > 1 {
-        // A failure shows when the pages are touched. SAFETY: the region's pages, which the caller has in
-        // hand.
-        let _ = unsafe { lp_abi::syscall!(__NR_madvise, to, bytes, MADV_POPULATE_WRITE) };
+        backing::make_ready(task, fresh.run);
     }
     let mut done = 0;
     while done < wanted {
         // SAFETY: the `wanted` bytes from `to` on belong to the run.
-        match unsafe { file.read(to.add(done), wanted - done, start + done as u64) }? {
-            0 => return Err(Errno::EIO),
-            got => done += got,
+        match unsafe { file.read(to.add(done), wanted - done, start + done as u64) } {
+            Ok(0) => return Err(Errno::EIO),
+            Ok(got) => done += got,
+            // It may be no file any more.
+            Err(errno) => return file.check(seen).and(Err(errno)),
         }
     }
     if fresh.content == Content::Old {

@@ -17,7 +17,7 @@ use crate::caller::task::Task;
 use crate::content::owner;
 use crate::content::run::PageRun;
 
-/// Maximum number of pages populated at a time.
+/// Maximum number of pages populated ahead of a run.
 const AHEAD: u32 = 64;
 /// Allocates space in the region's file, if it is one, for the pages of a run. The caller must have taken
 /// them.
@@ -71,25 +71,28 @@ pub(crate) fn back_all(region: Region) -> Result<()> {
     region.back(lp_region::layout::DATA_AT + run.start * bytes, run.len() * bytes)
 }
 
-/// Populates memory for `page` and, while the lane uses fresh pages in sequence, for more behind it.
+/// Populates memory for a run and, while the lane uses fresh pages in sequence, for more behind it.
 #[cold]
-pub(crate) fn make_ready(task: &Task, page: PageId, index: usize) {
+pub(crate) fn make_ready(task: &Task, run: PageRun) {
     let marks = &task.lane.pages;
     // Relaxed throughout: only this lane writes its marks.
     let ready = marks.ready.load(Relaxed);
-    let ahead = marks.ahead.load(Relaxed).min(AHEAD);
-    let end = ((index + 1) * CHUNK_PAGES) as u32;
-    if page.0 < ready && ready - page.0 <= ahead {
+    let (first, last) = (run.first.0, run.first.0 + run.len);
+    let behind = marks.ahead.load(Relaxed);
+    let from = if first < ready && ready - first <= behind { ready } else { first };
+    if last <= from {
         return;
     }
-    let ahead = if page.0 == ready { (ahead * 2).clamp(2, AHEAD) } else { 1 };
-    marks.ahead.store(ahead, Relaxed);
-    marks.ready.store(page.0 + ahead.min(end - page.0), Relaxed);
-    if ahead > 1 {
-        let bytes = ahead.min(end - page.0) as usize * PAGE_SIZE;
+    let ahead = if from == ready { (behind.min(AHEAD) * 2).clamp(2, AHEAD) } else { 1 };
+    let end = first - first % CHUNK_PAGES as u32 + CHUNK_PAGES as u32;
+    let to = last.max(from + ahead).min(end);
+    marks.ahead.store(to - from, Relaxed);
+    marks.ready.store(to, Relaxed);
+    if to - from > 1 {
+        let (at, bytes) = (task.region.page(PageId(from)), (to - from) as usize * PAGE_SIZE);
         // SAFETY: populates pages of the region and changes no byte. If it fails, the first touch does the
         // work.
-        let _ = unsafe { lp_abi::syscall!(__NR_madvise, task.region.page(page), bytes, MADV_POPULATE_WRITE) };
+        let _ = unsafe { lp_abi::syscall!(__NR_madvise, at, bytes, MADV_POPULATE_WRITE) };
     }
 }
 

@@ -161,7 +161,7 @@ fn take_in(task: &Task, index: usize, want: u32, room: &mut SpaceLeft) -> Option
     });
     task.lane.pages.next.store(run.first.0 + run.len, Relaxed);
     if content == Content::Zeros && run.len == 1 {
-        backing::make_ready(task, run.first, index);
+        backing::make_ready(task, run);
     }
     Some(Fresh { run, content })
 }

@@ -118,12 +118,19 @@ pub(crate) fn is_writable(inode: &Inode) -> bool {
     inode.flags.load(Relaxed) & inode_flags::WRITABLE_MAP != 0 // Relaxed: as seen.
 }
 
+/// Pages of the shortest hole that content still to be taken leaves.
+const LONG: u64 = 1024;
+/// Pages at the start of such a hole that are taken all the same: then the process can reach the layer, and
+/// a file that has changed there fails now and not when it is touched.
+const REACHED: u64 = 16;
+
 /// Calls `visit` with the pieces of the file from `offset` to `offset + len` or to the page of its last byte,
-/// whichever comes first. Holes of less than `shortest` pages get pages. The process has a record, so the
-/// pages stay. Returns the offset where it stopped.
+/// whichever comes first. Holes of less than `shortest` pages get pages, and so does content still to be
+/// taken, unless [`LONG`] pages are missing too. The process has a record, so the pages stay. Returns the
+/// offset where it stopped.
 ///
 /// # Errors
-/// `ENOMEM` without free pages; those of `visit`.
+/// `ENOMEM` without free pages; those of [`crate::below::take`] and of `visit`.
 pub fn pieces(
     task: &Task,
     of: InodeRef,
@@ -134,15 +141,21 @@ pub fn pieces(
 ) -> Result<u64> {
     let page = PAGE_SIZE as u64;
     let inode = task.region.inode(of.id);
-    if below::is_pending(inode) {
-        below::take(task, of.id, Need::Range(offset / page * page, len as u64 + page))?;
-    }
     let mut index = offset / page;
+    let mut is_reached = false;
     // Relaxed: one word.
     let mut end = (offset + len as u64).div_ceil(page).min(inode.size.load(Relaxed).div_ceil(page));
     while index < end {
         let piece = piece(task.region, inode, index, end - index);
-        if piece.page.is_none() && piece.len < shortest {
+        if piece.page.is_none() && below::is_pending(inode) {
+            let is_long = piece.len >= shortest.max(LONG);
+            if !is_long || !is_reached {
+                let wanted = if is_long { REACHED } else { piece.len };
+                below::take(task, of.id, Need::Range(index * page, wanted * page))?;
+                is_reached |= is_long;
+                continue;
+            }
+        } else if piece.page.is_none() && piece.len < shortest {
             end = end.min(fill(task, of, inode, index, (index + piece.len) * page)?);
             continue;
         }

@@ -3,14 +3,16 @@
 //! A hole is mapped like memory past a file's end: as an empty memfd, which raises SIGBUS. The fault
 //! allocates pages around the address, under the file's lock, and maps them; whoever else has mapped the hole
 //! finds them at its own fault, and read(2) and write(2) see what they always see. A hole that is read gets
-//! pages, too, as on tmpfs. Sequential faults take more pages each time, and so do all faults once holes are
+//! pages, too, as on tmpfs. Content of a layer below that is still to be taken is a hole as well; a process
+//! takes it all before it changes its root directory or its user, who may not reach the layer. Sequential faults take more pages each time, and so do all faults once holes are
 //! in many pieces, because the kernel allows a process some 65,000 mappings.
 //! Which signals may be blocked meanwhile, `bus.rs` says.
 
 use lp_abi::{PAGE_SIZE, Result};
+use lp_vfs::below;
 use lp_vfs::task::Task;
 
-use crate::high::memory::areas::{self, Hole, LockedAreas};
+use crate::high::memory::areas::{self, Area, Hole, LockedAreas};
 use crate::high::memory::bus;
 use crate::high::memory::fill::{self, Content};
 use crate::high::memory::sorted::Span;
@@ -56,13 +58,26 @@ pub(crate) fn fault(task: &Task, list: &mut LockedAreas, address: usize) -> Opti
 /// Gives pages to what of `start..end` is a hole, as far as files reach.
 ///
 /// # Errors
-/// `ENOMEM`.
+/// `ENOMEM`; those of the layer below for content still to be taken.
 pub(crate) fn give_pages(task: &Task, list: &mut LockedAreas, start: usize, end: usize) -> Result<()> {
+    give_some(task, list, (start, end), &|_| true)
+}
+
+/// [`give_pages`] to the holes of the areas that `which` selects.
+fn give_some(
+    task: &Task,
+    list: &mut LockedAreas,
+    (start, end): (usize, usize),
+    which: &dyn Fn(&Area) -> bool,
+) -> Result<()> {
     let mut at = start;
     while let Some((from, to)) = list.hole_in(at, end) {
         let Some(area) = list.find(from, to).map(|area| *area) else { break };
         let Some(mut part) = area.cut(from, to) else { break };
         at = part.end;
+        if !which(&area) {
+            continue;
+        }
         list.holes().reserve(1)?;
         fill::fill(task, list, &mut part, Content::Whole)?;
     }
@@ -76,4 +91,13 @@ pub(crate) fn touch(task: &Task, address: usize, length: usize) {
         let end = end.checked_next_multiple_of(PAGE_SIZE).unwrap_or(end);
         let _ = give_pages(task, &mut areas::list(), address & !(PAGE_SIZE - 1), end);
     }
+}
+
+/// Takes in what mapped files still lack from the layer below: the process may be about to lose its way
+/// there.
+#[cold]
+pub(crate) fn complete(task: &Task) {
+    let lacks = |area: &Area| below::is_pending(task.region.inode(area.of.id));
+    // A failure shows as SIGBUS when the memory is touched.
+    let _ = give_some(task, &mut areas::list(), (0, usize::MAX), &lacks);
 }
