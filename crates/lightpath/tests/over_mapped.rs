@@ -112,7 +112,8 @@ files[0][8 << 20]
 print([hashlib.md5(m).hexdigest() for m in files])
 "#
         ));
-        let output = trees.lightpath(&["run", "--discard", "--over", ".", "--", "sh", "-c", &script]).output();
+        let output =
+            trees.lightpath(&["run", "--discard", "--over", ".", "--", "sh", "-c", &script]).output();
         assert_eq!(said(&output.unwrap()), sh(&trees.copy(), &script), "{leave}");
     }
 }

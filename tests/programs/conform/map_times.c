@@ -1,5 +1,7 @@
 /* Times of a file to which the program writes through a mapping. */
 #include "map.h"
+#include <spawn.h>
+#include <sys/syscall.h>
 
 #define BOTH (PROT_READ | PROT_WRITE)
 #define NAME "times"
@@ -204,5 +206,132 @@ GROUP(map, times_of_written_holes)
     times("written where it has grown");
     munmap(at, 2 * PAGE);
     close(fd);
+    unlink(NAME);
+}
+
+/* A fault in a hole tells whether it is a write; the pages around it get memory by it. */
+GROUP(map, times_of_holes_once_more)
+{
+    long bytes = 24 << 20, mib = 1 << 20;
+    int fd = open(NAME, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    ftruncate(fd, bytes);
+    futimens(fd, old);
+    char *at = mmap(NULL, bytes, BOTH, MAP_SHARED, fd, 0);
+    volatile char byte = at[2 * mib];
+    times("read");
+    at[4 * mib] = 1;
+    times("written");
+    futimens(fd, old);
+    times("and set");
+    at[4 * mib + PAGE] = 1;
+    times("written beside it");
+    futimens(fd, old);
+    at[6 * mib] = byte;
+    at[6 * mib + PAGE] = byte;
+    futimens(fd, old);
+    munmap(at, bytes);
+    times("zeros written, set and unmapped");
+
+    ftruncate(fd, 0);
+    ftruncate(fd, 4 * mib);
+    at = mmap(NULL, 4 * mib, BOTH, MAP_SHARED, fd, 0);
+    at[2 * mib] = 1;
+    futimens(fd, old);
+    pid_t child = fork();
+    if (!child)
+        _exit(0);
+    say_wait(child);
+    times("written before a fork");
+    munmap(at, 4 * mib);
+    times("unmapped");
+
+    ftruncate(fd, 0);
+    ftruncate(fd, 8 * PAGE);
+    at = map(BOTH, MAP_SHARED, fd, 8);
+    futimens(fd, old);
+    byte = at[PAGE];
+    times("a short hole read");
+    munmap(at, 8 * PAGE);
+    at = map(BOTH, MAP_SHARED, fd, 8);
+    at[PAGE] = byte;
+    munmap(at, 8 * PAGE);
+    times("zeros written into a short hole");
+    close(fd);
+    unlink(NAME);
+}
+
+/* Pages of mappings of this size are not protected. */
+GROUP(map, times_of_large_mappings)
+{
+    int pages = (17 << 20) / PAGE;
+    int fd = aged(pages);
+    char *at = map(BOTH, MAP_SHARED, fd, pages);
+    times("mapped");
+    munmap(at, pages * PAGE);
+    times("unmapped");
+    at = map(BOTH, MAP_SHARED, fd, pages);
+    at[9 * PAGE] = 1;
+    times("written");
+    futimens(fd, old);
+    times("and set");
+    at[5000L % pages * PAGE] = 1;
+    times("written elsewhere");
+    at[64 * PAGE] = 1;
+    futimens(fd, old);
+    munmap(at, pages * PAGE);
+    times("written, set and unmapped");
+    at = map(BOTH, MAP_SHARED, fd, pages);
+    at[PAGE] = 1;
+    TN("sync", msync(at, pages * PAGE, MS_SYNC));
+    TN("unmap one page", munmap(at + 100 * PAGE, PAGE));
+    times("synced");
+    say("content: %d", at[PAGE]);
+    munmap(at, pages * PAGE);
+    close(fd);
+    unlink(NAME);
+}
+
+GROUP(map, times_are_set_once)
+{
+    int fd = aged(4);
+    char *at = map(BOTH, MAP_SHARED, fd, 4);
+    at[0] = 1;
+    TN("sync", msync(at, 4 * PAGE, MS_SYNC));
+    futimens(fd, old);
+    TN("sync again", msync(at, 4 * PAGE, MS_SYNC));
+    times("synced without a write");
+    pid_t child;
+    char *arguments[] = { "true", NULL };
+    TN("spawn", posix_spawn(&child, "/bin/true", NULL, NULL, arguments, arguments + 1));
+    say_wait(child);
+    TN("no such program", execl("/nowhere/to/be/found", "x", NULL));
+    times("after a spawn and an exec that failed");
+    munmap(at, 4 * PAGE);
+    times("unmapped");
+    close(fd);
+    unlink(NAME);
+}
+
+/* The program closes all that it does not know, and takes the numbers. */
+GROUP(map, times_without_descriptors)
+{
+    int fd = aged(4);
+    char *at = map(BOTH, MAP_SHARED, fd, 4);
+    at[0] = 1;
+    times("written");
+    futimens(fd, old);
+    close(fd);
+    TN("close", syscall(SYS_close_range, 3u, ~0u, 0));
+    at[PAGE] = 1;
+    times("written after all is closed");
+    int files[64], count = 0;
+    while (count < 64 && (files[count] = open("/dev/null", O_RDONLY)) >= 0)
+        count++;
+    utimensat(AT_FDCWD, NAME, old, 0);
+    at[2 * PAGE] = 1;
+    times("with numbers taken");
+    while (count)
+        close(files[--count]);
+    munmap(at, 4 * PAGE);
     unlink(NAME);
 }

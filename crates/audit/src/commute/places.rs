@@ -29,8 +29,8 @@ const LANE: Fields = fields!(Lane: process tid id generation burial waits_for po
     caches pages moving reads answered passed bytes);
 const PROCESS: Fields = fields!(Process: life pid run pid_namespace fd_limit threads umask ruid fsuid fsgid
     caps group_count permitted fsize_limit cwd exe mappings exe_dirent first_lane rgid limited attached root
-    births keeper parked table_lock moves threads_gone posix_locks gate_words users closed id_maps
-    overflow_ids next_home domain next_domain unused_last groups);
+    births keeper parked table_lock moves threads_gone posix_locks gate_words closed id_maps
+    overflow_ids next_home domain next_domain users unused_last groups);
 const FILE: Fields = fields!(OpenFile: position inode flags shared lock generation link parent dirent locked in_flight
     mode custody);
 const DIRENT: Fields = fields!(Dirent: target position parent hash seq shape long link name);

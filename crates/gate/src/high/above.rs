@@ -1,6 +1,7 @@
 //! The high half's implementation of [`Above`].
 
 use crate::high::life::task::{block_prefixes, set_task};
+use crate::low::tools::close::close_number;
 
 use lp_abi::gated::GATED_SET;
 use lp_abi::linux::{__NR_fstat, __NR_prctl, stat};
@@ -38,6 +39,7 @@ use crate::high::table::mapped::MAPPED;
 use crate::high::table::traced;
 use crate::high::watch::{shadow_end, signalled};
 use crate::low::above::Above;
+use crate::low::above::Access;
 use crate::low::above::Attached;
 use crate::low::above::List;
 use crate::low::above::PATH;
@@ -137,7 +139,7 @@ impl Above for High {
 
     fn process_exit(thread: &Thread) {
         if let Some(task) = task_of(thread) {
-            written::of_all(task);
+            mappings_end(thread, task);
             boot::exit(task);
             left::left(task);
         }
@@ -309,7 +311,7 @@ impl Above for High {
 
     fn before_exec(thread: &Thread) -> lp_abi::Result<()> {
         if let Some(task) = task_of(thread) {
-            written::of_all(task);
+            mappings_end(thread, task);
             boot::before_exec(task);
             credentials::before_exec(task);
             parted::before_exec(task);
@@ -378,10 +380,10 @@ impl Above for High {
         }
     }
 
-    fn fault(thread: &Thread, signal: usize, address: usize) -> bool {
+    fn fault(thread: &Thread, signal: usize, address: usize, access: Access) -> bool {
         let Some(task) = task_of(thread) else { return false };
         let before = thread.unclear_fault.replace(0);
-        match fault::fault(task, signal, address) {
+        match fault::fault(task, signal, address, access) {
             fault::Fault::Real => false,
             fault::Fault::Mended => true,
             fault::Fault::Unclear => {
@@ -450,6 +452,14 @@ fn task_of(thread: &Thread) -> Option<&'static Task<'static>> {
     unsafe { thread.task.get().as_ref() }
 }
 
+/// Sets the times of what the program has written to through mappings, which are about to end. Those of a child
+/// that shares its parent's memory stay the parent's.
+fn mappings_end(thread: &Thread, task: &Task) {
+    if thread.parent.get().is_null() {
+        written::of_all(task);
+    }
+}
+
 /// Attaches to the slot that a launcher, or the image before, left to this one.
 fn attach_slot(
     thread: &Thread,
@@ -473,7 +483,7 @@ fn attach_slot(
     mark::after_exec(task);
     for fd in boot::cloexec_fds(task) {
         if close::close(task, fd).is_ok() {
-            placeholder::close_number(fd);
+            close_number(fd);
         }
     }
     outline::set_executed(task);

@@ -44,6 +44,15 @@ pub(crate) enum List {
     Libraries,
 }
 
+/// How an instruction accessed the address at which it faulted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Access {
+    /// It read or executed.
+    Read,
+    /// It wrote.
+    Write,
+}
+
 /// The high half.
 pub(crate) trait Above: Quick {
     /// Joins what `gate`, the value of LIGHTPATH_GATE, names: a slot in a region, or a run. `ids` are the ids
@@ -184,7 +193,7 @@ pub(crate) trait Above: Quick {
     /// The program's own access to `address` raised `signal`. Returns whether to retry it, because the file
     /// mapped there has grown since, or has a hole there that now has pages. If that is unclear, the access
     /// is retried once, and a second fault is the program's.
-    fn fault(thread: &Thread, signal: usize, address: usize) -> bool;
+    fn fault(thread: &Thread, signal: usize, address: usize, access: Access) -> bool;
 
     /// The program is about to handle a signal with a code of the kernel's: gives its siginfo the program's
     /// numbers.

@@ -500,8 +500,11 @@ mod tests {
 
     #[test]
     fn run_is_parsed_alone_as_among_all_subcommands() {
-        for line in ["run ls", "run --ro --size 1M -- ls -h --help -V", "run --over . --over /etc --discard x --at"] {
-            let args: Vec<OsString> = ["lightpath"].into_iter().chain(line.split(' ')).map(Into::into).collect();
+        for line in
+            ["run ls", "run --ro --size 1M -- ls -h --help -V", "run --over . --over /etc --discard x --at"]
+        {
+            let args: Vec<OsString> =
+                ["lightpath"].into_iter().chain(line.split(' ')).map(Into::into).collect();
             let (Some(Verb::Run(alone)), Ok(Cli { verb: Verb::Run(run) })) =
                 (run_alone(&args), Cli::try_parse_from(&args))
             else {
@@ -514,8 +517,10 @@ mod tests {
             };
             assert_eq!(rest(&alone), rest(&run), "{line}");
         }
-        for line in ["run", "run --help", "run -h x", "run --version", "run --sizes 1M x", "shell", "ps run"] {
-            let args: Vec<OsString> = ["lightpath"].into_iter().chain(line.split(' ')).map(Into::into).collect();
+        for line in ["run", "run --help", "run -h x", "run --version", "run --sizes 1M x", "shell", "ps run"]
+        {
+            let args: Vec<OsString> =
+                ["lightpath"].into_iter().chain(line.split(' ')).map(Into::into).collect();
             assert!(run_alone(&args).is_none(), "{line}");
         }
     }

@@ -88,9 +88,7 @@ pub struct Process {
     /// open files (`lp_vfs::table::closing`).
     pub posix_locks: AtomicU32,
     /// The gate's words; its `high::run::words` has their meaning.
-    pub gate_words: [AtomicU32; 8],
-    /// For a slot without a process: threads that use its words.
-    pub users: AtomicU32,
+    pub gate_words: [AtomicU32; 9],
     /// Nonzero while threads change the table under `table_lock` only; see [`crate::beside`]. Set under that
     /// lock.
     pub closed: AtomicU32,
@@ -106,8 +104,10 @@ pub struct Process {
     pub domain: AtomicU64,
     /// The same for the image after an exec by a thread that has credentials of its own; else 0.
     pub next_domain: AtomicU64,
+    /// For a slot without a process: threads that use its words.
+    pub users: AtomicU32,
     /// Unused.
-    pub unused_last: [AtomicU32; 6],
+    pub unused_last: [AtomicU32; 5],
     /// Supplementary groups from the start on, extents of the maps of ids from the end.
     pub groups: [AtomicU32; 192],
 }

@@ -11,6 +11,7 @@ use crate::high::fd::{descriptor, mark, placeholder};
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::watch::shadow_fd;
 use crate::low::dispatch::NOT_OURS;
+use crate::low::tools::close::close_number;
 
 handlers! {
     /// dup(2).
@@ -82,7 +83,7 @@ pub(crate) fn dup_other(task: &'static Task<'static>, fd: Fd, min: u32, flags: u
     let done = dup::dup(task, fd)
         .and_then(|file| dup::install(task, Fd::new(number as i32), file, flags | entry::HOST));
     if done.is_err() {
-        placeholder::close_number(Fd::new(number as i32));
+        close_number(Fd::new(number as i32));
     }
     ret(done.map(|()| number))
 }

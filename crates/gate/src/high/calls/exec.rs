@@ -25,7 +25,6 @@ use crate::high::calls::exec_arguments::{Arguments, Exec, SCRIPTS};
 use crate::high::calls::stat::is_empty;
 use crate::high::calls::{exec_held, exec_interpreter, linker};
 use crate::high::fd::descriptor;
-use crate::high::fd::placeholder::close_number;
 use crate::high::frame::at::{At, EMPTY, Last, Route, Which, buffer};
 use crate::high::frame::content::read_at;
 use crate::high::frame::handler::{self, handlers, kernel, ret, thread};
@@ -39,6 +38,7 @@ use crate::low::exec::load::{Executed, LoaderHook, Named, Static};
 use crate::low::exec::{check, run as low};
 use crate::low::object::elf::{Elf, Loader, read_file};
 use crate::low::thread::current;
+use crate::low::tools::close::close_number;
 use crate::low::tools::names::MEMFD_NAME;
 use lp_abi::text::Writer;
 

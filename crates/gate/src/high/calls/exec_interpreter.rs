@@ -15,12 +15,12 @@ use lp_vfs::walk::{self, Follow, Found};
 use lp_vfs::{busy, pin, root};
 
 use crate::high::calls::exec::may_execute;
-use crate::high::fd::placeholder::close_number;
 use crate::high::frame::at::{At, Last, Route, Which};
 use crate::high::route::libraries;
 use crate::high::route::path::route;
 use crate::high::run::image::{self, Change};
 use crate::low::object::elf::Elf;
+use crate::low::tools::close::close_number;
 use crate::low::tools::names;
 
 /// The linker for a program.

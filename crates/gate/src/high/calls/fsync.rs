@@ -9,7 +9,7 @@ use lp_vfs::fsync::{self, Sync};
 use crate::high::fd::descriptor::file_or_return;
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::memory::areas::{self, Area, Sharing};
-use crate::high::memory::written;
+use crate::high::memory::written::{self, After};
 use crate::low::dispatch::NOT_OURS;
 
 handlers! {
@@ -37,7 +37,7 @@ handlers! {
         if done < 0 || !list.find(address, end).is_some_and(is_ours) {
             return done;
         }
-        written::within(task, &mut list, address, end);
+        written::within(task, &mut list, address, end, After::Synced);
         drop(list);
         ret(fsync::msync(task))
     }

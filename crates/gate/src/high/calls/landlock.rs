@@ -21,7 +21,7 @@ use lp_vfs::task::Task;
 
 use crate::high::calls::poll::is_path;
 use crate::high::fd::descriptor;
-use crate::high::fd::placeholder::{self, close_number};
+use crate::high::fd::placeholder;
 use crate::high::fd::ruleset::{self, Ruleset};
 use crate::high::frame::at::{Which, buffer};
 use crate::high::frame::handler::{failed_with, handlers, kernel};
@@ -31,6 +31,7 @@ use crate::high::special::node;
 use crate::high::watch::shadow_end::Watchers;
 use crate::high::watch::{shadow, shadow_path};
 use crate::low::dispatch::NOT_OURS;
+use crate::low::tools::close::close_number;
 
 /// `LANDLOCK_RULE_PATH_BENEATH`.
 const PATH_BENEATH: u32 = 1;

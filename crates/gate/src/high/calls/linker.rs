@@ -13,7 +13,6 @@ use lp_vfs::walk::{self, Follow, Found};
 use lp_vfs::{permission, pin};
 
 use crate::high::calls::exec_arguments::{Arguments, Exec};
-use crate::high::fd::placeholder::close_number;
 use crate::high::frame::at::{At, Last, Route, Which};
 use crate::high::frame::content::read_at;
 use crate::high::frame::handler::given;
@@ -21,6 +20,7 @@ use crate::high::route::path::route;
 use crate::high::run::image;
 use crate::low::exec::check;
 use crate::low::object::elf::Loader;
+use crate::low::tools::close::close_number;
 
 /// Options of ld.so(8) with which it does not run the program.
 const LOOKING: [&[u8]; 2] = [b"--verify", b"--list"];

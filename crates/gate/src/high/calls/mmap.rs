@@ -16,7 +16,7 @@ use crate::high::frame::content::read_at;
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::memory::areas::{self, Area, Sharing};
 use crate::high::memory::fill::{self, Content};
-use crate::high::memory::written;
+use crate::high::memory::written::{self, After};
 use crate::high::run::image;
 use crate::high::run::own;
 use crate::high::run::own::end_of;
@@ -96,7 +96,7 @@ pub(crate) fn replacing(task: &Task, start: usize, end: usize, call: impl FnOnce
     if let Err(errno) = list.reserve() {
         return errno.to_ret();
     }
-    written::within(task, &mut list, start, end);
+    written::within(task, &mut list, start, end, After::Goes);
     let done = call();
     if !is_error(done) {
         list.forget(task, start, end);
@@ -177,6 +177,7 @@ fn map(task: &Task, wanted: &Wanted) -> Result<usize> {
             (false, false) => Sharing::SharedReadOnly,
         },
         beyond: bytes,
+        is_written: false,
     };
     let content = Content::of(wanted.protection, wanted.flags);
     let made = match wanted.flags & MAP_GROWSDOWN {

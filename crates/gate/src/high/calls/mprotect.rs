@@ -6,7 +6,8 @@ use lp_vfs::task::Task;
 
 use crate::high::frame::handler::{handlers, kernel};
 use crate::high::memory::areas::{self, Sharing};
-use crate::high::memory::{missing, written};
+use crate::high::memory::missing;
+use crate::high::memory::written::{self, After};
 use crate::high::run::own;
 use crate::high::run::own::end_of;
 use crate::low::dispatch::NOT_OURS;
@@ -51,7 +52,7 @@ fn protect_slow(task: &Task, address: usize, end: usize, protection: u32, call: 
     if let Err(errno) = list.reserve() {
         return errno.to_ret();
     }
-    written::within(task, &mut list, address, end);
+    written::within(task, &mut list, address, end, After::Stays);
     let done = call();
     if done == 0 {
         list.split(address, end);

@@ -9,7 +9,8 @@ use crate::high::calls::mmap::is_error;
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::memory::areas::{self, Area, LockedAreas, Sharing};
 use crate::high::memory::fill::{self, Content};
-use crate::high::memory::{missing, written};
+use crate::high::memory::missing;
+use crate::high::memory::written::{self, After};
 use crate::high::run::own;
 use crate::high::run::own::end_of;
 use crate::low::dispatch::NOT_OURS;
@@ -57,7 +58,7 @@ fn remap_other(task: &Task, list: &mut LockedAreas, to: &Move) -> isize {
     }
     let gone = lands.into_iter().chain(cut.map(|cut| (cut, to.old_end)));
     for (start, end) in gone.clone() {
-        written::within(task, list, start, end);
+        written::within(task, list, start, end, After::Goes);
     }
     let done = kernel!(__NR_mremap, to.old, to.old_length, to.new_length, to.flags, to.new);
     if !is_error(done) {
@@ -99,7 +100,8 @@ fn remap_area(task: &Task, list: &mut LockedAreas, area: &Area, to: &Move) -> Re
         return Err(Errno::EFAULT);
     }
     list.reserve()?;
-    written::within(task, list, to.old, to.old_end);
+    written::within(task, list, to.old, to.old_end, After::Stays);
+    let area = &list.find(to.old, to.old_end).map_or(*area, |area| *area);
     if !fixed && to.old_length != 0 {
         if bytes <= old_bytes {
             if bytes < old_bytes {

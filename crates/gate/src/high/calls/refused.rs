@@ -11,13 +11,13 @@ use lp_vfs::task::{Place, Task};
 use lp_vfs::walk;
 
 use crate::high::calls::poll::is_path;
-use crate::high::fd::placeholder::close_number;
 use crate::high::fd::{descriptor, own_descriptor, placeholder};
 use crate::high::frame::at::{At, Last, Which, buffer};
 use crate::high::frame::handler::{given, handlers, kernel};
 use crate::high::route::path::{is_base_ours, may_be_ours, one};
 use crate::high::run::mounts::mounts;
 use crate::low::dispatch::NOT_OURS;
+use crate::low::tools::close::close_number;
 
 /// `BPF_OBJ_PIN` and `BPF_OBJ_GET` of linux/bpf.h.
 const BPF_WITH_PATH: [u32; 2] = [6, 7];

@@ -16,7 +16,7 @@ use lp_region::mount::SOURCE;
 use lp_region::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use lp_vfs::fsmount::Made;
 
-use crate::high::fd::placeholder::close_number;
+use crate::low::tools::close::close_number;
 
 /// Contexts and mounts that are known at a time.
 const KNOWN: usize = 16;

@@ -9,8 +9,8 @@ use lp_abi::Fd;
 use lp_abi::linux::{__NR_fstat, __NR_open, __NR_openat, __NR_read, O_CLOEXEC, O_PATH, O_RDONLY, stat};
 use lp_region::Region;
 
-use crate::high::fd::placeholder::close_number;
 use crate::high::frame::at::At;
+use crate::low::tools::close::close_number;
 use lp_abi::text::{Writer, parse_decimal};
 
 /// Whether `at`, whose text is `path`, leads to the life file beside the region's descriptor `region`, or to

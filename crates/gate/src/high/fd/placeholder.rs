@@ -16,8 +16,8 @@
 //! and the kernel's table, alone ([`Alone`]).
 
 use lp_abi::linux::{
-    __NR_close, __NR_dup2, __NR_dup3, __NR_fcntl, __NR_fstat, __NR_open, F_DUPFD, F_DUPFD_CLOEXEC, F_SETFD,
-    O_CLOEXEC, O_NOFOLLOW, O_PATH, S_IFLNK, S_IFMT, stat,
+    __NR_dup2, __NR_dup3, __NR_fcntl, __NR_fstat, __NR_open, F_DUPFD, F_DUPFD_CLOEXEC, F_SETFD, O_CLOEXEC,
+    O_NOFOLLOW, O_PATH, S_IFLNK, S_IFMT, stat,
 };
 use lp_abi::{Errno, Fd, Result};
 use lp_region::layout::FDS;
@@ -25,10 +25,11 @@ use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_vfs::table::{self, Alone, Beside, entry};
 use lp_vfs::task::Task;
 
-use crate::high::memory::missing;
+use crate::high::memory::{missing, pagemap};
 use crate::high::run::apart::is_regions;
-use crate::high::run::words::{BASE, FROM_THREADS, MISSING, READY, WATERMARK};
+use crate::high::run::words::{BASE, FROM_THREADS, MISSING, PAGEMAP, READY, WATERMARK};
 use crate::low::arrive::entry_quick::QUICK_FDS;
+use crate::low::tools::close::close_number;
 
 /// Numbers below this can be parked.
 const PARKABLE: i32 = 64;
@@ -52,7 +53,8 @@ pub(crate) fn is_guarded(task: &Task, fd: Fd) -> bool {
     let [flights, base] = [&task.run.flights, base_word(task)].map(|word| word.load(Ordering::Relaxed));
     is_regions(task.region.fd(), fd)
         || is_regions(Fd::new(flights as i32 - 1), fd)
-        || fd.raw() >= 0 && (base == fd.raw() as u32 + 1 || missing::is_own(task, fd))
+        || fd.raw() >= 0
+            && (base == fd.raw() as u32 + 1 || missing::is_own(task, fd) || pagemap::is_own(task, fd))
 }
 
 /// Whether one of the gate's own may be among the descriptors with a fast path; see
@@ -66,8 +68,9 @@ pub(crate) fn guarded(task: &Task) -> impl Iterator<Item = u32> + use<> {
     let others = [&task.run.flights, base_word(task)].map(|word| word.load(Ordering::Relaxed).checked_sub(1));
     let region = u32::try_from(task.region.fd().raw()).ok();
     let [flights, base] = others;
-    let missing = missing::own(task).map(|fd| fd.raw() as u32);
-    let mut own = [region, region.map(|fd| fd + 1), flights, flights.map(|fd| fd + 1), base, missing];
+    let [missing, pagemap] = [missing::own(task), pagemap::own(task)].map(|fd| fd.map(|fd| fd.raw() as u32));
+    let mut own =
+        [region, region.map(|fd| fd + 1), flights, flights.map(|fd| fd + 1), base, missing, pagemap];
     own.sort_unstable();
     own.into_iter().flatten()
 }
@@ -411,16 +414,10 @@ pub(crate) fn copy_to(task: &Task, child: &lp_region::process::Process) {
     child.parked.store(task.process.parked.load(Ordering::Relaxed), Ordering::Relaxed);
     child.gate_words[FROM_THREADS]
         .store(u32::from(task.process.threads.load(Ordering::Relaxed) != 0), Ordering::Relaxed);
-    for word in [BASE, WATERMARK, MISSING] {
+    for word in [BASE, WATERMARK, MISSING, PAGEMAP] {
         child.gate_words[word]
             .store(task.process.gate_words[word].load(Ordering::Relaxed), Ordering::Relaxed);
     }
-}
-
-/// Closes a kernel descriptor.
-pub(crate) fn close_number(fd: Fd) {
-    // SAFETY: the number is the gate's own, or the program asked for it to be closed.
-    let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
 }
 
 /// The base's number; created at the first descriptor of ours.

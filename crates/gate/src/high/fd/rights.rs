@@ -16,10 +16,10 @@ use lp_vfs::table::{self, entry};
 use lp_vfs::task::Task;
 use lp_vfs::{dup, file, flight, pin};
 
-use crate::high::fd::placeholder::close_number;
 use crate::high::fd::{descriptor, placeholder};
 use crate::high::frame::at::spare_buffer;
 use crate::high::frame::message::Message;
+use crate::low::tools::close::close_number;
 use lp_abi::text::{Writer, parse_decimal};
 
 /// `SOL_SOCKET` and `SCM_RIGHTS`.

@@ -13,8 +13,8 @@
 
 use core::cell::UnsafeCell;
 
-use lp_abi::Result;
 use lp_abi::linux::{__NR_futex, FUTEX_WAIT, FUTEX_WAKE, MAP_PRIVATE, MAP_SHARED};
+use lp_abi::{PAGE_SIZE, Result};
 use lp_region::InodeRef;
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_vfs::mapping;
@@ -64,9 +64,19 @@ pub(crate) struct Area {
     pub sharing: Sharing,
     /// First address past the file's end; `end` if there is none.
     pub beyond: usize,
+    /// A fault in a hole has told that the program has written to the file since the last look. The pages that
+    /// came by it are not protected (`written.rs`).
+    pub is_written: bool,
 }
 
 impl Area {
+    /// The address at which the file's last page ends.
+    pub(crate) fn end_of_file(&self, task: &Task) -> usize {
+        let size = task.region.inode(self.of.id).size.load(Ordering::Relaxed); // Relaxed: one word.
+        let pages = size.next_multiple_of(PAGE_SIZE as u64).saturating_sub(self.offset);
+        self.start + pages.min(self.bytes() as u64) as usize
+    }
+
     /// Bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.end - self.start
@@ -367,11 +377,10 @@ impl LockedAreas {
         }
     }
 
-    /// Calls `work` on every area in `start..end`. The caller has split areas at both addresses.
+    /// Calls `work` on every area that overlaps `start..end`.
     pub(crate) fn each(&mut self, start: usize, end: usize, work: &mut dyn FnMut(&mut Area)) {
-        for area in self.areas().iter_mut().filter(|area| area.start < end && start < area.end) {
-            work(area);
-        }
+        let first = self.lists().areas.index_in(start, end).unwrap_or(usize::MAX);
+        self.areas().iter_mut().skip(first).take_while(|area| area.start < end).for_each(work);
     }
 }
 

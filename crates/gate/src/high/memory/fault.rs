@@ -6,6 +6,7 @@ use lp_vfs::task::Task;
 
 use crate::high::memory::areas::{self, LockedAreas};
 use crate::high::memory::{holes, resize};
+use crate::low::above::Access;
 
 /// The cause of a fault at an address of the program's.
 pub(crate) enum Fault {
@@ -19,11 +20,11 @@ pub(crate) enum Fault {
 }
 
 /// Handles a fault at `address`, by which the kernel has raised `signal` in the program, not in the gate.
-pub(crate) fn fault(task: &Task, signal: usize, address: usize) -> Fault {
+pub(crate) fn fault(task: &Task, signal: usize, address: usize, access: Access) -> Fault {
     let mut list = areas::list();
     let Some(index) = list.index_at(address) else { return Fault::Real };
     if signal == SIGBUS as usize
-        && let Some(is_mended) = holes::fault(task, &mut list, address)
+        && let Some(is_mended) = holes::fault(task, &mut list, address, access)
     {
         return if is_mended { Fault::Mended } else { Fault::Real };
     }
@@ -31,7 +32,7 @@ pub(crate) fn fault(task: &Task, signal: usize, address: usize) -> Fault {
     if address < area.beyond {
         return without_memory(task, &mut list, index, signal, address);
     }
-    let is_mended = resize::end_of_file(task, &area) > address
+    let is_mended = area.end_of_file(task) > address
         && resize::settle(task, &mut list, index).is_ok()
         && address < list.areas()[index].beyond;
     if is_mended { Fault::Mended } else { Fault::Real }
@@ -44,7 +45,7 @@ fn without_memory(task: &Task, list: &mut LockedAreas, index: usize, signal: usi
     if signal != SIGBUS as usize {
         return Fault::Unclear;
     }
-    if resize::end_of_file(task, &area) <= address {
+    if area.end_of_file(task) <= address {
         let _ = resize::settle(task, list, index);
         return Fault::Real;
     }

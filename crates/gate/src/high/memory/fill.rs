@@ -4,16 +4,22 @@ use lp_abi::linux::{
     __NR_close, __NR_memfd_create, __NR_mmap, __NR_munmap, MAP_ANONYMOUS, MAP_FIXED, MAP_LOCKED,
     MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE, MAP_SHARED, MFD_CLOEXEC, PROT_EXEC,
 };
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::sync::{AtomicU32, Ordering};
 use lp_vfs::mapping;
 use lp_vfs::task::Task;
 
 use crate::high::memory::areas::{Area, LockedAreas};
-use crate::high::memory::{bus, missing, written};
+use crate::high::memory::written::{self, After};
+use crate::high::memory::{bus, missing};
 
 /// Pages of the shortest hole that is mapped without pages.
 const SHORTEST: u64 = 256;
+/// Bytes of the longest mapping whose pages are mapped in before they are protected: a protected page that is
+/// not mapped in takes two faults.
+const MAPPED_IN: usize = 64 * PAGE_SIZE;
+/// Bytes of the longest part of a hole that is mapped in when the program writes to it.
+const MAPPED_IN_OF_HOLE: usize = 512 * PAGE_SIZE;
 /// The process locks all memory that it will map.
 static LOCKS_ALL: AtomicU32 = AtomicU32::new(0);
 
@@ -64,16 +70,19 @@ pub(crate) fn place(
     let bytes = area.bytes();
     if flags & MAP_FIXED != 0 {
         populate(task, &area, content)?;
-        written::within(task, list, hint, hint + bytes);
+        written::within(task, list, hint, hint + bytes, After::Goes);
     } else if let Some(within) = only_piece(task, &area, content) {
-        let (region, flags) = (task.region.fd(), flags | area.sharing.flag());
+        let (region, flags) = (task.region.fd(), flags | area.sharing.flag() | mapping_in(task, &area));
         // SAFETY: the mapping is where the program asked for it, or where nothing is mapped.
         let start =
             unsafe { lp_abi::syscall!(__NR_mmap, hint, bytes, area.protection, flags, region, within) }?;
         list.cut_holes(start, start + bytes);
         list.drop_stale(start, start + bytes);
-        let placed = Area { start, end: start + bytes, beyond: start + bytes, ..area };
-        missing::watch(task, &placed);
+        let mut placed = Area { start, end: start + bytes, beyond: start + bytes, ..area };
+        if let Err(errno) = complete(task, list, &mut placed) {
+            let _ = unmap(start, bytes);
+            return Err(errno);
+        }
         list.insert(placed);
         return Ok(start);
     }
@@ -110,13 +119,37 @@ fn only_piece(task: &Task, area: &Area, content: Content) -> Option<usize> {
 /// # Errors
 /// `ENOMEM`; those of mmap(2).
 pub(crate) fn fill(task: &Task, list: &mut LockedAreas, area: &mut Area, content: Content) -> Result<()> {
-    let (start, end, protection) = (area.start, area.end, area.protection);
     match map_pieces(task, list, area, content) {
         Err(Errno::EAGAIN) if content != Content::Whole => map_pieces(task, list, area, Content::Whole)?,
         done => done?,
     }
+    complete(task, list, area)
+}
+
+/// Watches the pages of `area`, which are mapped, and maps what is past the file's end.
+///
+/// # Errors
+/// Those of [`past_the_end`].
+fn complete(task: &Task, list: &mut LockedAreas, area: &mut Area) -> Result<()> {
     missing::watch(task, area);
-    if area.beyond < end { past_the_end(area.beyond.max(start), end, protection) } else { Ok(()) }
+    // A truncation by another process stores the size before it takes memory, which mapping in has given back
+    // if it came later.
+    area.beyond = area.beyond.min(area.end_of_file(task)).max(area.start);
+    if area.beyond == area.end {
+        return Ok(());
+    }
+    list.cut_holes(area.beyond, area.end);
+    past_the_end(area.beyond, area.end, area.protection)
+}
+
+/// The flag of mmap(2) that has the kernel map in all pages of `area` at once: those that will be protected,
+/// if they are few, and those of a hole that the program is about to write to.
+fn mapping_in(task: &Task, area: &Area) -> u32 {
+    let is_worth = match area.is_written {
+        true => area.bytes() <= MAPPED_IN_OF_HOLE,
+        false => area.bytes() <= MAPPED_IN && missing::will_protect(task, area),
+    };
+    if is_worth { MAP_POPULATE } else { 0 }
 }
 
 /// Maps the pieces of the file, and sets where the file ends in `area`.
@@ -124,7 +157,7 @@ pub(crate) fn fill(task: &Task, list: &mut LockedAreas, area: &mut Area, content
 /// # Errors
 /// `EAGAIN` if a hole would stay and the process may have none; those of [`fill`].
 fn map_pieces(task: &Task, list: &mut LockedAreas, area: &mut Area, content: Content) -> Result<()> {
-    let kind = area.sharing.flag();
+    let flags = area.sharing.flag() | MAP_FIXED | mapping_in(task, area);
     let region = task.region.fd();
     let (start, offset, protection, limit) = (area.start, area.offset, area.protection, area.bytes());
     let shortest = content.shortest_hole();
@@ -140,7 +173,7 @@ fn map_pieces(task: &Task, list: &mut LockedAreas, area: &mut Area, content: Con
             return list.add_hole(at, at + bytes);
         };
         // SAFETY: the addresses belong to the mapping.
-        unsafe { lp_abi::syscall!(__NR_mmap, at, bytes, protection, kind | MAP_FIXED, region, within) }?;
+        unsafe { lp_abi::syscall!(__NR_mmap, at, bytes, protection, flags, region, within) }?;
         list.cut_holes(at, at + bytes);
         Ok(())
     })?;

@@ -4,18 +4,20 @@
 //! allocates pages around the address, under the file's lock, and maps them; whoever else has mapped the hole
 //! finds them at its own fault, and read(2) and write(2) see what they always see. A hole that is read gets
 //! pages, too, as on tmpfs. Content of a layer below that is still to be taken is a hole as well; a process
-//! takes it all before it changes its root directory or its user, who may not reach the layer. Sequential faults take more pages each time, and so do all faults once holes are
-//! in many pieces, because the kernel allows a process some 65,000 mappings.
-//! Which signals may be blocked meanwhile, `bus.rs` says.
+//! takes it all before it changes its root directory or its user, who may not reach the layer. Sequential
+//! faults take more pages each time, and so do all faults once holes are in many pieces, because the kernel
+//! allows a process some 65,000 mappings. Which signals may be blocked meanwhile, `bus.rs` says. A fault also
+//! tells whether the program writes (`written.rs`).
 
 use lp_abi::{PAGE_SIZE, Result};
 use lp_vfs::below;
 use lp_vfs::task::Task;
 
 use crate::high::memory::areas::{self, Area, Hole, LockedAreas};
-use crate::high::memory::bus;
 use crate::high::memory::fill::{self, Content};
 use crate::high::memory::sorted::Span;
+use crate::high::memory::{bus, missing};
+use crate::low::above::Access;
 
 /// Pages that a fault allocates, aligned, while there are few pieces.
 const WINDOW: usize = 16;
@@ -43,16 +45,23 @@ fn window(list: &mut LockedAreas, address: usize, hole: (usize, usize)) -> (usiz
 }
 
 /// Handles a fault at `address`: whether it was in a hole, which now has pages; `None` if there is no hole.
-pub(crate) fn fault(task: &Task, list: &mut LockedAreas, address: usize) -> Option<bool> {
+pub(crate) fn fault(task: &Task, list: &mut LockedAreas, address: usize, access: Access) -> Option<bool> {
     let hole = list.holes().find(address, address + 1).map(|hole| (hole.start, hole.end))?;
-    let area = list.find(address, address + 1).map(|area| *area)?;
+    let area = list.find(address, address + 1)?;
+    let was_written = area.is_written;
+    area.is_written |= access == Access::Write && missing::is_told(area);
+    let area = *area;
     let (start, end) = window(list, address, (hole.0.max(area.start), hole.1.min(area.end)));
     if give_pages(task, list, start, end).is_err() {
         // There may be space for one page still.
         let page = address & !(PAGE_SIZE - 1);
         let _ = give_pages(task, list, page, page + PAGE_SIZE);
     }
-    Some(list.hole_in(address, address + 1).is_none())
+    let is_mended = list.hole_in(address, address + 1).is_none();
+    if !is_mended && let Some(area) = list.find(address, address + 1) {
+        area.is_written = was_written;
+    }
+    Some(is_mended)
 }
 
 /// Gives pages to what of `start..end` is a hole, as far as files reach.

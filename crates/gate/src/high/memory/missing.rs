@@ -16,13 +16,15 @@ use core::ffi::c_int;
 
 use lp_abi::ioctl::{UFFDIO_API, UFFDIO_REGISTER, UFFDIO_WRITEPROTECT};
 use lp_abi::linux::*;
-use lp_abi::prctl::PR_GET_SECCOMP;
 use lp_abi::{Errno, Fd, Result};
 use lp_region::sync::{AtomicU32, Ordering};
 use lp_vfs::bare_mapping;
 use lp_vfs::task::Task;
 
 use crate::high::memory::areas::{self, Area, Sharing};
+use crate::high::memory::own_fd::{beside_region, may_call};
+use crate::high::memory::pagemap;
+use crate::low::tools::close::close_number;
 
 /// Index of the process's word in `Process::gate_words`: the number of its descriptor plus one, and bits.
 pub(crate) const WORD: usize = 7;
@@ -62,23 +64,27 @@ pub(crate) fn is_own(task: &Task, fd: Fd) -> bool {
 pub(crate) fn stop(task: &Task) {
     let _list = areas::list();
     word(task).fetch_or(STOPPED | FILTERED, Ordering::Relaxed);
+    pagemap::stop(task);
 }
 
 /// After exec, which has closed the descriptor.
 pub(crate) fn after_exec(task: &Task) {
     let is_filtered = word(task).load(Ordering::Relaxed) & FILTERED != 0;
     word(task).store(if is_filtered { STOPPED | FILTERED } else { 0 }, Ordering::Relaxed);
+    pagemap::after_exec(task, !is_filtered);
 }
 
 /// In a child of fork(2), whose copy of the descriptor is that of its parent's memory, and whose mappings the
 /// kernel does not watch.
 pub(crate) fn after_fork(task: &Task, shares_table: bool) {
+    pagemap::after_fork(task, shares_table);
+    areas::list().areas().iter_mut().for_each(|area| area.is_written = false);
     let Some(parents) = own(task) else { return };
     let left =
         word(task).load(Ordering::Relaxed) & !(NUMBER | TELLS) | if shares_table { STOPPED } else { 0 };
     word(task).store(left, Ordering::Relaxed);
     if !shares_table {
-        close(parents);
+        close_number(parents);
     }
     if left == 0 && !areas::is_empty() {
         keep(task, open(task));
@@ -94,22 +100,25 @@ pub(crate) fn watch(task: &Task, area: &Area) {
     }
     let Some(fd) = descriptor(task) else { return };
     if !bare_mapping::may_be(task, area.of) {
-        return register(task, fd, area, area.start, area.beyond - area.start);
+        return register(task, fd, area, (area.start, area.beyond - area.start));
     }
     let bytes = area.beyond - area.start;
     bare_mapping::each_part(task, area.of, area.offset, bytes, &mut |offset, bytes| {
-        register(task, fd, area, area.start + (offset - area.offset) as usize, bytes);
+        register(task, fd, area, (area.start + (offset - area.offset) as usize, bytes));
     });
 }
 
-fn register(task: &Task, fd: Fd, area: &Area, start: usize, bytes: usize) {
+fn register(task: &Task, fd: Fd, area: &Area, (start, bytes): (usize, usize)) {
     let range = uffdio_range { start: start as u64, len: bytes as u64 };
-    if is_told(area) && tells(task) && bytes <= MOST_TOLD && is_protected(fd, range) {
-        return;
+    let protects = is_told(area) && !area.is_written && !is_large(area) && tells(task);
+    if !protects || !is_protected(fd, range) {
+        // A failure leaves zeros.
+        let _ = watch_range(fd, range, UFFDIO_REGISTER_MODE_MISSING);
     }
-    // A failure leaves zeros.
-    let _ = watch_range(fd, range, UFFDIO_REGISTER_MODE_MISSING);
 }
+
+/// Modes of pages that raise SIGBUS and that can be protected.
+const BOTH: u32 = UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP;
 
 fn watch_range(fd: Fd, range: uffdio_range, modes: u32) -> Result<usize> {
     let mut asked = uffdio_register { range, mode: modes.into(), ioctls: 0 };
@@ -119,7 +128,7 @@ fn watch_range(fd: Fd, range: uffdio_range, modes: u32) -> Result<usize> {
 
 /// Watches a range and protects its pages, so that the kernel knows which are written to.
 fn is_protected(fd: Fd, range: uffdio_range) -> bool {
-    if watch_range(fd, range, UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP).is_err() {
+    if watch_range(fd, range, BOTH).is_err() {
         return false;
     }
     let mut asked = uffdio_writeprotect { range, mode: UFFDIO_WRITEPROTECT_MODE_WP };
@@ -131,6 +140,16 @@ fn is_protected(fd: Fd, range: uffdio_range) -> bool {
 /// Whether writes to an area change its file's times.
 pub(crate) fn is_told(area: &Area) -> bool {
     area.sharing == Sharing::Shared && area.protection & PROT_WRITE != 0
+}
+
+/// Whether an area is so large that its pages are not protected.
+pub(crate) fn is_large(area: &Area) -> bool {
+    area.bytes() > MOST_TOLD
+}
+
+/// Whether the pages of an area that is about to be mapped will be protected.
+pub(crate) fn will_protect(task: &Task, area: &Area) -> bool {
+    is_told(area) && !is_large(area) && descriptor(task).is_some() && tells(task)
 }
 
 /// Whether the kernel can be asked which pages were written to.
@@ -149,15 +168,11 @@ fn descriptor(task: &Task) -> Option<Fd> {
 
 #[cold]
 fn make(task: &Task) -> Option<Fd> {
-    let may = bare_mapping::is_possible(task.region) && !lp_abi::sys::is_limited() && !is_filtered();
-    if may { keep(task, open(task)) } else { keep(task, Err(Errno::EPERM)) }
-}
-
-/// Whether the process has a filter from outside the run, which may kill it for a call that the launcher has
-/// not tried. Those that processes of the run install are known ([`stop`]).
-fn is_filtered() -> bool {
-    // SAFETY: no pointer is passed.
-    unsafe { lp_abi::syscall!(__NR_prctl, PR_GET_SECCOMP) }.is_ok_and(|mode| mode != 0)
+    if bare_mapping::is_possible(task.region) && may_call() {
+        keep(task, open(task))
+    } else {
+        keep(task, Err(Errno::EPERM))
+    }
 }
 
 /// Records the descriptor that was made, if one was, and whether it tells of writes.
@@ -178,12 +193,11 @@ fn open(task: &Task) -> Result<(Fd, bool)> {
     let low = Fd::new(unsafe { lp_abi::syscall!(__NR_userfaultfd, flags) }? as c_int);
     let tells = choose(low, UFFD_FEATURE_SIGBUS | TELLING).is_ok();
     let ready = if tells { Ok(0) } else { choose(low, UFFD_FEATURE_SIGBUS) };
-    // Beside the region, out of the program's way.
-    let min = task.region.fd().raw() + 2;
-    // SAFETY: F_DUPFD_CLOEXEC only creates a descriptor.
-    let high = ready.and_then(|_| unsafe { lp_abi::syscall!(__NR_fcntl, low, F_DUPFD_CLOEXEC, min) });
-    close(low);
-    high.map(|fd| (Fd::new(fd as c_int), tells))
+    if let Err(errno) = ready {
+        close_number(low);
+        return Err(errno);
+    }
+    beside_region(task, low).map(|fd| (fd, tells))
 }
 
 /// Tells a new descriptor what it is to do. One that refuses may be asked again.
@@ -191,9 +205,4 @@ fn choose(fd: Fd, features: u32) -> Result<usize> {
     let mut asked = uffdio_api { api: UFFD_API.into(), features: features.into(), ioctls: 0 };
     // SAFETY: the kernel reads and writes the record.
     unsafe { lp_abi::syscall!(__NR_ioctl, fd, UFFDIO_API, &raw mut asked) }
-}
-
-fn close(fd: Fd) {
-    // SAFETY: the descriptor is the gate's own.
-    let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
 }

@@ -7,6 +7,8 @@ pub(crate) mod fault;
 pub(crate) mod fill;
 pub(crate) mod holes;
 pub(crate) mod missing;
+mod own_fd;
+pub(crate) mod pagemap;
 pub(crate) mod resize;
 mod sorted;
 pub(crate) mod written;

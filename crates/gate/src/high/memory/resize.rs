@@ -1,11 +1,10 @@
 //! Mappings of files whose size has changed: what they have grown by is mapped in, what they have shrunk by
 //! removed.
 
-use lp_abi::{PAGE_SIZE, Result};
-use lp_region::sync::Ordering;
+use lp_abi::Result;
 use lp_vfs::task::Task;
 
-use crate::high::memory::areas::{self, Area, LockedAreas};
+use crate::high::memory::areas::{self, LockedAreas};
 use crate::high::memory::fill::{self, Content};
 
 /// Files may have changed size: where this process maps them, maps in what they have grown by and removes
@@ -17,20 +16,13 @@ pub(crate) fn resized(task: &Task) {
     }
 }
 
-/// The address in an area at which the file's last page ends.
-pub(crate) fn end_of_file(task: &Task, area: &Area) -> usize {
-    let size = task.region.inode(area.of.id).size.load(Ordering::Relaxed); // Relaxed: one word.
-    let pages = size.next_multiple_of(PAGE_SIZE as u64).saturating_sub(area.offset);
-    area.start + pages.min(area.bytes() as u64) as usize
-}
-
 /// Adapts the area at `index` to its file's size. Returns whether it has grown.
 ///
 /// # Errors
 /// Those of [`fill::fill`].
 pub(crate) fn settle(task: &Task, list: &mut LockedAreas, index: usize) -> Result<bool> {
     let Some(mut area) = list.areas().get(index).copied() else { return Ok(false) };
-    let (end, before) = (end_of_file(task, &area), area.beyond);
+    let (end, before) = (area.end_of_file(task), area.beyond);
     if end < before {
         fill::past_the_end(end, before, area.protection)?;
         list.holes().reserve(1)?;

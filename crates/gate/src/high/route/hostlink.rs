@@ -9,12 +9,13 @@ use lp_abi::{Errno, Fd, MAX_SYMLINKS, PATH_MAX, Result};
 use lp_region::ucopy;
 use lp_vfs::task::Task;
 
-use crate::high::fd::{own_descriptor, placeholder};
+use crate::high::fd::own_descriptor;
 use crate::high::frame::at::{At, Last, Route, Which, buffer, spare_buffer};
 use crate::high::frame::handler::thread;
 use crate::high::route::{magic, rooted};
 use crate::high::run::apart;
 use crate::high::run::mounts::mounts;
+use crate::low::tools::close::close_number;
 
 /// The route of a relative path, `length` bytes in the buffer of `which`, from the host directory `dirfd`.
 #[cold]
@@ -115,7 +116,7 @@ pub(super) fn meets(at: At, last: Last, resolve: u32) -> bool {
     match unsafe { lp_abi::syscall!(__NR_openat2, at.dirfd, at.path, &raw const how, size_of::<open_how>()) }
     {
         Ok(fd) => {
-            placeholder::close_number(Fd::new(fd as i32));
+            close_number(Fd::new(fd as i32));
             false
         }
         // A filter that denies the call leaves the question open: see `filter`.

@@ -15,7 +15,6 @@ use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::{self, Follow};
 use lp_vfs::{pin, root};
 
-use crate::high::fd::placeholder;
 use crate::high::frame::at::{At, Last, Route, Which};
 use crate::high::frame::content::read_at;
 use crate::high::route::hostlink;
@@ -23,6 +22,7 @@ use crate::high::route::path::{route, route_apart};
 use crate::high::run::mounts::mounts;
 use crate::low::above::List;
 use crate::low::object::elf::{Elf, Read, read_file};
+use crate::low::tools::close::close_number;
 use lp_abi::text::Writer;
 
 impl List {
@@ -162,7 +162,7 @@ fn storage_on_host(at: At) -> Option<u64> {
     let fd = unsafe { lp_abi::syscall!(__NR_openat, at.dirfd, at.path, O_CLOEXEC | O_NONBLOCK | O_NOCTTY) };
     let fd = Fd::new(fd.ok()? as i32);
     let bytes = storage(&|to, at| read_file(fd, to, at));
-    placeholder::close_number(fd);
+    close_number(fd);
     bytes
 }
 

@@ -59,13 +59,15 @@ pub(crate) fn plainly_ours<T: ReturnValue>(
 /// `task` is that of a process that has joined.
 #[inline(always)]
 fn is_plainly_hosts(task: Option<&Task>, at: At) -> bool {
-    // SAFETY, both: the gate's fault handler is installed.
+    // SAFETY: the gate's fault handler is installed.
     let word = unsafe { ucopy::word(at.path.as_ptr()) };
+    // SAFETY: as above.
+    let is_straight = || unsafe { ucopy::is_straight(at.path.as_ptr()) };
     word as u8 == b'/'
         && !mounts().may_hold(word)
         && !may_be_known(word)
         && task.and_then(root::of).is_none()
-        && unsafe { ucopy::is_straight(at.path.as_ptr()) }
+        && is_straight()
 }
 
 /// Makes a call with one path in the kernel, if the path's text proves that it leads to the host. `None` to

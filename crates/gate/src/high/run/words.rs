@@ -16,6 +16,8 @@ pub(crate) const WATCHES: usize = 5;
 pub(crate) const READY: usize = 6;
 /// Index 7: the descriptor of userfaultfd(2) plus one, and whether it is used.
 pub(crate) use crate::high::memory::missing::WORD as MISSING;
+/// Index 8: the descriptor of /proc/self/pagemap plus one, and whether it is used.
+pub(crate) use crate::high::memory::pagemap::WORD as PAGEMAP;
 
 /// Bit of `Run::host_objects`: some inode of the run has an object on the host.
 pub(crate) const NODES: u64 = 1;

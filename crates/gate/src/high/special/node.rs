@@ -26,6 +26,7 @@ use crate::high::fd::placeholder;
 use crate::high::frame::at::{Which, buffer, spare_buffer};
 use crate::high::run::words::NODES;
 use crate::low::live::deferred;
+use crate::low::tools::close::close_number;
 use lp_abi::text::Writer;
 
 /// Room for a path, and for what makes another name of it.
@@ -152,7 +153,7 @@ pub(crate) fn remove_all(task: &Task) {
             let _ = unsafe { lp_abi::syscall!(__NR_unlinkat, directory, name.as_ptr(), 0) };
         }
     }
-    placeholder::close_number(Fd::new(directory as i32));
+    close_number(Fd::new(directory as i32));
     // SAFETY: a NUL-terminated path.
     let _ = unsafe { lp_abi::syscall!(__NR_rmdir, path.as_ptr()) };
 }
@@ -198,7 +199,7 @@ pub(crate) fn open(task: &'static Task<'static>, node: &Node) -> isize {
     let installed = lp_vfs::open::node_file(task, node)
         .and_then(|file| table::install(task, fd, file, entry::HOST | cloexec));
     if let Err(errno) = installed {
-        placeholder::close_number(fd);
+        close_number(fd);
         return errno.to_ret();
     }
     fd.raw() as isize

@@ -18,10 +18,10 @@ use lp_vfs::task::Task;
 use lp_vfs::watch::{self, ShadowKind, Touched};
 
 use crate::high::fd::descriptor;
-use crate::high::fd::placeholder::close_number;
 use crate::high::frame::at::spare_buffer;
 use crate::high::frame::handler;
 use crate::high::watch::shadow_path;
+use crate::low::tools::close::close_number;
 
 /// Minimum numbers tried for shadows: above those that programs use, or at least above those that they care
 /// about.

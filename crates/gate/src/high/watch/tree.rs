@@ -6,8 +6,8 @@ use lp_abi::linux::{
 };
 use lp_abi::{Errno, Fd, PATH_MAX, Result, dirent64};
 
-use crate::high::fd::placeholder::close_number;
 use crate::high::frame::at::{Which, buffer};
+use crate::low::tools::close::close_number;
 
 /// Removes the directory at a NUL-terminated path. Directories below it are emptied deepest first.
 ///

@@ -23,6 +23,7 @@ use lp_region::ucopy;
 
 use crate::High;
 use crate::low::above::Above;
+use crate::low::above::Access;
 use crate::low::arrive::deliver;
 use crate::low::arrive::{entry, entry_quick};
 use crate::low::dispatch::NOT_OURS;
@@ -263,12 +264,12 @@ fn resolve(signal: usize, address: usize, context: &Context) -> bool {
         context.set_instruction(&raw const entry::lp_entry as usize);
         return true;
     }
-    tls::in_gate() == 0 && repair(signal, address)
+    tls::in_gate() == 0 && repair(signal, address, context.access())
 }
 
 /// Repairs a mapping. Runs in the gate like a call, because it takes locks. Signals that arrive meanwhile are
 /// delivered at the faulting instruction if the mapping is repaired, else before the fault's handler runs.
-fn repair(signal: usize, address: usize) -> bool {
+fn repair(signal: usize, address: usize, access: Access) -> bool {
     if !High::has_mappings() {
         return false;
     }
@@ -279,7 +280,7 @@ fn repair(signal: usize, address: usize) -> bool {
     }
     tls::set_in_gate(1);
     // SAFETY: the thread's own record, which nothing else uses at this point.
-    let is_good = High::fault(unsafe { &*current::thread() }, signal, address);
+    let is_good = High::fault(unsafe { &*current::thread() }, signal, address, access);
     tls::set_in_gate(0);
     if interrupted() && lp_abi::sys::is_limited() {
         deliver::handle_waiting();

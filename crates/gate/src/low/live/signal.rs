@@ -7,6 +7,7 @@ use lp_abi::linux::{
     SIGSEGV, SIGSYS, SIGTRAP,
 };
 
+use crate::low::above::Access;
 use crate::low::thread::actions::{Actions, KernelAction};
 use crate::low::thread::{current, home};
 
@@ -24,6 +25,7 @@ mod context {
     pub(super) const RAX: usize = 40 + 13 * 8;
     pub(super) const RSP: usize = 40 + 15 * 8;
     pub(super) const RIP: usize = 40 + 16 * 8;
+    pub(super) const ERROR: usize = 40 + 19 * 8;
     pub(super) const MASK: usize = 296;
 }
 
@@ -43,6 +45,11 @@ impl Context {
 
     pub(crate) fn instruction(&self) -> usize {
         self.get(context::RIP)
+    }
+
+    /// How the instruction accessed memory: bit 1 of the processor's error code of a page fault.
+    pub(crate) fn access(&self) -> Access {
+        if self.get(context::ERROR) & 2 != 0 { Access::Write } else { Access::Read }
     }
 
     pub(crate) fn set_instruction(&self, at: usize) {

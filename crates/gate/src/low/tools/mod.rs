@@ -1,5 +1,6 @@
-//! Paths, error lines and status files, without an allocator: for everyone.
+//! Paths, error lines, status files, closing descriptors, without an allocator: for everyone.
 
+pub(crate) mod close;
 pub(crate) mod names;
 pub mod report;
 pub(crate) mod status;
