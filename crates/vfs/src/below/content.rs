@@ -98,7 +98,8 @@ fn fill(task: &Task<'_>, file: &impl File, seen: &Record, fresh: &Fresh, index: 
     while done < wanted {
         // SAFETY: the `wanted` bytes from `to` on belong to the run.
         match unsafe { file.read(to.add(done), wanted - done, start + done as u64) } {
-            Ok(0) => return Err(Errno::EIO),
+            // It may have become shorter.
+            Ok(0) => return file.check(seen).and(Err(Errno::EIO)),
             Ok(got) => done += got,
             // It may be no file any more.
             Err(errno) => return file.check(seen).and(Err(errno)),
