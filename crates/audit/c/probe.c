@@ -1,13 +1,14 @@
 /*
  * The audited program: makes one call over and over, between two breakpoints of its own.
  *
- *     probe DIR REPETITIONS CALL [CALL]
+ *     probe [-t] DIR REPETITIONS CALL [CALL]
  *
  * It sets its files up, makes the call WARM_UP times, prints "ready PID" and waits until somebody
  * traces it; then come the breakpoints: one before each of the REPETITIONS calls and one after.
  * With a second CALL a second process does the same at the same time, in the same directory; the
  * two are made to commute: calls that only look share "shared", calls that change something have
- * files of their own in that directory.
+ * files of their own in that directory. With -t each process has another thread, which sleeps: so
+ * its descriptor table is shared.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -15,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +43,7 @@ static char shared[PATH_MAX], missing[PATH_MAX], own[PATH_MAX], renamed[PATH_MAX
 static int shared_fd, own_fd, directory_fd;
 static struct stat st;
 static struct statx stx;
+static int threads;
 
 static int file(const char *path)
 {
@@ -192,6 +195,13 @@ static void wait_for_tracer(void)
     }
 }
 
+static void *sleep_for_ever(void *unused)
+{
+    for (;;)
+        pause();
+    return unused;
+}
+
 static void open_files(const char *dir, int who)
 {
     snprintf(own, sizeof own, "%s/a/b/own%d", dir, who);
@@ -201,6 +211,9 @@ static void open_files(const char *dir, int who)
     NEED((shared_fd = open(shared, O_RDONLY)) >= 0);
     NEED((directory_fd = open(dir, O_RDONLY | O_DIRECTORY)) >= 0);
     NEED((host_fd = open(host, O_RDONLY)) >= 0);
+    pthread_t thread;
+    if (threads)
+        NEED(pthread_create(&thread, NULL, sleep_for_ever, NULL) == 0);
 }
 
 static void perform(const struct call *call, int repetitions)
@@ -222,6 +235,9 @@ static void perform(const struct call *call, int repetitions)
 
 int main(int argc, char **argv)
 {
+    threads = argc > 1 && strcmp(argv[1], "-t") == 0;
+    argc -= threads;
+    argv += threads;
     if (argc != 4 && argc != 5)
         return 2;
     const char *dir = argv[1];

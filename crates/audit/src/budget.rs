@@ -1,7 +1,7 @@
 //! The limits of each call, in `budgets.toml`.
 
 use crate::decode::Serialising;
-use crate::probe::{Audit, Ground};
+use crate::probe::{Audit, Descriptors, Ground};
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use std::fmt;
@@ -23,12 +23,14 @@ pub struct Budget {
     pub syscalls: usize,
 }
 
-/// The table, by door.
+/// The tables, by door, and for processes whose threads share a descriptor table.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Budgets {
     gate: Vec<Budget>,
     library: Vec<Budget>,
+    gate_threads: Vec<Budget>,
+    library_threads: Vec<Budget>,
 }
 
 impl Budgets {
@@ -42,11 +44,13 @@ impl Budgets {
 
     /// The limits for the door of `ground`; the kernel has none.
     #[must_use]
-    pub fn of(&self, ground: &Ground) -> &[Budget] {
-        match ground {
-            Ground::Directory(_) => &[],
-            Ground::Lightpath(_) => &self.gate,
-            Ground::Library(_) => &self.library,
+    pub fn of(&self, ground: &Ground, descriptors: Descriptors) -> &[Budget] {
+        match (ground, descriptors) {
+            (Ground::Directory(_), _) => &[],
+            (Ground::Lightpath(_), Descriptors::Own) => &self.gate,
+            (Ground::Lightpath(_), Descriptors::Shared) => &self.gate_threads,
+            (Ground::Library(_), Descriptors::Own) => &self.library,
+            (Ground::Library(_), Descriptors::Shared) => &self.library_threads,
         }
     }
 }
@@ -113,9 +117,11 @@ mod tests {
     fn every_budget_is_of_a_known_call() {
         let budgets = Budgets::load().unwrap();
         for ground in [Ground::Lightpath("lightpath".into()), Ground::Library("lp-audit".into())] {
-            assert!(!budgets.of(&ground).is_empty());
-            for budget in budgets.of(&ground) {
-                assert!(ground.calls().contains(&budget.call.as_str()), "{}", budget.call);
+            for table in [Descriptors::Own, Descriptors::Shared] {
+                assert!(!budgets.of(&ground, table).is_empty());
+                for budget in budgets.of(&ground, table) {
+                    assert!(ground.calls().contains(&budget.call.as_str()), "{}", budget.call);
+                }
             }
         }
     }

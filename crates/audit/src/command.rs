@@ -4,7 +4,7 @@ use crate::budget::{Budget, Budgets};
 use crate::commute::{Actors, Findings, Report};
 use crate::library;
 use crate::matrix::Matrix;
-use crate::probe::{Audit, Ground, Probe};
+use crate::probe::{Audit, Descriptors, Ground, Probe};
 use crate::symbols::Symbols;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
@@ -32,6 +32,10 @@ pub struct Command {
     /// Audit the library door, without the gate
     #[arg(long, global = true, conflicts_with_all = ["lightpath", "dir"])]
     library: bool,
+
+    /// Make the calls in a process with a second thread, which shares its descriptor table
+    #[arg(long, global = true)]
+    threads: bool,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -82,7 +86,7 @@ enum Action {
 /// If a call cannot be audited.
 pub fn run(command: &Command) -> Result<ExitCode> {
     if let Action::Perform { repetitions, calls } = &command.action {
-        library::perform(*repetitions, calls)?;
+        library::perform(*repetitions, calls, command.descriptors())?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Action::Commute { stride, out, list } = &command.action {
@@ -90,11 +94,11 @@ pub fn run(command: &Command) -> Result<ExitCode> {
     }
     let ground = command.ground()?;
     let known = |names: &[String]| known(&ground, names);
-    let probe = Probe::new(ground.clone())?;
+    let probe = Probe::new(ground.clone(), command.descriptors())?;
     let mut out = std::io::stdout().lock();
     match &command.action {
         Action::Show { calls } => writeln!(out, "{}", counts(&probe, &known(calls)?)?)?,
-        Action::Check => return check(&probe, Budgets::load()?.of(&ground), &mut out),
+        Action::Check => return check(&probe, Budgets::load()?.of(&ground, command.descriptors()), &mut out),
         Action::Trace { call } => {
             let call = known(std::slice::from_ref(call))?;
             write!(out, "{}", listing(&probe.audit(call[0])?))?;
@@ -137,6 +141,10 @@ fn commute(stride: usize, out: Option<&Path>, list: Option<&Path>) -> Result<Exi
 }
 
 impl Command {
+    fn descriptors(&self) -> Descriptors {
+        if self.threads { Descriptors::Shared } else { Descriptors::Own }
+    }
+
     fn ground(&self) -> Result<Ground> {
         if self.library {
             return Ok(Ground::Library(std::env::current_exe()?));

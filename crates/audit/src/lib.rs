@@ -27,5 +27,5 @@ pub use command::{Command, run};
 pub use commute::{Actors, Findings, Pair, Report};
 pub use decode::{Access, Serialising};
 pub use matrix::{Conflict, Matrix};
-pub use probe::{CALLS, Ground, Probe};
+pub use probe::{CALLS, Descriptors, Ground, Probe};
 pub use tracer::{Count, Step};

@@ -1,6 +1,7 @@
 //! The audited program for the library door: the counterpart of `c/probe.c`, with the calls made directly on
 //! a region of its own. It is `lp-audit` itself, started with a hidden subcommand.
 
+use crate::probe::Descriptors;
 use anyhow::{Context, Result, anyhow, bail};
 use lp_abi::linux::{O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_WRONLY, SEEK_END, SEEK_SET, stat, statx};
 use lp_abi::{Errno, Fd, Result as Answer, lent};
@@ -41,7 +42,7 @@ struct Actor {
 ///
 /// # Errors
 /// If the region cannot be created or a call fails.
-pub(crate) fn perform(repetitions: usize, calls: &[String]) -> Result<()> {
+pub(crate) fn perform(repetitions: usize, calls: &[String], descriptors: Descriptors) -> Result<()> {
     let (region, run) = make_region()?;
     let setup = attach(region, run)?;
     boot::mkfs(&setup, 0).map_err(failed("make the root"))?;
@@ -59,14 +60,15 @@ pub(crate) fn perform(repetitions: usize, calls: &[String]) -> Result<()> {
         // SAFETY: this process has one thread, so the child may do whatever its parent could.
         match unsafe { nix::unistd::fork() }? {
             nix::unistd::ForkResult::Child => {
-                let done = Actor::new(region, run, 1).and_then(|actor| actor.perform(second, repetitions));
+                let done = Actor::new(region, run, 1, descriptors)
+                    .and_then(|actor| actor.perform(second, repetitions));
                 // SAFETY: ends the child without its parent's exit handlers.
                 unsafe { nix::libc::_exit(i32::from(done.is_err())) };
             }
             nix::unistd::ForkResult::Parent { child: pid } => child = Some(pid),
         }
     }
-    Actor::new(region, run, 0)?.perform(first, repetitions)?;
+    Actor::new(region, run, 0, descriptors)?.perform(first, repetitions)?;
     if let Some(pid) = child {
         nix::sys::wait::waitpid(pid, None)?;
     }
@@ -93,8 +95,11 @@ fn attach(region: Region<'static>, run: RunId) -> Result<Box<Task<'static>>> {
 }
 
 impl Actor {
-    fn new(region: Region<'static>, run: RunId, who: u32) -> Result<Self> {
+    fn new(region: Region<'static>, run: RunId, who: u32, descriptors: Descriptors) -> Result<Self> {
         let task = attach(region, run)?;
+        if descriptors == Descriptors::Shared {
+            boot::before_thread(&task);
+        }
         let name = |kind| CString::new(format!("/a/b/{kind}{who}"));
         let (own, renamed, fresh) = (name("own")?, name("renamed")?, name("fresh")?);
         let own_fd = open_file(&task, &own, O_RDWR | O_CREAT)?;

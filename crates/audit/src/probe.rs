@@ -76,10 +76,20 @@ impl Ground {
     }
 }
 
+/// Who uses the descriptor table of a process that makes the calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Descriptors {
+    /// Its only thread.
+    Own,
+    /// A second thread, too, which does nothing meanwhile.
+    Shared,
+}
+
 /// The probe's binary, compiled by the host's `cc`.
 pub struct Probe {
     dir: tempfile::TempDir,
     ground: Ground,
+    descriptors: Descriptors,
 }
 
 impl Probe {
@@ -87,19 +97,19 @@ impl Probe {
     ///
     /// # Errors
     /// If there is no C compiler, or nowhere to put its output.
-    pub fn new(ground: Ground) -> Result<Self> {
+    pub fn new(ground: Ground, descriptors: Descriptors) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("lightpath-audit-").tempdir()?;
         let source = dir.path().join("probe.c");
         std::fs::write(&source, SOURCE)?;
         let output = Command::new("cc")
-            .args(["-std=gnu11", "-O2", "-o"])
+            .args(["-std=gnu11", "-O2", "-pthread", "-o"])
             .args([&dir.path().join(NAME), &source])
             .output()
             .context("cannot run cc, which compiles the probe")?;
         if !output.status.success() {
             bail!("cc cannot compile the probe: {}", String::from_utf8_lossy(&output.stderr));
         }
-        Ok(Self { dir, ground })
+        Ok(Self { dir, ground, descriptors })
     }
 
     /// What `call` executes when warm: the lowest of several counts, which are equal unless something
@@ -177,7 +187,11 @@ impl Probe {
                 command
             }
         };
-        if !matches!(self.ground, Ground::Library(_)) {
+        let is_library = matches!(self.ground, Ground::Library(_));
+        if self.descriptors == Descriptors::Shared {
+            command.arg(if is_library { "--threads" } else { "-t" });
+        }
+        if !is_library {
             command.arg(room.unwrap_or(Path::new("/light")));
         }
         command.arg(REPETITIONS.to_string()).args(calls);

@@ -1,6 +1,6 @@
 //! The hot calls, held against `budgets.toml`.
 
-use lp_audit::{Budgets, Ground, Probe};
+use lp_audit::{Budgets, Descriptors, Ground, Probe};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -23,12 +23,14 @@ fn lightpath() -> PathBuf {
 }
 
 fn hold_to_budgets(ground: Ground) {
-    let probe = Probe::new(ground.clone()).unwrap();
     let mut complaints = Vec::new();
-    for budget in Budgets::load().unwrap().of(&ground) {
-        let audit = probe.audit(&budget.call).unwrap();
-        for excess in budget.excesses(&audit) {
-            complaints.push(format!("{}: {excess}", budget.call));
+    for table in [Descriptors::Own, Descriptors::Shared] {
+        let probe = Probe::new(ground.clone(), table).unwrap();
+        for budget in Budgets::load().unwrap().of(&ground, table) {
+            let audit = probe.audit(&budget.call).unwrap();
+            for excess in budget.excesses(&audit) {
+                complaints.push(format!("{}, table {table:?}: {excess}", budget.call));
+            }
         }
     }
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));

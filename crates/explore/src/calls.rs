@@ -167,6 +167,13 @@ fn write_often(door: &dyn Door, dir: &Dir) {
     }
 }
 
+/// The same for the position of the open file that all processes share.
+fn move_often(door: &dyn Door, _: &Dir) {
+    for _ in 0..300 {
+        door.write(COMMON, &[]);
+    }
+}
+
 /// The same for a directory.
 fn create_often(door: &dyn Door, dir: &Dir) {
     for _ in 0..150 {
@@ -292,6 +299,10 @@ pub(crate) static CALLS: &[Call] = &[
         write_often,
     )),
     bytes(call("append", &["@/a", "v/a"], |door, _| door.write(COMMON, &BYTES[..300]))),
+    bytes(biased("append-biased", &["@/a", "v/a"], |door, _| door.write(COMMON, &BYTES[..300]), move_often)),
+    call("seek", &["v/a"], |door, _| door.seek(COMMON, 1)),
+    biased("seek-biased", &["v/a"], |door, _| door.seek(COMMON, 1), move_often),
+    biased("read-biased", &["v/a"], |door, _| door.read(COMMON, &mut [0; 10]), move_often),
     bytes(call("empty", &["@/a"], |door, dir| door.ftruncate(dir.own, 0))),
     bytes(call("cut", &["@/a"], |door, dir| door.truncate(&dir.a, 2000))),
     bytes(call("lengthen", &["@/a"], |door, dir| door.ftruncate(dir.own, 90_000))),

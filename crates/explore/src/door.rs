@@ -68,6 +68,10 @@ pub(crate) trait Door {
     fn pwrite(&self, fd: i32, from: &[u8], at: i64) -> i64;
     /// write(2).
     fn write(&self, fd: i32, from: &[u8]) -> i64;
+    /// read(2).
+    fn read(&self, fd: i32, to: &mut [u8]) -> i64;
+    /// lseek(2) to an offset.
+    fn seek(&self, fd: i32, to: i64) -> i64;
     /// pread(2).
     fn pread(&self, fd: i32, to: &mut [u8], at: i64) -> i64;
     /// chroot(2).

@@ -64,6 +64,16 @@ impl Door for Kernel {
         answer(unsafe { libc::write(fd, from.as_ptr().cast(), from.len()) } as i64)
     }
 
+    fn read(&self, fd: i32, to: &mut [u8]) -> i64 {
+        // SAFETY: above.
+        answer(unsafe { libc::read(fd, to.as_mut_ptr().cast(), to.len()) } as i64)
+    }
+
+    fn seek(&self, fd: i32, to: i64) -> i64 {
+        // SAFETY: above.
+        answer(unsafe { libc::lseek(fd, to, libc::SEEK_SET) })
+    }
+
     fn pread(&self, fd: i32, to: &mut [u8], at: i64) -> i64 {
         // SAFETY: above.
         answer(unsafe { libc::pread(fd, to.as_mut_ptr().cast(), to.len(), at) } as i64)

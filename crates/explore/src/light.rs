@@ -16,7 +16,7 @@ use lp_vfs::mapping::MapAccess;
 use lp_vfs::open::Opened;
 use lp_vfs::xattr::XattrValue;
 use lp_vfs::{
-    Place, Task, boot, chdir, chmod, chown, clock, close, dup, fallocate, flock, fork, getdents, link,
+    Place, Task, boot, chdir, chmod, chown, clock, close, dup, fallocate, flock, fork, getdents, link, lseek,
     mapping, mkdir, mknod, mount, move_mount, open, open_tree, read, readlink, reclaim, record_lock, rename,
     root, sharing, stat, statfs, symlink, table, truncate, umount, unlink, utimens, write, xattr,
 };
@@ -250,6 +250,14 @@ impl Door for Light {
 
     fn write(&self, fd: i32, from: &[u8]) -> i64 {
         size(write::write(self.task(), Fd::new(fd), lent::bytes(from)))
+    }
+
+    fn read(&self, fd: i32, to: &mut [u8]) -> i64 {
+        size(read::read(self.task(), Fd::new(fd), lent::room(to)))
+    }
+
+    fn seek(&self, fd: i32, to: i64) -> i64 {
+        size(lseek::lseek(self.task(), Fd::new(fd), to, lp_abi::linux::SEEK_SET).map(|at| at as usize))
     }
 
     fn pread(&self, fd: i32, to: &mut [u8], at: i64) -> i64 {

@@ -15,7 +15,7 @@ use lp_vfs::{pin, table::entry};
 
 use crate::bits::Bits;
 use crate::slabs::SlabSlots;
-use crate::{Check, names};
+use crate::{Check, locks, names};
 
 impl Check<'_> {
     /// Tables, chains and lists; then the records that none of them names.
@@ -104,7 +104,7 @@ impl Check<'_> {
                 continue;
             }
             let file = self.region.file(FileId(index));
-            self.lock(&file.lock, || format!("the position of open file {index}"));
+            self.lock(locks::inner(&file.lock), || format!("the position of open file {index}"));
             let inode = InodeRef::from_word(file.inode.load(Relaxed));
             // If it was ever sent, it may still be in flight: only processes of its run can query that.
             let is_held = named.has(index) || file.in_flight.load(Relaxed) != 0;

@@ -62,10 +62,10 @@ pub(crate) fn inode_words(inode: &Inode) -> &[AtomicU32; 5] {
     unsafe { &*(&raw const inode.lock).cast() }
 }
 
-/// The inner lock of an inode's lock.
-pub(crate) fn of_inode(inode: &Inode) -> &OwnerLock {
+/// The inner lock of a biased one.
+pub(crate) fn inner(lock: &BiasedLock) -> &OwnerLock {
     // SAFETY: a biased lock starts with it.
-    unsafe { &*(&raw const inode.lock).cast() }
+    unsafe { &*core::ptr::from_ref(lock).cast() }
 }
 
 /// What the lock at an offset of the region guards, if there is one: what a lane waits for

@@ -164,7 +164,7 @@ impl Check<'_> {
         if inode.size.load(Relaxed) > i64::MAX as u64 {
             self.structure(|| format!("inode {index} has a size that no file has"));
         }
-        self.lock(locks::of_inode(inode), || format!("inode {index}"));
+        self.lock(locks::inner(&inode.lock), || format!("inode {index}"));
         self.lock(&inode.locks_lock, || format!("the locks of inode {index}"));
         let key = locks::inode_words(inode)[4].load(Relaxed);
         if key != 0 && key != index {

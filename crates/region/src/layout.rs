@@ -9,7 +9,7 @@ use lp_abi::PAGE_SIZE;
 /// First eight bytes of a region.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LIGHTPTH");
 /// Layout version; a region of another version is refused.
-pub const VERSION: u32 = 24;
+pub const VERSION: u32 = 25;
 
 /// Runs that can use one region at once.
 pub const RUNS: usize = 64;
@@ -113,7 +113,7 @@ pub const PLAN_SIZE: usize = PAGE_SIZE;
 /// Offset of the open file descriptions.
 pub const FILES_AT: usize = after(PLANS_AT, LANES, PLAN_SIZE);
 /// Offset of the inodes.
-pub const INODES_AT: usize = after(FILES_AT, FILES, 64);
+pub const INODES_AT: usize = after(FILES_AT, FILES, 128);
 /// Offset of the directory entries.
 pub const DIRENTS_AT: usize = after(INODES_AT, INODES, 256);
 /// Offset of the primary hash buckets.

@@ -59,10 +59,10 @@ pub use calls::{
 };
 pub use content::{bulk, chunk, linking, map, owner, page, run, version};
 pub use descriptors::{busy, flight, opened};
-pub use inodes::{blob, limit};
+pub use inodes::blob;
 pub use lane::{freeze, intent, pin};
 pub use life::{
-    bare_mapping, boot, executed, fork, mapping, mount_tree, namespace, parted, reap, reclaim, sharing,
+    bare_mapping, boot, executed, fork, limit, mapping, mount_tree, namespace, parted, reap, reclaim, sharing,
 };
 pub use locks::{file_lock, flock, lock, lock_tree, record_lock, signal_target};
 pub use names::{dir, dirent, hash, link_target, name, root, walk};
@@ -88,7 +88,9 @@ pub mod mounts {
 }
 
 pub mod read {
-    pub use crate::calls::read::{note, pread, pread_quick, preadv2, read, read_quick, readv};
+    pub use crate::calls::read::{
+        note, pread, pread_quick, pread_quick_beside, preadv2, read, read_quick, read_quick_beside, readv,
+    };
     pub use crate::content::snapshot::into;
 }
 

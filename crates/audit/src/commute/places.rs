@@ -25,14 +25,14 @@ const INODE: Fields = fields!(Inode: seq pages size atime mtime ctime ctime_nsec
     number generation flags acl default_acl xattr rdev root parent self_dirent link lock data_seq map tail
     btime btime_nsec atime_due entries custody inline locks_lock locks moving);
 const LANE: Fields = fields!(Lane: process tid id generation burial waits_for posix_wait shifting walked
-    writing writing_depth pins unlisting holding changing intent taken claims unlinked chains arrived kept moves
+    writing writing_depth pins changing seeking holding intent taken claims unlinked chains unlisting arrived kept moves
     caches pages moving reads answered passed bytes);
 const PROCESS: Fields = fields!(Process: life pid run pid_namespace fd_limit threads umask ruid fsuid fsgid
     caps group_count permitted fsize_limit cwd exe mappings exe_dirent first_lane rgid limited attached root
-    births keeper parked table_lock moves threads_gone posix_locks gate_words closed id_maps
-    overflow_ids next_home domain next_domain users unused_last groups);
-const FILE: Fields = fields!(OpenFile: position inode flags shared lock generation link parent dirent locked in_flight
-    mode custody);
+    births keeper parked table_lock moves threads_gone gate_words next_home closed id_maps
+    overflow_ids posix_locks domain next_domain users unused_last groups);
+const FILE: Fields = fields!(OpenFile: inode flags mode generation parent dirent unused position shared lock link locked
+    in_flight custody);
 const DIRENT: Fields = fields!(Dirent: target position parent hash seq shape long link name);
 const LOCK: Fields = fields!(LockRecord: start end last kind family owner owner_generation link right pid version
     waiters inode);
@@ -45,7 +45,7 @@ const SLABS: &[(usize, &str, usize, Fields)] = &[
     (SUPERBLOCKS_AT, "superblock", 64, &[]),
     (LANES_AT, "lane", LANE_SIZE, LANE),
     (PLANS_AT, "plan", 4096, &[]),
-    (FILES_AT, "open file", 64, FILE),
+    (FILES_AT, "open file", 128, FILE),
     (INODES_AT, "inode", 256, INODE),
     (DIRENTS_AT, "dirent", 64, DIRENT),
     (BUCKETS_AT, "bucket", 64, &[]),

@@ -23,8 +23,7 @@ const ROUND: usize = 256;
 pub(super) enum Workers {
     /// Each with a table of its own.
     Processes,
-    /// Sharing one table in the current design; each with its own, and the old lock in common, in the old
-    /// one.
+    /// Sharing one table, but for the old design of finding an open file: [`Stage::perform_in_threads`].
     Threads,
 }
 
@@ -140,15 +139,14 @@ impl Stage {
     }
 
     fn perform_in_threads(&self, design: Design, kind: Kind, time: Duration) -> Result<()> {
-        // In the current design threads share one table. In the old one the lock stands for the sharing: each
-        // thread has its own table, so that it does not also pay for the pin, which replaced the lock.
+        // The lock on the table is what pins replaced. Where it is put back, it stands for the sharing: each
+        // thread has its own table, so that it does not also pay for the pin. The other changes left the
+        // table as it was, so threads share it in both designs.
+        let is_shared = (design, kind) != (Design::Before, Kind::Lookup);
         let main = self.task()?;
         let mut tasks = Vec::new();
         for _ in 0..self.count {
-            tasks.push(match design {
-                Design::Before => self.task()?,
-                Design::Now => self.thread_of(&main)?,
-            });
+            tasks.push(if is_shared { self.thread_of(&main)? } else { self.task()? });
         }
         let shared = Shared(self);
         let threads = |task: &Task| task.process.threads.load(Ordering::Relaxed);
@@ -162,7 +160,7 @@ impl Stage {
             }
             self.start_when_ready();
         });
-        debug_assert!(design == Design::Before || threads(&main) == self.count as u32);
+        debug_assert!(!is_shared || threads(&main) == self.count as u32);
         Ok(())
     }
 

@@ -59,7 +59,8 @@ impl BiasedLock {
         BiasedLock { inner: OwnerLock::new(), bias: zero(), streak: zero(), key: zero() }
     }
 
-    /// Sets the key that names this lock in a mark: from now on it may be biased. No other lock has this key.
+    /// Sets the key that names this lock in a mark: from now on it may be biased. No other lock that uses this
+    /// mark has the key.
     #[inline]
     pub fn set_key(&self, key: u32) {
         // Relaxed: a lock's key never changes from one value to another.
@@ -159,8 +160,8 @@ impl BiasedLock {
         owner.is_none() || !self.is_inside(owner, undertaker) || undertaker.lanes().is_dead(owner)
     }
 
-    /// Takes the lock for `me`, without an atomic instruction if `me` has the bias. `mark` is `me`'s own; a
-    /// lane is in one such section at a time.
+    /// Takes the lock for `me`, without an atomic instruction if `me` has the bias. `mark` is `me`'s own; it
+    /// names one section at a time.
     #[inline(always)]
     pub fn enter(&self, me: LaneId, mark: &AtomicU32, undertaker: &dyn Undertaker) -> Hold {
         if self.enter_biased(me, mark) {
@@ -234,7 +235,7 @@ impl BiasedLock {
     /// Whether `owner` is inside by its bias.
     fn is_inside(&self, owner: LaneId, undertaker: &dyn Undertaker) -> bool {
         // PAIRS: the release in `leave`. What the owner did in its section is visible here.
-        undertaker.lanes().mark(owner).load(Ordering::Acquire) == self.key.load(Ordering::Relaxed)
+        undertaker.mark_of(owner).load(Ordering::Acquire) == self.key.load(Ordering::Relaxed)
     }
 
     /// Takes the bias from its lane and waits until that lane is outside; `false` in a process without

@@ -26,7 +26,7 @@ const SLEEP_NS: u64 = 5_000_000;
 pub trait Lanes {
     /// Whether the thread that owns `lane` is gone.
     fn is_dead(&self, lane: LaneId) -> bool;
-    /// The word in which `lane` names the biased lock that it holds; see [`crate::bias`].
+    /// The word in which `lane` names the inode whose biased lock it holds.
     fn mark(&self, lane: LaneId) -> &AtomicU32;
     /// Records in `me`'s lane the lock that it waits for; `None` when it no longer waits.
     fn note_wait(&self, me: LaneId, lock: Option<&OwnerLock>);
@@ -43,6 +43,10 @@ pub trait Undertaker {
     fn replay(&self, _lane: LaneId) {}
     /// Repairs what the lock guards. The caller holds the lock, which it took over from `lane`.
     fn repair(&self, lane: LaneId);
+    /// The word in which `lane` names the biased lock of this kind that it holds; see [`crate::bias`].
+    fn mark_of(&self, lane: LaneId) -> &AtomicU32 {
+        self.lanes().mark(lane)
+    }
     /// Whether locks may be biased. They may not while there is a process that cannot revoke a bias.
     fn may_bias(&self) -> bool {
         true

@@ -77,14 +77,15 @@ pub struct Lane {
     /// Pins: open files ([`crate::ids::FileId`]) and inodes (1 << 32 | [`crate::ids::InodeId`]) that must not
     /// be reclaimed.
     pub pins: [AtomicU64; 6],
-    /// The record being unlinked from each chain.
-    pub unlisting: [AtomicU32; 2],
-    /// Number of the inode whose biased lock the lane holds; 0 if none. See [`crate::bias`]. On a line of its
-    /// own: whoever wants one of those locks reads it.
-    pub holding: AtomicU32,
     /// Nonzero while the lane changes its process's descriptor table beside other threads; see
     /// [`crate::beside`].
     pub changing: AtomicU32,
+    /// Number of the open file whose biased position the lane holds; 0 if none. An inode's lock may be held
+    /// besides.
+    pub seeking: AtomicU32,
+    /// Number of the inode whose biased lock the lane holds; 0 if none. See [`crate::bias`]. On a line of its
+    /// own: whoever wants one of those locks reads it.
+    pub holding: AtomicU32,
     /// The change in progress; see [`Intent`].
     pub intent: Intent,
     /// Slot taken from each cache and not yet linked in.
@@ -97,6 +98,8 @@ pub struct Lane {
     /// Heads of the lane's chains: closed files, and inodes without links; see [`crate::custody`]. They stay
     /// for the lane's next owner. Only the lane's owner changes them.
     pub chains: [AtomicU32; 2],
+    /// The record being unlinked from each chain.
+    pub unlisting: [AtomicU32; 2],
     /// Files and inodes added to its chains since it last began to sweep each chain.
     pub arrived: [AtomicU32; 2],
     /// Inodes that its last sweep left in the chain.

@@ -1,39 +1,43 @@
 //! What programs hold of an inode: [`OpenFile`], an open file description, like struct file; [`LockRecord`], a
 //! lock on it; [`Mapping`], a mapping of it.
 
+use crate::bias::BiasedLock;
 use crate::custody::Custody;
-use crate::lock::OwnerLock;
 use crate::sync::{AtomicU32, AtomicU64};
 
-/// An open file description, like `struct file`. 64 bytes.
-#[repr(C, align(64))]
+/// An open file description, like `struct file`. 128 bytes: a line that every call reads and few change, and
+/// one with the position.
+#[repr(C, align(128))]
 pub struct OpenFile {
-    /// `f_pos`. Plain while unshared, else under `lock`.
-    pub position: AtomicU64,
     /// Inode and generation. Immutable.
     pub inode: AtomicU64,
     /// `f_flags`: access mode and status flags. Atomic.
     pub flags: AtomicU32,
-    /// 1 while a second descriptor of the same table may name it (dup), 2 once another table may (fork,
-    /// SCM_RIGHTS). Atomic; only 1 goes back to 0.
-    pub shared: AtomicU32,
-    /// Guards the position once shared.
-    pub lock: OwnerLock,
+    /// [`file_mode`], and in the high half the mount it was opened through. Immutable.
+    pub mode: AtomicU32,
     /// Generation of the slot. Atomic.
     pub generation: AtomicU32,
-    /// Link of the slab's free list, or of a lane's chain of closed files.
-    pub link: AtomicU32,
     /// Directory through which it was opened; with the entry found there it gives its path. Immutable.
     pub parent: AtomicU32,
     /// Entry found at open; 0 for a root or an O_TMPFILE. Immutable.
     pub dirent: AtomicU32,
+    /// Unused.
+    pub unused: [AtomicU32; 9],
+    /// `f_pos`. Plain while unshared, else under `lock`.
+    pub position: AtomicU64,
+    /// 1 while a second descriptor of the same table may name it (dup), 2 once another table may (fork,
+    /// SCM_RIGHTS). Atomic; only 1 goes back to 0.
+    pub shared: AtomicU32,
+    /// Guards the position once the file, or its table, is shared; biased to a sole user. A slot keeps its
+    /// bias, which is a hint.
+    pub lock: BiasedLock,
+    /// Link of the slab's free list, or of a lane's chain of closed files.
+    pub link: AtomicU32,
     /// Nonzero while it may hold an flock or OFD lock. Atomic.
     pub locked: AtomicU32,
     /// Runs that have ever sent it over a socket, one bit each: it may be in transit. Atomic, bits are only
     /// set.
     pub in_flight: AtomicU32,
-    /// [`file_mode`], and in the high half the mount it was opened through. Immutable.
-    pub mode: AtomicU32,
     /// For a file closed while others may name it: which lane keeps it, and which frees it. Atomic.
     pub custody: Custody,
 }
@@ -111,5 +115,6 @@ pub struct Mapping {
 }
 
 const _: () = {
-    assert!(size_of::<OpenFile>() == 64 && size_of::<LockRecord>() == 64 && size_of::<Mapping>() == 64);
+    assert!(size_of::<OpenFile>() == 128 && core::mem::offset_of!(OpenFile, position) == 64);
+    assert!(size_of::<LockRecord>() == 64 && size_of::<Mapping>() == 64);
 };

@@ -16,6 +16,7 @@ pub(crate) mod event;
 pub(crate) mod fd_table;
 pub mod id_map;
 pub mod identity;
+pub(crate) mod limited;
 pub(crate) mod mount_prefix;
 pub(crate) mod namespaces;
 pub(crate) mod prefix_cache;

@@ -2,7 +2,7 @@
 
 use lp_abi::linux::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
 use lp_abi::{Errno, Fd, Result};
-use lp_region::records::file_mode;
+use lp_region::records::{OpenFile, file_mode};
 use lp_region::sync::Ordering;
 
 use crate::caller::below;
@@ -10,16 +10,17 @@ use crate::caller::task::Task;
 use crate::content::seek;
 use crate::descriptors::fget::HeldFile;
 use crate::descriptors::position;
+use crate::descriptors::table::entry;
 
-/// Moves the position of `fd` and returns the new one. Takes no lock while the open file is not shared;
-/// SEEK_END is one load.
+/// Moves the position of `fd` and returns the new one. Takes no lock while the open file is not shared,
+/// and no atomic instruction while one thread uses its position; SEEK_END is one load.
 ///
 /// # Errors
 /// `EBADF`; `EINVAL` for a bad `whence` or a negative position; `ENXIO` for SEEK_DATA and SEEK_HOLE beyond
 /// the end.
 #[inline]
 pub fn lseek(task: &Task, fd: Fd, offset: i64, whence: u32) -> Result<u64> {
-    match quick(task, task.table.load(fd), offset, whence) {
+    match quick(task, task.table.load(fd), offset, whence, || None) {
         Some(target) => Ok(target),
         None => lseek_slow(task, fd, offset, whence),
     }
@@ -28,23 +29,61 @@ pub fn lseek(task: &Task, fd: Fd, offset: i64, whence: u32) -> Result<u64> {
 /// Fast path of [`lseek`], for an entry just read: the position is this thread's alone. Returns `None` to
 /// fall back to the whole call.
 #[inline(always)]
-pub fn quick(task: &Task, entry: u64, offset: i64, whence: u32) -> Option<u64> {
-    let file = task.sole(entry, file_mode::REGULAR)?;
-    // Relaxed throughout: nobody else has the position; the size stands alone.
+pub fn quick(
+    task: &Task,
+    entry: u64,
+    offset: i64,
+    whence: u32,
+    otherwise: impl FnOnce() -> Option<u64>,
+) -> Option<u64> {
+    let Some(file) = task.sole(entry, file_mode::REGULAR) else { return otherwise() };
+    // Relaxed, here and below: nobody else has the position.
+    let target = target(task, file, offset, whence, || file.position.load(Ordering::Relaxed))?;
+    file.position.store(target, Ordering::Relaxed);
+    Some(target)
+}
+
+/// [`quick`] for a position that others may move.
+#[inline(always)]
+pub fn quick_beside(task: &Task, fd: Fd, offset: i64, whence: u32) -> Option<u64> {
+    let held = task.pin_for(fd, entry::DATA, file_mode::REGULAR)?;
+    let file = held.file;
+    // Relaxed: one word. A call that moves the position to where it is takes effect at this load.
+    let at = file.position.load(Ordering::Relaxed);
+    if target(task, file, offset, whence, || at)? == at {
+        return Some(at);
+    }
+    let position = position::hold_biased(task, file)?;
+    let target = target(task, file, offset, whence, || position.get())?;
+    position.set(target);
+    Some(target)
+}
+
+/// Where a call moves the position of a regular file; `None` if the whole call must tell.
+#[inline(always)]
+fn target(
+    task: &Task,
+    file: &OpenFile,
+    offset: i64,
+    whence: u32,
+    position: impl FnOnce() -> u64,
+) -> Option<u64> {
     let from = match whence {
         SEEK_SET => 0,
-        SEEK_CUR => file.position.load(Ordering::Relaxed) as i64,
+        SEEK_CUR => position() as i64,
+        // Relaxed: the size stands alone.
         SEEK_END => task.inode_of(file).size.load(Ordering::Relaxed) as i64,
         _ => return None,
     };
-    let target = from.checked_add(offset).filter(|target| *target >= 0)? as u64;
-    file.position.store(target, Ordering::Relaxed);
-    Some(target)
+    from.checked_add(offset).filter(|target| *target >= 0).map(|target| target as u64)
 }
 
 /// Slow path: a position that others may move, holes, and errors.
 #[inline(never)]
 fn lseek_slow(task: &Task, fd: Fd, offset: i64, whence: u32) -> Result<u64> {
+    if let Some(target) = quick_beside(task, fd, offset, whence) {
+        return Ok(target);
+    }
     let held = task.fget(fd)?;
     if held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0 {
         return Err(Errno::EBADF);

@@ -15,7 +15,11 @@ use crate::content::buffer::{Buffer, Few, RWF_KNOWN, RWF_NOAPPEND, Single, Vecto
 use crate::content::{map, snapshot};
 use crate::descriptors::fget::HeldFile;
 use crate::descriptors::position;
+use crate::descriptors::table::entry;
 use crate::inodes::inode;
+
+/// What a file must be opened for to take a fast path.
+const READABLE: u32 = file_mode::READ | file_mode::REGULAR;
 
 /// Reads from the position and advances it.
 ///
@@ -23,7 +27,7 @@ use crate::inodes::inode;
 /// `EBADF` if the file is not open for reading; `EISDIR`; `EFAULT`.
 #[inline]
 pub fn read(task: &Task, fd: Fd, buf: UserSlice) -> Result<usize> {
-    match read_quick::<false>(task, task.table.load(fd), buf) {
+    match read_quick::<false>(task, task.table.load(fd), buf, || None) {
         Some(got) => Ok(got),
         None => read_slow(task, fd, buf),
     }
@@ -31,18 +35,37 @@ pub fn read(task: &Task, fd: Fd, buf: UserSlice) -> Result<usize> {
 
 /// Fast path of [`read`], for an entry just read: the position is this thread's alone, and the bytes are
 /// within a page. Returns `None` to fall back to [`read`]. `WIDE` says that all vector registers are free in
-/// full width.
+/// full width; `otherwise` answers for a position that may be others' too.
 #[inline(always)]
-pub fn read_quick<const WIDE: bool>(task: &Task, entry: u64, buf: UserSlice) -> Option<usize> {
-    let file = task.sole(entry, file_mode::READ | file_mode::REGULAR)?;
+pub fn read_quick<const WIDE: bool>(
+    task: &Task,
+    entry: u64,
+    buf: UserSlice,
+    otherwise: impl FnOnce() -> Option<usize>,
+) -> Option<usize> {
+    let Some(file) = task.sole(entry, READABLE) else { return otherwise() };
     let at = file.position.load(Relaxed); // Relaxed: nobody else has it.
     let got = quick::<WIDE>(task, file, buf, at)?;
     file.position.store(at + got as u64, Relaxed);
     Some(got)
 }
 
+/// [`read_quick`] beside threads that share the table, or others that move the position.
+#[inline(always)]
+pub fn read_quick_beside<const WIDE: bool>(task: &Task, fd: Fd, buf: UserSlice) -> Option<usize> {
+    let held = task.pin_for(fd, entry::DATA, READABLE)?;
+    let position = position::hold_biased(task, held.file)?;
+    let at = position.get();
+    let got = quick::<WIDE>(task, held.file, buf, at)?;
+    position.set(at + got as u64);
+    Some(got)
+}
+
 #[inline(never)]
 fn read_slow(task: &Task, fd: Fd, buf: UserSlice) -> Result<usize> {
+    if let Some(got) = read_quick_beside::<false>(task, fd, buf) {
+        return Ok(got);
+    }
     let held = readable(task, fd).or_else(|errno| unreadable(errno, buf, 0))?;
     let to = Single::new(buf)?;
     let position = position::hold(task, &held);
@@ -61,25 +84,49 @@ fn read_slow(task: &Task, fd: Fd, buf: UserSlice) -> Result<usize> {
 /// Those of [`read`]; `EINVAL` for a negative offset.
 #[inline]
 pub fn pread(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> Result<usize> {
-    match pread_quick::<false>(task, task.table.load(fd), buf, offset) {
+    match pread_quick::<false>(task, task.table.load(fd), buf, offset, || None) {
         Some(got) => Ok(got),
         None => pread_slow(task, fd, buf, offset),
     }
 }
 
 /// Fast path of [`pread`], for an entry just read: the bytes are within a page. Returns `None` to fall back
-/// to [`pread`]. `WIDE` as in [`read_quick`].
+/// to [`pread`]. `WIDE` as in [`read_quick`]; `otherwise` answers while threads share the table.
 #[inline(always)]
-pub fn pread_quick<const WIDE: bool>(task: &Task, entry: u64, buf: UserSlice, offset: i64) -> Option<usize> {
-    let file = task.own_opened_for(entry, file_mode::READ | file_mode::REGULAR)?;
+pub fn pread_quick<const WIDE: bool>(
+    task: &Task,
+    entry: u64,
+    buf: UserSlice,
+    offset: i64,
+    otherwise: impl FnOnce() -> Option<usize>,
+) -> Option<usize> {
+    let Some(file) = task.own_opened_for(entry, READABLE) else { return otherwise() };
     if offset < 0 {
         return None;
     }
     quick::<WIDE>(task, file, buf, offset as u64)
 }
 
+/// [`pread_quick`] beside threads that share the table.
+#[inline(always)]
+pub fn pread_quick_beside<const WIDE: bool>(
+    task: &Task,
+    fd: Fd,
+    buf: UserSlice,
+    offset: i64,
+) -> Option<usize> {
+    if offset < 0 {
+        return None;
+    }
+    let held = task.pin_for(fd, entry::DATA, READABLE)?;
+    quick::<WIDE>(task, held.file, buf, offset as u64)
+}
+
 #[inline(never)]
 fn pread_slow(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> Result<usize> {
+    if let Some(got) = pread_quick_beside::<false>(task, fd, buf, offset) {
+        return Ok(got);
+    }
     if offset < 0 {
         return Err(Errno::EINVAL);
     }
@@ -113,7 +160,7 @@ pub fn readv(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Result<usize> {
 /// Fast path of [`readv`]: within a page, to few pieces, of a position that is this thread's alone.
 #[inline(always)]
 fn readv_quick(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Option<usize> {
-    let file = task.sole(task.table.load(fd), file_mode::READ | file_mode::REGULAR)?;
+    let file = task.sole(task.table.load(fd), READABLE)?;
     let mut to = Few::new();
     to.read(entries)?;
     let at = file.position.load(Relaxed); // Relaxed: nobody else has it.
@@ -125,7 +172,7 @@ fn readv_quick(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Option<usize> 
 /// Fast path of [`preadv`]: within a page, to few pieces.
 #[inline(always)]
 fn preadv_quick(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64) -> Option<usize> {
-    let file = task.own_opened_for(task.table.load(fd), file_mode::READ | file_mode::REGULAR)?;
+    let file = task.own_opened_for(task.table.load(fd), READABLE)?;
     let mut to = Few::new();
     to.read(entries)?;
     quick_few(task, file, &to, offset as u64)

@@ -14,7 +14,7 @@ use lp_region::{InodeId, InodeRef, MountId, Spot};
 
 use crate::caller::task::{Outside, Place, Task};
 use crate::calls::target::{follow, is_absent};
-use crate::descriptors::table;
+use crate::descriptors::table::{self, entry};
 use crate::inodes::inode;
 use crate::life::mapping;
 use crate::names::mounts;
@@ -38,16 +38,22 @@ const KNOWN_ATTRIBUTES: u32 = STATX_ATTR_APPEND
 /// `EBADF`, `EFAULT`.
 #[inline]
 pub fn fstat(task: &Task, fd: Fd, to: UserPtr<stat>) -> Result<()> {
-    if fstat_quick(task, task.table.load(fd), to) { Ok(()) } else { fstat_slow(task, fd, to) }
+    if fstat_quick(task, task.table.load(fd), to, || false) { Ok(()) } else { fstat_slow(task, fd, to) }
 }
 
 /// Fast path of [`fstat`], for an entry just read: not a directory, and nobody changes it. Returns false to
-/// fall back to [`fstat`].
+/// fall back to [`fstat`]. `otherwise` answers while threads share the table.
 #[inline(always)]
-pub fn fstat_quick(task: &Task, entry: u64, to: UserPtr<stat>) -> bool {
-    let Some(file) = task.own_any(entry) else { return false };
+pub fn fstat_quick(task: &Task, entry: u64, to: UserPtr<stat>, otherwise: impl FnOnce() -> bool) -> bool {
+    let Some(file) = task.own_any(entry) else { return otherwise() };
     let id = InodeRef::from_word(file.inode.load(Relaxed)).id; // Relaxed: immutable while open.
     put_quick(task, task.region.inode(id), to)
+}
+
+/// [`fstat_quick`] beside threads that share the table.
+#[inline(always)]
+pub fn fstat_quick_beside(task: &Task, fd: Fd, to: UserPtr<stat>) -> bool {
+    task.pin_for(fd, entry::OPEN, 0).is_some_and(|held| put_quick(task, task.inode_of(held.file), to))
 }
 
 /// Fast path of [`put_stat`]. Returns false to fall back to it.
@@ -64,6 +70,9 @@ fn put_quick(task: &Task, inode: &Inode, to: UserPtr<stat>) -> bool {
 
 #[inline(never)]
 fn fstat_slow(task: &Task, fd: Fd, to: UserPtr<stat>) -> Result<()> {
+    if fstat_quick_beside(task, fd, to) {
+        return Ok(());
+    }
     let held = task.fget_any(fd)?;
     put_stat(task, held.inode_id(), held.inode, to)
 }

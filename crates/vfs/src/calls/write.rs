@@ -18,6 +18,7 @@ use crate::content::source::Source;
 use crate::content::{linking, map};
 use crate::descriptors::fget::HeldFile;
 use crate::descriptors::position;
+use crate::descriptors::table::entry;
 use crate::inodes::inode::{self, Touch};
 use crate::inodes::watched;
 use crate::lane::writer;
@@ -26,6 +27,9 @@ use crate::rights::privileges;
 
 /// Largest offset after the last byte of a file (`MAX_LFS_FILESIZE`).
 const MAX_SIZE: u64 = i64::MAX as u64;
+
+/// What a file must be opened for.
+const WRITABLE: u32 = file_mode::WRITE | file_mode::REGULAR;
 
 /// Where a write goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,7 +49,7 @@ enum Target {
 /// SIGXFSZ, or beyond the largest file; `ENOSPC`; `EFAULT`.
 #[inline]
 pub fn write(task: &Task, fd: Fd, buf: UserSlice) -> Result<usize> {
-    match write_quick::<false>(task, task.table.load(fd), buf) {
+    match write_quick::<false>(task, task.table.load(fd), buf, || None) {
         Some(done) => Ok(done),
         None => write_whole(task, fd, buf),
     }
@@ -53,10 +57,15 @@ pub fn write(task: &Task, fd: Fd, buf: UserSlice) -> Result<usize> {
 
 /// Fast path of [`write()`], for an entry just read: the position is this thread's alone, and the bytes go to
 /// one page. Returns `None` to fall back to [`write()`]. `WIDE` says that all vector registers are free in
-/// full width.
+/// full width; `otherwise` answers for a position that may be others' too.
 #[inline(always)]
-pub fn write_quick<const WIDE: bool>(task: &Task, entry: u64, buf: UserSlice) -> Option<usize> {
-    let file = task.sole(entry, file_mode::WRITE | file_mode::REGULAR)?;
+pub fn write_quick<const WIDE: bool>(
+    task: &Task,
+    entry: u64,
+    buf: UserSlice,
+    otherwise: impl FnOnce() -> Option<usize>,
+) -> Option<usize> {
+    let Some(file) = task.sole(entry, WRITABLE) else { return otherwise() };
     // Relaxed: nobody else has the position; the flags are one word.
     let position = file.position.load(Relaxed);
     let to_end = file.flags.load(Relaxed) & O_APPEND != 0;
@@ -65,8 +74,23 @@ pub fn write_quick<const WIDE: bool>(task: &Task, entry: u64, buf: UserSlice) ->
     Some(buf.len())
 }
 
+/// [`write_quick`] beside threads that share the table, or others that move the position.
+#[inline(always)]
+pub fn write_quick_beside<const WIDE: bool>(task: &Task, fd: Fd, buf: UserSlice) -> Option<usize> {
+    let held = task.pin_for(fd, entry::DATA, WRITABLE)?;
+    let file = held.file;
+    let position = position::hold_biased(task, file)?;
+    let to_end = file.flags.load(Relaxed) & O_APPEND != 0; // Relaxed: one word.
+    let end = quick::<WIDE>(task, file, task.inode_of(file), buf, position.get(), to_end)?;
+    position.set(end);
+    Some(buf.len())
+}
+
 #[inline(never)]
 fn write_whole(task: &Task, fd: Fd, buf: UserSlice) -> Result<usize> {
+    if let Some(done) = write_quick_beside::<false>(task, fd, buf) {
+        return Ok(done);
+    }
     let held = writable(task, fd)?;
     let from = Single::new(buf)?;
     at_position(task, &held, from, from.len(), Append::AsOpened)
@@ -78,17 +102,45 @@ fn write_whole(task: &Task, fd: Fd, buf: UserSlice) -> Result<usize> {
 /// Those of [`write()`]; `EINVAL` for a negative offset.
 #[inline]
 pub fn pwrite(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> Result<usize> {
-    match pwrite_quick::<false>(task, task.table.load(fd), buf, offset) {
+    match pwrite_quick::<false>(task, task.table.load(fd), buf, offset, || None) {
         Some(done) => Ok(done),
         None => pwrite_whole(task, fd, buf, offset),
     }
 }
 
 /// Fast path of [`pwrite`], for an entry just read: the bytes go to one page. Returns `None` to fall back to
-/// [`pwrite`]. `WIDE` as in [`write_quick`].
+/// [`pwrite`]. `WIDE` as in [`write_quick`]; `otherwise` answers while threads share the table.
 #[inline(always)]
-pub fn pwrite_quick<const WIDE: bool>(task: &Task, entry: u64, buf: UserSlice, offset: i64) -> Option<usize> {
-    let file = task.own_opened_for(entry, file_mode::WRITE | file_mode::REGULAR)?;
+pub fn pwrite_quick<const WIDE: bool>(
+    task: &Task,
+    entry: u64,
+    buf: UserSlice,
+    offset: i64,
+    otherwise: impl FnOnce() -> Option<usize>,
+) -> Option<usize> {
+    let Some(file) = task.own_opened_for(entry, WRITABLE) else { return otherwise() };
+    pwrite_opened::<WIDE>(task, file, buf, offset)
+}
+
+/// [`pwrite_quick`] beside threads that share the table.
+#[inline(always)]
+pub fn pwrite_quick_beside<const WIDE: bool>(
+    task: &Task,
+    fd: Fd,
+    buf: UserSlice,
+    offset: i64,
+) -> Option<usize> {
+    let held = task.pin_for(fd, entry::DATA, WRITABLE)?;
+    pwrite_opened::<WIDE>(task, held.file, buf, offset)
+}
+
+#[inline(always)]
+fn pwrite_opened<const WIDE: bool>(
+    task: &Task,
+    file: &OpenFile,
+    buf: UserSlice,
+    offset: i64,
+) -> Option<usize> {
     if offset < 0 {
         return None;
     }
@@ -99,6 +151,9 @@ pub fn pwrite_quick<const WIDE: bool>(task: &Task, entry: u64, buf: UserSlice, o
 
 #[inline(never)]
 fn pwrite_whole(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> Result<usize> {
+    if let Some(done) = pwrite_quick_beside::<false>(task, fd, buf, offset) {
+        return Ok(done);
+    }
     if offset < 0 {
         return Err(Errno::EINVAL);
     }
@@ -131,7 +186,7 @@ pub fn writev(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Result<usize> {
 /// Fast path of [`writev`]: few pieces into one page, at a position that is this thread's alone.
 #[inline(always)]
 fn writev_quick(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Option<usize> {
-    let file = task.sole(task.table.load(fd), file_mode::WRITE | file_mode::REGULAR)?;
+    let file = task.sole(task.table.load(fd), WRITABLE)?;
     let mut from = Few::new();
     from.read(entries)?;
     // Relaxed: nobody else has the position; the flags are one word.
@@ -145,7 +200,7 @@ fn writev_quick(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Option<usize>
 /// Fast path of [`pwritev2`] without flags: few pieces into one page.
 #[inline(always)]
 fn pwritev_quick(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64) -> Option<usize> {
-    let file = task.own_opened_for(task.table.load(fd), file_mode::WRITE | file_mode::REGULAR)?;
+    let file = task.own_opened_for(task.table.load(fd), WRITABLE)?;
     if offset < 0 {
         return None;
     }
@@ -221,9 +276,8 @@ fn target(held: &HeldFile, offset: u64, append: Append) -> Target {
 #[inline(always)]
 fn writable<'r>(task: &Task<'r>, fd: Fd) -> Result<HeldFile<'r>> {
     let held = task.fget(fd)?;
-    let wanted = file_mode::WRITE | file_mode::REGULAR;
     let mode = held.file.mode.load(Relaxed); // Relaxed: immutable.
-    if mode & wanted == wanted { Ok(held) } else { Err(not_writable(mode)) }
+    if mode & WRITABLE == WRITABLE { Ok(held) } else { Err(not_writable(mode)) }
 }
 
 #[cold]

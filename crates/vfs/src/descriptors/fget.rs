@@ -59,6 +59,19 @@ impl Drop for HeldFile<'_> {
     }
 }
 
+/// An open file that a fast path has pinned; dropping this unpins it.
+pub(crate) struct Pinned<'r> {
+    pub(crate) file: &'r OpenFile,
+    pin: &'r AtomicU64,
+}
+
+impl Drop for Pinned<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        marks::unpin(self.pin);
+    }
+}
+
 impl<'r> Task<'r> {
     /// The open file of `fd`, like `fdget`.
     ///
@@ -140,6 +153,28 @@ impl<'r> Task<'r> {
         // Relaxed: `shared` was set by this process or before it was forked; `mode` is immutable.
         let alone = file.shared.load(Ordering::Relaxed) == 0;
         (alone && file.mode.load(Ordering::Relaxed) & mode == mode).then_some(file)
+    }
+
+    /// The open file of `fd` for a fast path beside other threads or users of its position, if there may be
+    /// any: if its entry has `mask`, its mode has `mode`, and no other thread changes the entry meanwhile.
+    #[inline(always)]
+    pub(crate) fn pin_for(&self, fd: Fd, mask: u64, mode: u32) -> Option<Pinned<'r>> {
+        let place = self.table.covered(fd)?;
+        let entry = marks::named(place);
+        if entry & mask == 0 {
+            return None;
+        }
+        let id = FileId(entry as u32);
+        let file = self.region.file(id);
+        // Relaxed, both: only this thread can have created the second thread, or shared the file.
+        if self.process.threads.load(Ordering::Relaxed) | file.shared.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        pin::file(self, pin::slot::FIRST, id);
+        let pinned = Pinned { file, pin: &self.lane.pins[pin::slot::FIRST] };
+        // Relaxed: immutable.
+        let is_so = marks::named(place) == entry && pinned.file.mode.load(Ordering::Relaxed) & mode == mode;
+        is_so.then_some(pinned)
     }
 
     /// The inode of an open file that the caller holds.

@@ -15,9 +15,10 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::sync::{AtomicU32, LOCK_SPINS, spin};
 use lp_region::{InodeId, InodeRef, LaneId, MountId, Region};
 
+use crate::caller::limited;
 use crate::caller::task::{Task, Time};
 use crate::content::{cut, map};
-use crate::inodes::{limit, strict, watched};
+use crate::inodes::{strict, watched};
 use crate::lane::writer;
 
 /// How far an access time may lag behind under relatime, in seconds.
@@ -338,7 +339,7 @@ impl Undertaker for InodeUndertaker<'_, '_> {
     }
 
     fn may_bias(&self) -> bool {
-        !watched::has_shadow(self.inode) && !limit::any(self.task)
+        !watched::has_shadow(self.inode) && !limited::any(self.task)
     }
 }
 

@@ -3,15 +3,14 @@
 //! Lock order: only [`crate::calls`] locks several inodes, directories first, then the lower index first.
 //! Within an inode's lock come its sections, `data_seq` before `seq`.
 //!
-//! `inode`, `limit` and `watched` decide together whether a lock may be biased. Freeing an inode frees its
+//! `inode` and `watched` decide together whether a lock may be biased. Freeing an inode frees its
 //! blobs, which are inodes (`make`, `blob`).
 //!
 //! Cycle: `blob`, `make`.
-//! Cycle: `inode`, `limit`, `watched`.
+//! Cycle: `inode`, `watched`.
 
 pub mod blob;
 pub(crate) mod inode;
-pub mod limit;
 pub(crate) mod make;
 pub(crate) mod ownership;
 pub(crate) mod stamps;

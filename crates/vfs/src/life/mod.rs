@@ -15,6 +15,7 @@ pub mod executed;
 pub mod fork;
 pub(crate) mod free;
 pub(crate) mod home;
+pub mod limit;
 pub(crate) mod mapped;
 pub mod mapping;
 pub(crate) mod mount_end;

@@ -218,6 +218,7 @@ fn release(task: &Task, retired: LaneId) -> bool {
     let is_own = !burial::is_buried(task, retired);
     if is_own {
         record.holding.store(0, Ordering::Release);
+        record.seeking.store(0, Ordering::Release); // A position is one word: there is nothing to repair.
         task.region.release_lane(retired);
     }
     is_own

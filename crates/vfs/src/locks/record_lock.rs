@@ -11,7 +11,6 @@ use lp_region::ucopy;
 
 use crate::caller::task::Task;
 use crate::descriptors::fget::HeldFile;
-use crate::descriptors::position;
 use crate::descriptors::table;
 use crate::inodes::inode;
 use crate::locks::file_lock::{self, LockWait};
@@ -65,7 +64,7 @@ fn get(task: &Task, held: &HeldFile, owner: Owner, asked: Flock, argument: UserP
     if posix && kind_of(&asked)?.is_none() {
         return Err(Errno::EINVAL);
     }
-    let (range, kind) = (range_of(task, held, &asked)?, kind_of(&asked)?);
+    let (range, kind) = (range_of(held, &asked)?, kind_of(&asked)?);
     if !posix && asked.pid != 0 {
         return Err(Errno::EINVAL);
     }
@@ -94,7 +93,7 @@ fn get(task: &Task, held: &HeldFile, owner: Owner, asked: Flock, argument: UserP
 }
 
 fn set(task: &Task, held: &HeldFile, owner: Owner, asked: &Flock, wait: LockWait) -> Result<()> {
-    let (range, kind) = (range_of(task, held, asked)?, kind_of(asked)?);
+    let (range, kind) = (range_of(held, asked)?, kind_of(asked)?);
     let needed = match kind {
         Some(LockType::Shared) => file_mode::READ,
         Some(LockType::Exclusive) => file_mode::WRITE,
@@ -137,10 +136,10 @@ fn kind_of(asked: &Flock) -> Result<Option<LockType>> {
 }
 
 /// The kernel's flock_to_posix_lock.
-fn range_of(task: &Task, held: &HeldFile, asked: &Flock) -> Result<ByteRange> {
+fn range_of(held: &HeldFile, asked: &Flock) -> Result<ByteRange> {
     let base = match asked.whence as u32 {
         SEEK_SET => 0,
-        SEEK_CUR => position::hold(task, held).get() as i64,
+        SEEK_CUR => held.file.position.load(Ordering::Relaxed) as i64, // Relaxed: one word, as seen.
         // Relaxed: the type does not change.
         SEEK_END => inode::size_and_blocks(held.inode, held.inode.mode.load(Ordering::Relaxed)).0 as i64,
         _ => return Err(Errno::EINVAL),

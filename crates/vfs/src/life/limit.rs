@@ -3,23 +3,16 @@
 //!
 //! Such a process cannot revoke a bias ([`lp_region::bias`]). Therefore, before the filter takes effect and
 //! while barriers still work, it marks its slot as limited and ends all biases, its own too. No bias is given
-//! while a slot has the mark. Store-load on both sides: either the giver of a bias sees the mark, or the
-//! scan of all locks sees the bias.
+//! while a slot has the mark ([`crate::caller::limited`]). Store-load on both sides: either the giver of a bias
+//! sees the mark, or the scan of all locks sees the bias.
 
 use lp_abi::{Errno, Result};
-use lp_region::InodeId;
-use lp_region::records::Inode;
-use lp_region::slab::Slot;
+use lp_region::records::{Inode, OpenFile};
 use lp_region::sync::{Ordering, heavy_barrier};
 
 use crate::caller::task::Task;
+use crate::descriptors::position;
 use crate::inodes::inode;
-
-/// Whether a process of the region is limited, or died limited and has not been reaped.
-pub(crate) fn any(task: &Task) -> bool {
-    // Relaxed: ordered by the caller's light barrier.
-    task.region.processes().any(|id| task.region.process(id).limited.load(Ordering::Relaxed) != 0)
-}
 
 /// Called before the process limits itself.
 ///
@@ -33,13 +26,15 @@ pub fn begin(task: &Task) -> Result<()> {
         end(task);
         return Err(Errno::EAGAIN);
     }
-    let used = task.region.header().slabs[Inode::SLAB].last();
-    for id in (1..=used).map(InodeId) {
+    for id in task.region.slots::<Inode>() {
         let lock = &task.region.inode(id).lock;
         if lock.is_biased() {
             let _held = inode::lock(task, id);
             lock.end_bias();
         }
+    }
+    for id in task.region.slots::<OpenFile>() {
+        position::end_bias(task, task.region.file(id));
     }
     Ok(())
 }
