@@ -74,13 +74,14 @@ fn place_library(cache: &Path) -> Result<PathBuf, String> {
 /// Writes the linker to `directory` unless it is there, and returns its number. The number is noted for as
 /// long as the processor is the same: asking it everything takes longer than a tenth of a start.
 fn place_linker(directory: &Path) -> u64 {
-    let id = build_id(Path::new(LOADER)).unwrap_or_default();
-    let mark = processor::mark().map(|mark| format!("{} {id} {mark}", linker::VERSION));
+    let id = build_id(Path::new(LOADER));
+    let mark =
+        id.as_ref().zip(processor::mark()).map(|(id, mark)| format!("{} {id} {mark}", linker::VERSION));
     let noted = mark.as_deref().and_then(|mark| noted_number(directory, mark));
     if let Some(number) = noted {
         return number;
     }
-    let made = make_linker(directory, &id);
+    let made = make_linker(directory, &id.unwrap_or_default());
     if let (Some(number), Some(mark)) = (made, mark) {
         // A note that is missing costs time only.
         let _ = cache::replace(directory, OsStr::new(NOTE), format!("{number:x} {mark}").as_bytes());

@@ -7,7 +7,7 @@ use lp_abi::linux::{
     __NR_ioctl, __NR_openat, AT_FDCWD, O_CLOEXEC, O_RDONLY, PAGE_IS_PRESENT, PAGE_IS_WPALLOWED,
     PAGE_IS_WRITTEN, PM_SCAN_WP_MATCHING, page_region, pm_scan_arg,
 };
-use lp_abi::{Fd, Result};
+use lp_abi::{Errno, Fd, Result};
 use lp_region::sync::{AtomicU32, Ordering};
 use lp_vfs::task::Task;
 
@@ -79,10 +79,15 @@ fn descriptor(task: &Task) -> Option<Fd> {
 
 #[cold]
 fn make(task: &Task) -> Option<Fd> {
-    let made = if may_call() { open(task).ok() } else { None };
-    let kept = made.map_or(STOPPED, |fd| fd.raw() as u32 + 1);
+    let made = if may_call() { open(task) } else { Err(Errno::EPERM) };
+    let kept = match made {
+        Ok(fd) => fd.raw() as u32 + 1,
+        // There may be a number at the next question.
+        Err(Errno::EMFILE | Errno::ENFILE) => 0,
+        Err(_) => STOPPED,
+    };
     word(task).store(kept, Ordering::Relaxed);
-    made
+    made.ok()
 }
 
 /// # Errors
