@@ -3,7 +3,7 @@
 //!
 //! Such a process cannot revoke a bias ([`lp_region::bias`]). Therefore, before the filter takes effect and
 //! while barriers still work, it marks its slot as limited and ends all biases, its own too. No bias is given
-//! while a slot has the mark ([`crate::caller::limited`]). Store-load on both sides: either the giver of a bias
+//! while a slot has the mark (`caller::limited`). Store-load on both sides: either the giver of a bias
 //! sees the mark, or the scan of all locks sees the bias.
 
 use lp_abi::{Errno, Result};

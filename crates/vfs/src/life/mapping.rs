@@ -126,7 +126,7 @@ const REACHED: u64 = 16;
 
 /// Calls `visit` with the pieces of the file from `offset` to `offset + len` or to the page of its last byte,
 /// whichever comes first. Holes of less than `shortest` pages get pages, and so does content still to be
-/// taken, unless [`LONG`] pages are missing too. The process has a record, so the pages stay. Returns the
+/// taken, unless 4 MiB or more of it are missing. The process has a record, so the pages stay. Returns the
 /// offset where it stopped.
 ///
 /// # Errors
