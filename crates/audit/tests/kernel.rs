@@ -4,7 +4,7 @@ use lp_audit::{CALLS, Descriptors, Ground, Probe};
 
 fn syscalls_of(call: &str) -> usize {
     match call {
-        "open_close" | "rename" | "getdents" => 2,
+        "open_close" | "host_open_close" | "rename" | "getdents" => 2,
         "create_unlink" | "unlink_open" | "rename_over" => 3,
         _ => 1,
     }
