@@ -78,7 +78,9 @@ pub(crate) fn after_exec(task: &Task) {
 /// kernel does not watch.
 pub(crate) fn after_fork(task: &Task, shares_table: bool) {
     pagemap::after_fork(task, shares_table);
-    areas::list().areas().iter_mut().for_each(|area| area.is_written = false);
+    if !areas::is_empty() {
+        areas::list().areas().iter_mut().for_each(|area| area.is_written = false);
+    }
     let Some(parents) = own(task) else { return };
     let left =
         word(task).load(Ordering::Relaxed) & !(NUMBER | TELLS) | if shares_table { STOPPED } else { 0 };
