@@ -408,8 +408,8 @@ impl Above for High {
     }
 }
 
-/// Whether no other thread uses the memory of the thread's process. A child in its parent's memory may share it
-/// with its parent's threads.
+/// Whether no other thread uses the memory of the thread's process. A child in its parent's memory may share
+/// it with its parent's threads.
 fn is_alone(thread: &Thread, task: &Task) -> bool {
     // Acquire: what ended threads did to the memory is complete. PAIRS: the release in `boot::thread_gone`.
     thread.parent.get().is_null() && task.process.threads.load(Ordering::Acquire) == 0
@@ -452,8 +452,8 @@ fn task_of(thread: &Thread) -> Option<&'static Task<'static>> {
     unsafe { thread.task.get().as_ref() }
 }
 
-/// Sets the times of what the program has written to through mappings, which are about to end. Those of a child
-/// that shares its parent's memory stay the parent's.
+/// Sets the times of what the program has written to through mappings, which are about to end. Those of a
+/// child that shares its parent's memory stay the parent's.
 fn mappings_end(thread: &Thread, task: &Task) {
     if thread.parent.get().is_null() {
         written::of_all(task);

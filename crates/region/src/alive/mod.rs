@@ -1,5 +1,5 @@
-//! Who is alive: claiming slots and lanes, the record locks that prove it, and the boot in which a region file
-//! was last used.
+//! Who is alive: claiming slots and lanes, the record locks that prove it, and the boot in which a region
+//! file was last used.
 //!
 //! `lp_vfs` decides with it whom to bury. Nobody waits for a record lock here.
 

@@ -59,8 +59,8 @@ impl BiasedLock {
         BiasedLock { inner: OwnerLock::new(), bias: zero(), streak: zero(), key: zero() }
     }
 
-    /// Sets the key that names this lock in a mark: from now on it may be biased. No other lock that uses this
-    /// mark has the key.
+    /// Sets the key that names this lock in a mark: from now on it may be biased. No other lock that uses
+    /// this mark has the key.
     #[inline]
     pub fn set_key(&self, key: u32) {
         // Relaxed: a lock's key never changes from one value to another.

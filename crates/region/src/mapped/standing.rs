@@ -1,4 +1,5 @@
-//! [`Standing`]: where a mount stands, read from its record; and the region as [`crate::mount_change`] sees it.
+//! [`Standing`]: where a mount stands, read from its record; and the region as [`crate::mount_change`] sees
+//! it.
 
 use crate::ids::{DirentId, InodeRef, LaneId, MountId};
 use crate::mount::State;

@@ -1,5 +1,5 @@
-//! What programs hold of an inode: [`OpenFile`], an open file description, like struct file; [`LockRecord`], a
-//! lock on it; [`Mapping`], a mapping of it.
+//! What programs hold of an inode: [`OpenFile`], an open file description, like struct file; [`LockRecord`],
+//! a lock on it; [`Mapping`], a mapping of it.
 
 use crate::bias::BiasedLock;
 use crate::custody::Custody;
@@ -73,8 +73,9 @@ pub struct LockRecord {
     pub last: AtomicU64,
     /// `F_RDLCK` or `F_WRLCK`.
     pub kind: AtomicU32,
-    /// In the two low bits: 0 POSIX (owner is a process), 1 OFD, 2 flock (owner is an open file), 3 no lock, but
-    /// the target of an open file's signals (`F_SETOWN`). Above: the open file that it was requested through.
+    /// In the two low bits: 0 POSIX (owner is a process), 1 OFD, 2 flock (owner is an open file), 3 no lock,
+    /// but the target of an open file's signals (`F_SETOWN`). Above: the open file that it was requested
+    /// through.
     pub family: AtomicU32,
     /// Owner: process or open file.
     pub owner: AtomicU32,

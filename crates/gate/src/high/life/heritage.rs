@@ -1,5 +1,5 @@
-//! What a new thread gets from its creator, where the threads of a process differ: its domain (landlock(7)) and
-//! the slot of its directories (`lp_vfs::parted`).
+//! What a new thread gets from its creator, where the threads of a process differ: its domain (landlock(7))
+//! and the slot of its directories (`lp_vfs::parted`).
 //!
 //! The creator says what its child gets by the top of the child's stack, from which the child knows itself
 //! again.
@@ -54,8 +54,8 @@ pub(crate) fn announce(task: &Task, top: usize) {
     heir.top.store(top as u64, Ordering::Relaxed);
 }
 
-/// The calling thread makes its first call, on this stack. Returns its domain and gives it its directories, if
-/// it knows its creator.
+/// The calling thread makes its first call, on this stack. Returns its domain and gives it its directories,
+/// if it knows its creator.
 pub(crate) fn begin(task: &Task, stack: usize) -> Option<u64> {
     if ANY.load(Ordering::Relaxed) == 0 {
         return None;

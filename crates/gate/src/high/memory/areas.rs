@@ -64,8 +64,8 @@ pub(crate) struct Area {
     pub sharing: Sharing,
     /// First address past the file's end; `end` if there is none.
     pub beyond: usize,
-    /// A fault in a hole has told that the program has written to the file since the last look. The pages that
-    /// came by it are not protected (`written.rs`).
+    /// A fault in a hole has told that the program has written to the file since the last look. The pages
+    /// that came by it are not protected (`written.rs`).
     pub is_written: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Descriptors by which the gate asks the kernel about the process's memory: whether it may have them, and where
-//! they are.
+//! Descriptors by which the gate asks the kernel about the process's memory: whether it may have them, and
+//! where they are.
 
 use lp_abi::linux::{__NR_fcntl, __NR_prctl, F_DUPFD_CLOEXEC};
 use lp_abi::prctl::PR_GET_SECCOMP;
@@ -8,8 +8,8 @@ use lp_vfs::task::Task;
 
 use crate::low::tools::close::close_number;
 
-/// Whether the process may make calls of the gate's own. A filter from outside the run may kill it for one that
-/// the launcher has not tried. Filters that processes of the run install are known ([`stop`]).
+/// Whether the process may make calls of the gate's own. A filter from outside the run may kill it for one
+/// that the launcher has not tried. Filters that processes of the run install are known (`missing::stop`).
 pub(crate) fn may_call() -> bool {
     // SAFETY: no pointer is passed.
     let is_filtered = || unsafe { lp_abi::syscall!(__NR_prctl, PR_GET_SECCOMP) }.is_ok_and(|mode| mode != 0);

@@ -7,8 +7,8 @@
 //! anew, so that a later write counts again.
 //!
 //! Two kinds of pages are not protected, because that would cost a fault for each:
-//! - those of holes that the program has touched by a write: the fault tells, and [`Area::is_written`] says so
-//!   until the next look;
+//! - those of holes that the program has touched by a write: the fault tells, and [`Area::is_written`] says
+//!   so until the next look;
 //! - those of large mappings, and where the kernel cannot: a page that was touched since the last look counts
 //!   as written to. If the mapping stays, the pages are unmapped, so that a later touch counts again.
 
