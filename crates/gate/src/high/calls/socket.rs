@@ -11,7 +11,7 @@ use crate::high::calls::refused::on_file;
 use crate::high::fd::{placeholder, rights};
 use crate::high::frame::handler::{handlers, kernel};
 use crate::high::frame::message::{MOST, Message, STRIDE, messages};
-use crate::high::special::address::Meaning;
+use crate::high::special::address::Name;
 use crate::high::special::{address, node};
 use crate::low::dispatch::NOT_OURS;
 use crate::low::live::deferred;
@@ -29,17 +29,10 @@ handlers! {
     /// bind(2).
     fn bind(task, fd: Fd, at: *const u8, length: u32) {
         not_socket_returns!(task, fd);
-        // The kernel looks at the descriptor before it makes a name.
-        if address::is_path(at, length as usize) {
-            let probe = kernel!(__NR_bind, fd, 0, NO_LENGTH);
-            if probe != Errno::EINVAL.to_ret() {
-                return probe;
-            }
-        }
-        match address::bind(task, at, length as usize) {
-            Ok((Meaning::Host, None)) => NOT_OURS,
-            Ok((Meaning::Other(other), None)) => kernel!(__NR_bind, fd, other.pointer(), other.length),
-            Ok((_, Some(bound))) => {
+        match address::bind(task, fd, at, length as usize) {
+            Ok(Name::AsGiven) => NOT_OURS,
+            Ok(Name::Outside(other)) => kernel!(__NR_bind, fd, other.pointer(), other.length),
+            Ok(Name::Node(bound)) => {
                 let done = kernel!(__NR_bind, fd, bound.address.pointer(), bound.address.length);
                 if done < 0 { bound.undo(task) } else { bound.keep() }
                 done
@@ -51,29 +44,17 @@ handlers! {
     /// connect(2).
     fn connect(task, fd: Fd, at: *const u8, length: u32) {
         not_socket_returns!(task, fd);
-        match address::peer(task, at, length as usize) {
-            Ok(Meaning::Host) => NOT_OURS,
-            Ok(Meaning::Other(other)) => {
-                blocking(__NR_connect, [fd.word(), other.pointer() as usize, other.length, 0, 0, 0])
-            }
-            Err(errno) => after_socket(kernel!(__NR_connect, fd, 0, 0), errno),
-        }
+        let Some(target) = address::peer(task, fd, at, length as usize) else { return NOT_OURS };
+        let (name, length) = (target.address.pointer() as usize, target.address.length);
+        target.result(blocking(__NR_connect, [fd.word(), name, length, 0, 0, 0]))
     }
 
     /// sendto(2).
     fn sendto(task, fd: Fd, data: usize, length: usize, flags: usize, at: *const u8, address_length: u32) {
         not_socket_returns!(task, fd);
-        if at.is_null() {
-            return NOT_OURS;
-        }
-        match address::peer(task, at, address_length as usize) {
-            Ok(Meaning::Host) => NOT_OURS,
-            Ok(Meaning::Other(other)) => {
-                let pointer = other.pointer() as usize;
-                blocking(__NR_sendto, [fd.word(), data, length, flags, pointer, other.length])
-            }
-            Err(errno) => after_socket(kernel!(__NR_sendto, fd, data, length, flags, at, NO_LENGTH), errno),
-        }
+        let Some(target) = address::peer(task, fd, at, address_length as usize) else { return NOT_OURS };
+        let (name, name_length) = (target.address.pointer() as usize, target.address.length);
+        target.result(blocking(__NR_sendto, [fd.word(), data, length, flags, name, name_length]))
     }
 
     /// getsockname(2).
@@ -114,27 +95,23 @@ handlers! {
         // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid message.
         let Ok(given) = (unsafe { ucopy::get(message) }) else { return NOT_OURS };
         let mut changed = given;
-        let other = match address::peer(task, given.name as *const u8, given.name_length as usize) {
-            Ok(Meaning::Host) => None,
-            Ok(Meaning::Other(other)) => Some(other),
-            Err(errno) => return errno.to_ret(),
-        };
-        if let Some(other) = &other {
-            changed.name = other.pointer() as usize;
-            changed.name_length = other.length as u32;
+        let target = address::peer(task, fd, given.name as *const u8, given.name_length as usize);
+        if let Some(target) = &target {
+            changed.name = target.address.pointer() as usize;
+            changed.name_length = target.address.length as u32;
         }
         let tokens = match rights::put_tokens(task, &mut changed) {
             Ok(tokens) => tokens,
             Err(errno) => return errno.to_ret(),
         };
-        if other.is_none() && tokens.is_none() {
+        if target.is_none() && tokens.is_none() {
             return NOT_OURS;
         }
         let done = blocking(__NR_sendmsg, [fd.word(), &raw const changed as usize, flags, 0, 0, 0]);
         if let Some(tokens) = tokens {
             tokens.close();
         }
-        done
+        target.map_or(done, |target| target.result(done))
     }
 
     /// sendmmsg(2): sends one by one if any message concerns us.
@@ -241,8 +218,8 @@ const SENT: usize = size_of::<Message>();
 
 /// Whether a message goes to a path of ours, or carries descriptors of ours or of the gate.
 fn concerns(task: &Task, message: &Message) -> bool {
-    let address = address::peer(task, message.name as *const u8, message.name_length as usize);
-    !matches!(address, Ok(Meaning::Host)) || rights::carries_ours(task, message)
+    address::names_ours(task, message.name as *const u8, message.name_length as usize)
+        || rights::carries_ours(task, message)
 }
 
 #[cold]
@@ -273,17 +250,6 @@ fn store_length(message: usize, result: isize) -> isize {
         Ok(()) => result,
         Err(errno) => errno.to_ret(),
     }
-}
-
-/// A length that no address has: the kernel refuses it once it has found the socket. connect(2) checks it
-/// before that, but then refuses an address of no bytes.
-const NO_LENGTH: i32 = -1;
-
-/// The error of a call whose address leads nowhere. `probe` is the result of the same call with an address
-/// that no socket takes: the kernel looks at the descriptor before it looks for what the address names.
-#[cold]
-fn after_socket(probe: isize, errno: Errno) -> isize {
-    if probe == Errno::EINVAL.to_ret() { errno.to_ret() } else { probe }
 }
 
 /// Makes a call that may wait.

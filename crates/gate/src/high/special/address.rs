@@ -2,9 +2,9 @@
 //! program sees the path that it bound.
 
 use lp_abi::linux::{
-    __NR_access, __NR_chmod, __NR_readlink, __NR_symlink, __NR_unlink, F_OK, S_IFMT, S_IFSOCK,
+    __NR_chmod, __NR_getsockopt, __NR_readlink, __NR_symlink, __NR_unlink, S_IFMT, S_IFSOCK,
 };
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result};
 use lp_region::InodeRef;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
@@ -13,6 +13,7 @@ use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::{self, Follow};
 
 use crate::high::frame::at::{At, Last, Route, Which, buffer, spare_buffer};
+use crate::high::route::hostlink::into_mount;
 use crate::high::route::path::{leave, route};
 use crate::high::special::node;
 
@@ -22,6 +23,11 @@ const UNIX: u16 = 1;
 const PATH: usize = 108;
 /// Bytes of `sun_family`.
 const FAMILY: usize = 2;
+/// Level and name of the socket option that returns the family.
+const SOL_SOCKET: u32 = 1;
+const SO_DOMAIN: u32 = 39;
+/// A path at which nothing ever is.
+const NOWHERE: &[u8] = b"/proc/self/none";
 
 /// A `struct sockaddr_un`, or what the kernel returns in place of one, with space for a NUL.
 #[derive(Clone, Copy)]
@@ -31,12 +37,19 @@ pub(crate) struct Address {
     pub length: usize,
 }
 
-/// What an address of the program's denotes.
-pub(crate) enum Meaning {
-    /// The kernel's own namespace: pass the address unchanged.
-    Host,
-    /// Pass this path to the kernel instead.
-    Other(Address),
+/// What the kernel gets in place of an address of the program's.
+pub(crate) struct Target {
+    /// The address.
+    pub address: Address,
+    /// What it means if there is nothing at that address.
+    missing: Errno,
+}
+
+impl Target {
+    /// The call's result, from the kernel's.
+    pub(crate) fn result(&self, done: isize) -> isize {
+        if done == Errno::ENOENT.to_ret() { self.missing.to_ret() } else { done }
+    }
 }
 
 impl Address {
@@ -89,28 +102,50 @@ pub(crate) fn path_of(at: *const u8, length: usize) -> Option<&'static [u8]> {
     Some(&room[..path.len()])
 }
 
-/// The socket that an address names, for connect and send.
+/// The socket that an address names, for connect and send on `fd`. `None` if the kernel knows what the program's
+/// address means, or does not look at it.
+///
+/// Where the address leads nowhere, the kernel still gets one, which it does not find either: it looks at the
+/// socket first.
+pub(crate) fn peer(task: &Task, fd: Fd, at: *const u8, length: usize) -> Option<Target> {
+    let found = listener(task, at, length).transpose()?;
+    if !is_unix(fd) {
+        return None;
+    }
+    match found {
+        // A node made by mknod, or one whose socket is gone: nobody listens.
+        Ok(address) => Some(Target { address, missing: Errno::ECONNREFUSED }),
+        Err(missing) => Some(Target { address: Address::with_path(NOWHERE).ok()?, missing }),
+    }
+}
+
+/// Whether a path of ours, or one that leads out of a mount, is at `at`.
+pub(crate) fn names_ours(task: &Task, at: *const u8, length: usize) -> bool {
+    !matches!(listener(task, at, length), Ok(None))
+}
+
+/// The host's address of the socket that an address of the program's names.
 ///
 /// # Errors
 /// Those of path_resolution(7); `ECONNREFUSED` if it is not a socket; `EACCES`.
-pub(crate) fn peer(task: &Task, at: *const u8, length: usize) -> Result<Meaning> {
+fn listener(task: &Task, at: *const u8, length: usize) -> Result<Option<Address>> {
     let Some(address) = Address::of_path(at, length) else {
-        return Ok(Meaning::Host);
+        return Ok(None);
     };
     let given = At::text(&address.bytes[FAMILY..]);
     let inside = match route(task, Which::First, given, Last::Follow) {
         Route::Ours(inside) => inside,
-        Route::Host => match crate::high::route::hostlink::into_mount(Which::First, given, Last::Follow) {
+        Route::Host => match into_mount(Which::First, given, Last::Follow) {
             Some(inside) => inside,
-            None => return Ok(Meaning::Host),
+            None => return Ok(None),
         },
-        Route::Elsewhere(_) => return Ok(Meaning::Host),
+        Route::Elsewhere(_) => return Ok(None),
         Route::Nameless(_) => return Err(Errno::ECONNREFUSED),
         Route::Bad(errno) => return Err(errno),
     };
     let found = match walk::inode(task, inside.dirfd, inside.path, Follow::Link)? {
         Place::Inside(found) => found,
-        Place::Outside(outside) => return outside_path(leave(task, given, outside)),
+        Place::Outside(outside) => return outside_path(leave(task, given, outside)).map(Some),
     };
     let inode = task.region.inode(found.inode.id);
     permission::check(task, inode, permission::WRITE)?;
@@ -118,20 +153,14 @@ pub(crate) fn peer(task: &Task, at: *const u8, length: usize) -> Result<Meaning>
     if inode.mode.load(Ordering::Relaxed) & S_IFMT != S_IFSOCK {
         return Err(Errno::ECONNREFUSED);
     }
-    let address = host_address(task, found.inode)?;
-    // SAFETY: the path is NUL-terminated.
-    match unsafe { lp_abi::syscall!(__NR_access, address.path().as_ptr(), F_OK) } {
-        // A node made by mknod, or one whose socket is gone: nobody listens.
-        Err(Errno::ENOENT) => Err(Errno::ECONNREFUSED),
-        _ => Ok(Meaning::Other(address)),
-    }
+    host_address(task, found.inode).map(Some)
 }
 
-fn outside_path(at: At) -> Result<Meaning> {
+fn outside_path(at: At) -> Result<Address> {
     let text = spare_buffer();
     // SAFETY: the copy routine handles bad pointers.
     let length = unsafe { ucopy::string(text, at.path.as_ptr()) }?;
-    Address::with_path(&text[..length]).map(Meaning::Other)
+    Address::with_path(&text[..length])
 }
 
 fn host_address(task: &Task, inode: InodeRef) -> Result<Address> {
@@ -148,33 +177,39 @@ pub(crate) struct Bound {
     at: At,
 }
 
-/// Whether an address is a path.
-pub(crate) fn is_path(at: *const u8, length: usize) -> bool {
-    Address::of_path(at, length).is_some()
+/// What bind(2) gives the kernel.
+pub(crate) enum Name {
+    /// The program's own address.
+    AsGiven,
+    /// That of a path outside all mounts.
+    Outside(Address),
+    /// That of a new node.
+    Node(Bound),
 }
 
-/// Creates the inode of a socket to be bound; `None` if the address is the host's, or leads outside.
+/// Creates the inode of a socket that `fd` is to be bound to, if the address is a path in a mount and the socket
+/// can have one.
 ///
 /// # Errors
 /// `EADDRINUSE` if the name exists; those of mknod(2).
-pub(crate) fn bind(task: &Task, at: *const u8, length: usize) -> Result<(Meaning, Option<Bound>)> {
-    let Some(given) = Address::of_path(at, length) else {
-        return Ok((Meaning::Host, None));
+pub(crate) fn bind(task: &Task, fd: Fd, at: *const u8, length: usize) -> Result<Name> {
+    let Some(given) = Address::of_path(at, length).filter(|_| is_unix(fd)) else {
+        return Ok(Name::AsGiven);
     };
     let name = At::text(&given.bytes[FAMILY..]);
     let inside = match route(task, Which::First, name, Last::Link) {
         Route::Ours(inside) => inside,
-        Route::Host => match crate::high::route::hostlink::into_mount(Which::First, name, Last::Link) {
+        Route::Host => match into_mount(Which::First, name, Last::Link) {
             Some(inside) => inside,
-            None => return Ok((Meaning::Host, None)),
+            None => return Ok(Name::AsGiven),
         },
-        Route::Elsewhere(_) => return Ok((Meaning::Host, None)),
+        Route::Elsewhere(_) => return Ok(Name::AsGiven),
         Route::Nameless(_) => return Err(Errno::EADDRINUSE),
         Route::Bad(errno) => return Err(errno),
     };
     match lp_vfs::mknod::mknodat(task, inside.dirfd, inside.path, S_IFSOCK | 0o777, 0) {
         Ok(Place::Inside(())) => {}
-        Ok(Place::Outside(outside)) => return Ok((outside_path(leave(task, name, outside))?, None)),
+        Ok(Place::Outside(outside)) => return outside_path(leave(task, name, outside)).map(Name::Outside),
         Err(Errno::EEXIST) => return Err(Errno::EADDRINUSE),
         Err(errno) => return Err(errno),
     }
@@ -186,7 +221,16 @@ pub(crate) fn bind(task: &Task, at: *const u8, length: usize) -> Result<(Meaning
     let (length, directory) = node::host_path(task, found.inode, path)?;
     node::prepare(task, path, directory);
     let address = Address::with_path(&path[..length])?;
-    Ok((Meaning::Host, Some(Bound { address, given, at: inside })))
+    Ok(Name::Node(Bound { address, given, at: inside }))
+}
+
+/// Whether `fd` is a Unix socket: no other looks at paths.
+fn is_unix(fd: Fd) -> bool {
+    let (mut domain, mut length) = (0u32, size_of::<u32>() as u32);
+    let (to, room) = (&raw mut domain, &raw mut length);
+    // SAFETY: the kernel writes to the two words.
+    let asked = unsafe { lp_abi::syscall!(__NR_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, to, room) };
+    asked.is_ok() && domain == u32::from(UNIX)
 }
 
 impl Bound {
