@@ -7,6 +7,7 @@ use lp_abi::linux::{
     O_RDONLY, O_RDWR, O_TRUNC, RENAME_EXCHANGE, SEEK_CUR, SEEK_END, SEEK_SET, stat, statfs,
 };
 use lp_abi::{Errno, Fd, Result as Answer, lent};
+use lp_region::FileId;
 use lp_vfs::link::Two;
 use lp_vfs::open::{self, Opened};
 use lp_vfs::xattr::XattrValue;
@@ -282,16 +283,22 @@ fn stat_of(task: &Task, path: &CStr) -> Outcome {
 
 /// Opens a file as a descriptor.
 pub(super) fn open_at(task: &Task, fd: Fd, path: &CStr, flags: u32) -> Answer<()> {
-    let Place::Inside(Opened::File(id)) = open::openat(task, Fd::CWD, lent::path(path), flags, 0o644)? else {
-        return Err(Errno::ENXIO);
-    };
-    table::install(task, fd, id, 0)
+    table::install(task, fd, opened(task, path, flags)?, 0)
 }
 
+/// Opens a file, and chooses its number after that, as the gate does.
 fn open_lowest(task: &Task, path: &CStr, flags: u32) -> Answer<usize> {
+    let id = opened(task, path, flags)?;
     let fd = task.table.lowest(3, u32::MAX)?;
-    open_at(task, fd, path, flags)?;
+    table::install(task, fd, id, 0)?;
     Ok(fd.raw() as usize)
+}
+
+fn opened(task: &Task, path: &CStr, flags: u32) -> Answer<FileId> {
+    match open::openat(task, Fd::CWD, lent::path(path), flags, 0o644)? {
+        Place::Inside(Opened::File(id)) => Ok(id),
+        _ => Err(Errno::ENXIO),
+    }
 }
 
 fn duplicate(task: &Task, fd: Fd) -> Answer<usize> {

@@ -21,13 +21,13 @@ pub struct OpenFile {
     pub parent: AtomicU32,
     /// Entry found at open; 0 for a root or an O_TMPFILE. Immutable.
     pub dirent: AtomicU32,
-    /// Unused.
-    pub unused: [AtomicU32; 9],
-    /// `f_pos`. Plain while unshared, else under `lock`.
-    pub position: AtomicU64,
     /// 1 while a second descriptor of the same table may name it (dup), 2 once another table may (fork,
     /// SCM_RIGHTS). Atomic; only 1 goes back to 0.
     pub shared: AtomicU32,
+    /// Unused.
+    pub unused: [AtomicU32; 8],
+    /// `f_pos`. Plain while unshared, else under `lock`.
+    pub position: AtomicU64,
     /// Guards the position once the file, or its table, is shared; biased to a sole user. A slot keeps its
     /// bias, which is a hint.
     pub lock: BiasedLock,

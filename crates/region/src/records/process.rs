@@ -86,8 +86,9 @@ pub struct Process {
     pub threads_gone: AtomicU32,
     /// The gate's words; its `high::run::words` has their meaning.
     pub gate_words: [AtomicU32; 9],
-    /// During an exec by a thread that uses a slot without a process: that slot; else 0.
-    pub next_home: AtomicU32,
+    /// Nonzero if close must check more: the process may hold POSIX locks, or watchers are notified of its
+    /// open files (`lp_vfs::table::closing`).
+    pub posix_locks: AtomicU32,
     /// Nonzero while threads change the table under `table_lock` only; see [`crate::beside`]. Set under that
     /// lock.
     pub closed: AtomicU32,
@@ -96,9 +97,8 @@ pub struct Process {
     pub id_maps: [AtomicU32; 2],
     /// What such a process sees in place of user and group ids that its namespace does not have.
     pub overflow_ids: [AtomicU32; 2],
-    /// Nonzero if close must check more: the process may hold POSIX locks, or watchers are notified of its
-    /// open files (`lp_vfs::table::closing`).
-    pub posix_locks: AtomicU32,
+    /// During an exec by a thread that uses a slot without a process: that slot; else 0.
+    pub next_home: AtomicU32,
     /// What its threads have restricted themselves to (landlock(7)): an inode without a name as a
     /// [`crate::ids::Spot`] without a mount, or 0. `lp_vfs`'s `rights::domain` has its content.
     pub domain: AtomicU64,
@@ -120,7 +120,10 @@ impl Process {
 
     /// Makes each close check for `reason`.
     pub fn closes_look(&self, reason: u32) {
-        self.posix_locks.fetch_or(reason, Ordering::Release);
+        // Acquire: as if this call had stored it.
+        if self.posix_locks.load(Ordering::Acquire) & reason != reason {
+            self.posix_locks.fetch_or(reason, Ordering::Release);
+        }
     }
 
     /// Sets everything but `life` to zero. The caller empties the slot.
