@@ -504,7 +504,7 @@ fn name_thread(task: &Task) {
     // Relaxed, all: the process's own words.
     let exe = Spot::from_word(task.process.exe.load(Ordering::Relaxed));
     let dirent = DirentId(task.process.exe_dirent.load(Ordering::Relaxed));
-    let parent = InodeId(task.region.dirent(dirent).parent.load(Ordering::Relaxed));
+    let parent = InodeId(task.process.exe_parent.load(Ordering::Relaxed));
     let Ok(path) = getcwd::of_entry(task, exe, dirent, parent, Start::Host) else { return };
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let mut comm = [0u8; 16];

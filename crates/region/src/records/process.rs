@@ -106,8 +106,10 @@ pub struct Process {
     pub next_domain: AtomicU64,
     /// For a slot without a process: threads that use its words.
     pub users: AtomicU32,
+    /// Directory in which the executed file was found, for its path once it has no name.
+    pub exe_parent: AtomicU32,
     /// Unused.
-    pub unused_last: [AtomicU32; 5],
+    pub unused_last: [AtomicU32; 4],
     /// Supplementary groups from the start on, extents of the maps of ids from the end.
     pub groups: [AtomicU32; 192],
 }
@@ -132,13 +134,13 @@ impl Process {
         let Process {
             life: _, table_lock, pid, run, pid_namespace, moves, threads_gone, fd_limit, threads, umask, ruid, fsuid,
              fsgid, caps, group_count, mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited, closed,
-             cwd, root, home, lends, parked, exe, fsize_limit, births, keeper, users, id_maps, overflow_ids, next_home, domain, next_domain,
+             cwd, root, home, lends, parked, exe, fsize_limit, births, keeper, users, exe_parent, id_maps, overflow_ids, next_home, domain, next_domain,
              unused_last, gate_words, groups,
         } = self;
         let words = [
             pid, run, pid_namespace, moves, threads_gone, fd_limit, threads, umask, ruid, fsuid, fsgid, caps, group_count,
             mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited, closed, home, lends, births,
-            keeper, users, next_home,
+            keeper, users, exe_parent, next_home,
         ];
         // Relaxed: published with the slot's life.
         words.into_iter().chain(id_maps).chain(overflow_ids).chain(unused_last)

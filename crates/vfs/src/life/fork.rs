@@ -79,7 +79,8 @@ fn copy_process(task: &Task, child: &Process) {
     copy_credentials(task.credentials.get(), child);
     id_map::inherit(parent, child);
     // Relaxed throughout: the slot is the child's once the kernel's call has created it.
-    let words: [fn(&Process) -> &AtomicU32; 3] = [|p| &p.pid_namespace, |p| &p.exe_dirent, |p| &p.attached];
+    let words: [fn(&Process) -> &AtomicU32; 4] =
+        [|p| &p.pid_namespace, |p| &p.exe_dirent, |p| &p.exe_parent, |p| &p.attached];
     for word in words {
         word(child).store(word(parent).load(Ordering::Relaxed), Ordering::Relaxed);
     }

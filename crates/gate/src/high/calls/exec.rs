@@ -357,6 +357,7 @@ impl Mounted<'_> {
         // Relaxed: the process's own words.
         task.process.exe.store(found.spot().to_word(), Ordering::Relaxed);
         task.process.exe_dirent.store(found.dirent.0, Ordering::Relaxed);
+        task.process.exe_parent.store(found.parent.0, Ordering::Relaxed);
         let (fd, load) = match busy::execute(task, found.inode).and_then(|()| make()) {
             Ok(made) => made,
             Err(errno) => return errno.to_ret(),

@@ -284,7 +284,7 @@ fn text_of(task: &Task, magic: Magic, start: Start, to: &mut [u8; PATH_MAX]) -> 
         Link::Exe => {
             let exe = Spot::from_word(process.exe.load(Ordering::Relaxed));
             let dirent = DirentId(process.exe_dirent.load(Ordering::Relaxed));
-            let parent = InodeId(task.region.dirent(dirent).parent.load(Ordering::Relaxed));
+            let parent = InodeId(process.exe_parent.load(Ordering::Relaxed));
             getcwd::of_entry(task, exe, dirent, parent, start)
         }
     };
