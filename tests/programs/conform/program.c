@@ -85,24 +85,6 @@ GROUP(program, executed_by_several_names)
     contents("out");
 }
 
-/* What a program that has removed its own file is told of it, by itself and by a process that it has made. */
-GROUP(program, that_has_removed_its_file)
-{
-    const char *shells[] = { "/bin/sh", "/bin/bash" };
-    make_dir("d");
-    for (unsigned i = 0; i < COUNT(shells); i++) {
-        char top[PATH_MAX], text[PATH_MAX] = "";
-        getcwd(top, sizeof top);
-        put("d/p", shells[i], O_CREAT, 0);
-        T(system("d/p -c 'rm d/p; readlink /proc/$$/exe; (exec readlink /proc/$$/exe); :' >out"));
-        FILE *out = fopen("out", "r");
-        while (fgets(text, sizeof text, out))
-            say("%s", strncmp(text, top, strlen(top)) == 0 ? text + strlen(top) : text);
-        fclose(out);
-        T(unlink("out"));
-    }
-}
-
 GROUP(program, many_in_turn)
 {
     char name[20];
