@@ -85,6 +85,20 @@ GROUP(program, executed_by_several_names)
     contents("out");
 }
 
+/* What a program that has removed its own file is told of it, by itself and by a process that it has made. */
+GROUP(program, that_has_removed_its_file)
+{
+    char top[PATH_MAX], text[PATH_MAX] = "";
+    getcwd(top, sizeof top);
+    make_dir("d");
+    put("d/p", "/bin/sh", O_CREAT, 0);
+    T(system("d/p -c 'rm d/p; readlink /proc/$$/exe; (exec readlink /proc/$$/exe); :' >out"));
+    FILE *out = fopen("out", "r");
+    while (fgets(text, sizeof text, out))
+        say("%s", strncmp(text, top, strlen(top)) == 0 ? text + strlen(top) : text);
+    fclose(out);
+}
+
 GROUP(program, many_in_turn)
 {
     char name[20];
