@@ -97,6 +97,7 @@ GROUP(program, that_has_removed_its_file)
     while (fgets(text, sizeof text, out))
         say("%s", strncmp(text, top, strlen(top)) == 0 ? text + strlen(top) : text);
     fclose(out);
+    T(unlink("out"));
 }
 
 GROUP(program, many_in_turn)
