@@ -16,9 +16,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -320,6 +322,28 @@ static void denied(void)
     say("%.4s\n", map);
 }
 
+/* A socket in the directory, under a filter that kills for calls on sockets that the program does not make. */
+static void sockets(void)
+{
+    static const int calls[] = { SYS_getsockopt, SYS_setsockopt, SYS_getpeername };
+    for (unsigned i = 0; i < sizeof calls / sizeof *calls; i++)
+        deny(calls[i], 0);
+    struct sockaddr_un name = { AF_UNIX, "" }, missing = { AF_UNIX, "" };
+    snprintf(name.sun_path, sizeof name.sun_path, "%s", path);
+    snprintf(missing.sun_path, sizeof missing.sun_path, "%s", other);
+    int to = T(socket(AF_UNIX, SOCK_DGRAM, 0)), from = T(socket(AF_UNIX, SOCK_DGRAM, 0));
+    int internet = T(socket(AF_INET, SOCK_DGRAM, 0));
+    T(bind(internet, (void *)&name, sizeof name));
+    T(connect(internet, (void *)&name, sizeof name));
+    T(bind(to, (void *)&name, sizeof name));
+    T(bind(from, (void *)&name, sizeof name));
+    T(sendto(from, "x", 1, 0, (void *)&missing, sizeof missing));
+    T(sendto(from, "x", 1, 0, (void *)&name, sizeof name));
+    T(connect(from, (void *)&name, sizeof name));
+    char got;
+    T(read(to, &got, 1));
+}
+
 static volatile int arrived, disordered;
 
 static void in_order(int number, siginfo_t *info, void *context)
@@ -391,7 +415,7 @@ static const struct { const char *name; void (*run)(void); } cases[] = {
     { "never", never }, { "never_host", never_host }, { "before", before }, { "after", after }, { "dups", dups },
     { "strict", strict }, { "strict_never", strict_never }, { "threads", threads }, { "signals", signals },
     { "jumps", jumps }, { "resets", resets },
-    { "forks", forks }, { "denied", denied }, { "failing", failing }, { "together", together },
+    { "forks", forks }, { "denied", denied }, { "sockets", sockets }, { "failing", failing }, { "together", together },
 };
 
 /* filter deny CALL ERRNO COMMAND...: runs a command under a filter from outside.

@@ -163,7 +163,7 @@ const CALLS: &[(&str, Call)] = &[
         inside(lp_vfs::unlink::unlinkat(&a.task, Fd::CWD, lent::path(&a.fresh), 0))
     }),
     ("unlink_open", |a| {
-        let fd = open_at(&a.task, &a.fresh, O_WRONLY | O_CREAT | O_EXCL)?;
+        let fd = open_lowest(&a.task, 0, &a.fresh, O_WRONLY | O_CREAT | O_EXCL)?;
         inside(lp_vfs::unlink::unlinkat(&a.task, Fd::CWD, lent::path(&a.fresh), 0))?;
         lp_vfs::close::close(&a.task, fd)
     }),
@@ -193,15 +193,17 @@ fn attributes(task: &Task, path: &CStr, flags: u32) -> Answer<()> {
 }
 
 fn open_and_close(task: &Task, path: &CStr, flags: u32) -> Answer<()> {
-    lp_vfs::close::close(task, open_at(task, path, flags)?)
+    lp_vfs::close::close(task, open_lowest(task, 0, path, flags)?)
 }
 
+/// Opens a file and chooses its number after that, as the gate does: the lowest free one that is at least
+/// `from`.
 #[inline(always)]
-fn open_at(task: &Task, path: &CStr, flags: u32) -> Answer<Fd> {
+pub(crate) fn open_lowest(task: &Task, from: u32, path: &CStr, flags: u32) -> Answer<Fd> {
     let Place::Inside(Opened::File(id)) = open::openat(task, Fd::CWD, lent::path(path), flags, 0o644)? else {
         return Err(Errno::ENXIO);
     };
-    let fd = task.table.lowest(0, u32::MAX)?;
+    let fd = task.table.lowest(from, u32::MAX)?;
     table::install(task, fd, id, 0)?;
     Ok(fd)
 }

@@ -224,23 +224,26 @@ GROUP(order, addresses)
 {
     int pair[2] = { -1, -1 };
     make("f", "text"), socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
-    int all[] = { -1, 99, open("f", O_RDWR), open("f", O_PATH), open("/dev/null", O_RDWR), socket(AF_UNIX, SOCK_DGRAM, 0),
-        socket(AF_UNIX, SOCK_STREAM, 0), socket(AF_UNIX, SOCK_SEQPACKET, 0), pair[0], socket(AF_INET, SOCK_STREAM, 0),
-        socket(AF_INET, SOCK_DGRAM, 0), socket(AF_INET6, SOCK_DGRAM, 0), socket(AF_NETLINK, SOCK_RAW, 0) };
+    int all[] = { -1, 99, open("f", O_RDWR), open("f", O_PATH), open("/dev/null", O_RDWR),
+        socket(AF_UNIX, SOCK_DGRAM, 0), socket(AF_UNIX, SOCK_STREAM, 0), socket(AF_UNIX, SOCK_SEQPACKET, 0),
+        pair[0], socket(AF_INET, SOCK_STREAM, 0), socket(AF_INET, SOCK_DGRAM, 0),
+        socket(AF_INET6, SOCK_STREAM, 0), socket(AF_INET6, SOCK_DGRAM, 0), socket(AF_NETLINK, SOCK_RAW, 0) };
     struct sockaddr_un missing = { AF_UNIX, "none/s" }, plain = { AF_UNIX, "f" }, node = { AF_UNIX, "s" };
+    struct sockaddr_un outside = { AF_UNIX, "o" };
     socklen_t lengths[] = { sizeof missing, 5 };
-    mknod("s", S_IFSOCK | 0777, 0);
+    mknod("s", S_IFSOCK | 0777, 0), symlink("/none/s", "o");
     for (unsigned i = 0; i < COUNT(all); i++)
         for (unsigned k = 0; k < COUNT(lengths); k++) {
             say("descriptor %u, length %u", i, lengths[k]);
-            const struct sockaddr_un *to[] = { &missing, &plain, &node };
+            const struct sockaddr_un *to[] = { &missing, &plain, &node, &outside };
             for (unsigned n = 0; n < COUNT(to); n++) {
                 struct iovec piece = { "x", 1 };
                 struct mmsghdr message = { { (void *)to[n], lengths[k], &piece, 1, NULL, 0, 0 }, 0 };
                 TN("connect", connect(all[i], (void *)to[n], lengths[k]));
                 TN("bind", bind(all[i], (void *)to[n], lengths[k]));
                 TN("sendto", sendto(all[i], "x", 1, MSG_NOSIGNAL, (void *)to[n], lengths[k]));
-                TN("sendto out of band", sendto(all[i], "x", 1, MSG_NOSIGNAL | MSG_OOB, (void *)to[n], lengths[k]));
+                TN("sendto out of band",
+                    sendto(all[i], "x", 1, MSG_NOSIGNAL | MSG_OOB, (void *)to[n], lengths[k]));
                 TN("sendmsg", sendmsg(all[i], &message.msg_hdr, MSG_NOSIGNAL));
                 TN("sendmmsg", sendmmsg(all[i], &message, 1, MSG_NOSIGNAL));
             }

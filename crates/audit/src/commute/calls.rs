@@ -2,12 +2,12 @@
 
 use super::state::{self, Facts};
 use super::world::{BOTH, FIRST, SECOND};
+use crate::library;
 use lp_abi::linux::{
     AT_REMOVEDIR, AT_SYMLINK_NOFOLLOW, F_RDLCK, F_SETLK, F_WRLCK, LOCK_EX, LOCK_NB, LOCK_SH, O_CREAT, O_EXCL,
     O_RDONLY, O_RDWR, O_TRUNC, RENAME_EXCHANGE, SEEK_CUR, SEEK_END, SEEK_SET, stat, statfs,
 };
 use lp_abi::{Errno, Fd, Result as Answer, lent};
-use lp_region::FileId;
 use lp_vfs::link::Two;
 use lp_vfs::open::{self, Opened};
 use lp_vfs::xattr::XattrValue;
@@ -283,22 +283,14 @@ fn stat_of(task: &Task, path: &CStr) -> Outcome {
 
 /// Opens a file as a descriptor.
 pub(super) fn open_at(task: &Task, fd: Fd, path: &CStr, flags: u32) -> Answer<()> {
-    table::install(task, fd, opened(task, path, flags)?, 0)
+    let Place::Inside(Opened::File(id)) = open::openat(task, Fd::CWD, lent::path(path), flags, 0o644)? else {
+        return Err(Errno::ENXIO);
+    };
+    table::install(task, fd, id, 0)
 }
 
-/// Opens a file, and chooses its number after that, as the gate does.
 fn open_lowest(task: &Task, path: &CStr, flags: u32) -> Answer<usize> {
-    let id = opened(task, path, flags)?;
-    let fd = task.table.lowest(3, u32::MAX)?;
-    table::install(task, fd, id, 0)?;
-    Ok(fd.raw() as usize)
-}
-
-fn opened(task: &Task, path: &CStr, flags: u32) -> Answer<FileId> {
-    match open::openat(task, Fd::CWD, lent::path(path), flags, 0o644)? {
-        Place::Inside(Opened::File(id)) => Ok(id),
-        _ => Err(Errno::ENXIO),
-    }
+    Ok(library::open_lowest(task, 3, path, flags)?.raw() as usize)
 }
 
 fn duplicate(task: &Task, fd: Fd) -> Answer<usize> {

@@ -9,7 +9,7 @@ use lp_abi::{Errno, Fd, OwnedFd, image};
 use lp_region::process::{CALLS_ALL_TRACED, CALLS_COUNTED, CALLS_TRACED, Run};
 use lp_region::records::PROGRAMS;
 use lp_region::sync::{AtomicU64, Ordering};
-use lp_region::{DirentId, InodeId, LaneId, ProcessId, Region, RunId, Spot};
+use lp_region::{LaneId, ProcessId, Region, RunId};
 use lp_vfs::boot::ImageIds;
 use lp_vfs::getcwd::Start;
 use lp_vfs::table::entry;
@@ -501,11 +501,7 @@ fn number32(text: &[u8]) -> Option<u32> {
 /// Sets the thread's name to the program's. The kernel has named it after the memfd that it executed.
 #[cold]
 fn name_thread(task: &Task) {
-    // Relaxed, all: the process's own words.
-    let exe = Spot::from_word(task.process.exe.load(Ordering::Relaxed));
-    let dirent = DirentId(task.process.exe_dirent.load(Ordering::Relaxed));
-    let parent = InodeId(task.process.exe_parent.load(Ordering::Relaxed));
-    let Ok(path) = getcwd::of_entry(task, exe, dirent, parent, Start::Host) else { return };
+    let Ok(path) = getcwd::of_executed(task, task.process, Start::Host) else { return };
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let mut comm = [0u8; 16];
     let length = name.len().min(comm.len() - 1);

@@ -11,8 +11,8 @@ pub const UNANNOUNCED: u32 = u32::MAX;
 /// A process of a run: what Linux keeps in `task_struct`, `files_struct`, `fs_struct` and `cred`. 1 KiB.
 ///
 /// Only its own process writes it, and the lane that `life` names. It survives exec; fork copies it. The
-/// first line is what most calls read; what threads of a process often write has the third for itself. The
-/// fourth holds what many calls of threads read and few change.
+/// first line is what most calls read; what threads of a process often write has the third, with what only
+/// close reads. The fourth holds what many calls of threads read and few change.
 #[repr(C, align(64))]
 pub struct Process {
     /// State, generation, and the lane responsible for it. Atomic.
@@ -122,8 +122,8 @@ impl Process {
 
     /// Makes each close check for `reason`.
     pub fn closes_look(&self, reason: u32) {
-        // Acquire: as if this call had stored it.
-        if self.posix_locks.load(Ordering::Acquire) & reason != reason {
+        // Relaxed: bits are only set while the process lives. The line stays others' while nothing changes.
+        if self.posix_locks.load(Ordering::Relaxed) & reason != reason {
             self.posix_locks.fetch_or(reason, Ordering::Release);
         }
     }
@@ -134,8 +134,8 @@ impl Process {
         let Process {
             life: _, table_lock, pid, run, pid_namespace, moves, threads_gone, fd_limit, threads, umask, ruid, fsuid,
              fsgid, caps, group_count, mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited, closed,
-             cwd, root, home, lends, parked, exe, fsize_limit, births, keeper, users, exe_parent, id_maps, overflow_ids, next_home, domain, next_domain,
-             unused_last, gate_words, groups,
+             cwd, root, home, lends, parked, exe, fsize_limit, births, keeper, users, exe_parent, id_maps, overflow_ids,
+             next_home, domain, next_domain, unused_last, gate_words, groups,
         } = self;
         let words = [
             pid, run, pid_namespace, moves, threads_gone, fd_limit, threads, umask, ruid, fsuid, fsgid, caps, group_count,

@@ -1,6 +1,7 @@
 //! getcwd(2), and the paths of inodes, to which `/proc/self/cwd` and `/proc/self/fd/N` link.
 
 use lp_abi::{Errno, NAME_MAX, PATH_MAX, Result, UserSlice};
+use lp_region::process::Process;
 use lp_region::records::OpenFile;
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, MountId, Spot, ucopy};
@@ -105,6 +106,18 @@ pub fn of_place<'t>(task: &'t Task<'_>, dir: Spot, start: Start) -> Result<&'t [
     let removed = DirentId(record.self_dirent.load(Ordering::Relaxed));
     let above = InodeId(record.parent.load(Ordering::Relaxed));
     of_entry(task, dir, removed, above, start)
+}
+
+/// [`of_file`] for what a process executes.
+///
+/// # Errors
+/// `ENAMETOOLONG`.
+pub fn of_executed<'t>(task: &'t Task<'_>, process: &Process, start: Start) -> Result<&'t [u8]> {
+    // Relaxed, all: one word each, of this program or, during an exec, of the next one.
+    let exe = Spot::from_word(process.exe.load(Ordering::Relaxed));
+    let dirent = DirentId(process.exe_dirent.load(Ordering::Relaxed));
+    let found_in = InodeId(process.exe_parent.load(Ordering::Relaxed));
+    of_entry(task, exe, dirent, found_in, start)
 }
 
 /// [`of_file`] for an inode that was found as `opened` in the directory `found_in`.

@@ -44,7 +44,7 @@ handlers! {
     /// connect(2).
     fn connect(task, fd: Fd, at: *const u8, length: u32) {
         not_socket_returns!(task, fd);
-        let Some(target) = address::peer(task, fd, at, length as usize) else { return NOT_OURS };
+        let Some(target) = address::peer(task, at, length as usize) else { return NOT_OURS };
         let (name, length) = (target.address.pointer() as usize, target.address.length);
         target.result(blocking(__NR_connect, [fd.word(), name, length, 0, 0, 0]))
     }
@@ -52,7 +52,7 @@ handlers! {
     /// sendto(2).
     fn sendto(task, fd: Fd, data: usize, length: usize, flags: usize, at: *const u8, address_length: u32) {
         not_socket_returns!(task, fd);
-        let Some(target) = address::peer(task, fd, at, address_length as usize) else { return NOT_OURS };
+        let Some(target) = address::peer(task, at, address_length as usize) else { return NOT_OURS };
         let (name, name_length) = (target.address.pointer() as usize, target.address.length);
         target.result(blocking(__NR_sendto, [fd.word(), data, length, flags, name, name_length]))
     }
@@ -95,7 +95,7 @@ handlers! {
         // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid message.
         let Ok(given) = (unsafe { ucopy::get(message) }) else { return NOT_OURS };
         let mut changed = given;
-        let target = address::peer(task, fd, given.name as *const u8, given.name_length as usize);
+        let target = address::peer(task, given.name as *const u8, given.name_length as usize);
         if let Some(target) = &target {
             changed.name = target.address.pointer() as usize;
             changed.name_length = target.address.length as u32;

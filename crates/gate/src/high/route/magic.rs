@@ -7,7 +7,7 @@ use lp_abi::linux::{S_IFLNK, S_IFMT};
 use lp_abi::{Errno, Fd, PATH_MAX, Result};
 use lp_region::life::SlotState;
 use lp_region::sync::{AtomicU64, Ordering};
-use lp_region::{DirentId, FileId, InodeId, ProcessId, Spot, ucopy};
+use lp_region::{FileId, ProcessId, Spot, ucopy};
 use lp_vfs::getcwd::{self, Start};
 use lp_vfs::table::{FdTable, entry};
 use lp_vfs::task::Task;
@@ -103,7 +103,6 @@ fn process_of<'p>(task: &Task, name: &'p [u8]) -> Option<(ProcessId, &'p [u8])> 
 
 /// Whether the link's target is ours.
 fn is_ours(task: &Task, magic: Magic) -> bool {
-    let process = task.region.process(magic.process);
     let places = directories::of(task.region, magic.process);
     // Relaxed, all: one word each; the user of the result checks again.
     match magic.link {
@@ -112,7 +111,7 @@ fn is_ours(task: &Task, magic: Magic) -> bool {
             word.is_some_and(|word| word.load(Ordering::Relaxed) & entry::OPEN != 0)
         }
         Link::Cwd => places.cwd.load(Ordering::Relaxed) != 0,
-        Link::Exe => process.exe.load(Ordering::Relaxed) != 0,
+        Link::Exe => task.region.process(magic.process).exe.load(Ordering::Relaxed) != 0,
         Link::Root => places.root.load(Ordering::Relaxed) != 0,
     }
 }
@@ -270,7 +269,6 @@ fn name_of(task: &Task, magic: Magic, to: &mut [u8; PATH_MAX]) -> Option<usize> 
 
 /// The result of readlink(2) for a link of ours, NUL-terminated in `to`.
 fn text_of(task: &Task, magic: Magic, start: Start, to: &mut [u8; PATH_MAX]) -> Option<usize> {
-    let process = task.region.process(magic.process);
     let places = directories::of(task.region, magic.process);
     // Relaxed, all: one word each. If another process closes the file meanwhile, the name was right a moment
     // ago.
@@ -281,12 +279,7 @@ fn text_of(task: &Task, magic: Magic, start: Start, to: &mut [u8; PATH_MAX]) -> 
         }
         Link::Cwd => of_place(task, &places.cwd, start),
         Link::Root => of_place(task, &places.root, start),
-        Link::Exe => {
-            let exe = Spot::from_word(process.exe.load(Ordering::Relaxed));
-            let dirent = DirentId(process.exe_dirent.load(Ordering::Relaxed));
-            let parent = InodeId(process.exe_parent.load(Ordering::Relaxed));
-            getcwd::of_entry(task, exe, dirent, parent, start)
-        }
+        Link::Exe => getcwd::of_executed(task, task.region.process(magic.process), start),
     };
     let text = text.ok().filter(|text| text.len() < to.len())?;
     to[..text.len()].copy_from_slice(text);

@@ -1,9 +1,7 @@
 //! Addresses of Unix sockets whose paths lie in a mount. The kernel gets the path of the host's object; the
 //! program sees the path that it bound.
 
-use lp_abi::linux::{
-    __NR_chmod, __NR_getsockopt, __NR_readlink, __NR_symlink, __NR_unlink, S_IFMT, S_IFSOCK,
-};
+use lp_abi::linux::{__NR_bind, __NR_chmod, __NR_readlink, __NR_symlink, __NR_unlink, S_IFMT, S_IFSOCK};
 use lp_abi::{Errno, Fd, Result};
 use lp_region::InodeRef;
 use lp_region::sync::Ordering;
@@ -16,6 +14,7 @@ use crate::high::frame::at::{At, Last, Route, Which, buffer, spare_buffer};
 use crate::high::route::hostlink::into_mount;
 use crate::high::route::path::{leave, route};
 use crate::high::special::node;
+use crate::low::dispatch::NOT_OURS;
 
 /// `AF_UNIX`.
 const UNIX: u16 = 1;
@@ -23,11 +22,8 @@ const UNIX: u16 = 1;
 const PATH: usize = 108;
 /// Bytes of `sun_family`.
 const FAMILY: usize = 2;
-/// Level and name of the socket option that returns the family.
-const SOL_SOCKET: u32 = 1;
-const SO_DOMAIN: u32 = 39;
-/// A path at which nothing ever is.
-const NOWHERE: &[u8] = b"/proc/self/none";
+/// A path that never exists, nor the directory above it: whatever looks there gets `ENOENT`.
+const NOWHERE: &[u8] = b"/proc/none/none";
 
 /// A `struct sockaddr_un`, or what the kernel returns in place of one, with space for a NUL.
 #[derive(Clone, Copy)]
@@ -41,14 +37,18 @@ pub(crate) struct Address {
 pub(crate) struct Target {
     /// The address.
     pub address: Address,
-    /// What it means if there is nothing at that address.
+    /// What it means if the kernel finds nothing there.
     missing: Errno,
 }
 
 impl Target {
-    /// The call's result, from the kernel's.
+    /// The call's result, from the kernel's. A socket that takes no paths is the kernel's affair.
     pub(crate) fn result(&self, done: isize) -> isize {
-        if done == Errno::ENOENT.to_ret() { self.missing.to_ret() } else { done }
+        match Errno::from_ret(done) {
+            Err(Errno::ENOENT) => self.missing.to_ret(),
+            Err(Errno::EAFNOSUPPORT) => NOT_OURS,
+            _ => done,
+        }
     }
 }
 
@@ -65,18 +65,24 @@ impl Address {
         (family == UNIX && address.bytes[FAMILY] != 0).then_some(address)
     }
 
-    /// An address with a path.
+    /// An address with a path, as long as any, so that no kind of socket finds it too short.
     ///
     /// # Errors
     /// `ENAMETOOLONG`.
     fn with_path(path: &[u8]) -> Result<Address> {
-        if path.len() >= PATH {
-            return Err(Errno::ENAMETOOLONG);
-        }
-        let mut address = Address { bytes: [0; FAMILY + PATH + 2], length: FAMILY + path.len() + 1 };
+        if path.len() < PATH { Ok(Address::of_short(path)) } else { Err(Errno::ENAMETOOLONG) }
+    }
+
+    /// One at which the kernel finds nothing.
+    fn nowhere() -> Address {
+        Address::of_short(NOWHERE)
+    }
+
+    fn of_short(path: &[u8]) -> Address {
+        let mut address = Address { bytes: [0; FAMILY + PATH + 2], length: FAMILY + PATH };
         address.bytes[..FAMILY].copy_from_slice(&UNIX.to_ne_bytes());
         address.bytes[FAMILY..FAMILY + path.len()].copy_from_slice(path);
-        Ok(address)
+        address
     }
 
     /// Its path, without the NUL.
@@ -102,21 +108,12 @@ pub(crate) fn path_of(at: *const u8, length: usize) -> Option<&'static [u8]> {
     Some(&room[..path.len()])
 }
 
-/// The socket that an address names, for connect and send on `fd`. `None` if the kernel knows what the program's
-/// address means, or does not look at it.
+/// What connect and send give the kernel. `None` if it knows what the program's address means.
 ///
-/// Where the address leads nowhere, the kernel still gets one, which it does not find either: it looks at the
-/// socket first.
-pub(crate) fn peer(task: &Task, fd: Fd, at: *const u8, length: usize) -> Option<Target> {
+/// That is an address even where the path leads nowhere: the kernel looks at the socket first.
+pub(crate) fn peer(task: &Task, at: *const u8, length: usize) -> Option<Target> {
     let found = listener(task, at, length).transpose()?;
-    if !is_unix(fd) {
-        return None;
-    }
-    match found {
-        // A node made by mknod, or one whose socket is gone: nobody listens.
-        Ok(address) => Some(Target { address, missing: Errno::ECONNREFUSED }),
-        Err(missing) => Some(Target { address: Address::with_path(NOWHERE).ok()?, missing }),
-    }
+    Some(found.unwrap_or_else(|missing| Target { address: Address::nowhere(), missing }))
 }
 
 /// Whether a path of ours, or one that leads out of a mount, is at `at`.
@@ -124,11 +121,11 @@ pub(crate) fn names_ours(task: &Task, at: *const u8, length: usize) -> bool {
     !matches!(listener(task, at, length), Ok(None))
 }
 
-/// The host's address of the socket that an address of the program's names.
+/// Where the path of an address leads: to the host's object for a node of ours, or out of a mount.
 ///
 /// # Errors
 /// Those of path_resolution(7); `ECONNREFUSED` if it is not a socket; `EACCES`.
-fn listener(task: &Task, at: *const u8, length: usize) -> Result<Option<Address>> {
+fn listener(task: &Task, at: *const u8, length: usize) -> Result<Option<Target>> {
     let Some(address) = Address::of_path(at, length) else {
         return Ok(None);
     };
@@ -145,7 +142,10 @@ fn listener(task: &Task, at: *const u8, length: usize) -> Result<Option<Address>
     };
     let found = match walk::inode(task, inside.dirfd, inside.path, Follow::Link)? {
         Place::Inside(found) => found,
-        Place::Outside(outside) => return outside_path(leave(task, given, outside)).map(Some),
+        Place::Outside(outside) => {
+            let address = outside_path(leave(task, given, outside))?;
+            return Ok(Some(Target { address, missing: Errno::ENOENT }));
+        }
     };
     let inode = task.region.inode(found.inode.id);
     permission::check(task, inode, permission::WRITE)?;
@@ -153,7 +153,8 @@ fn listener(task: &Task, at: *const u8, length: usize) -> Result<Option<Address>
     if inode.mode.load(Ordering::Relaxed) & S_IFMT != S_IFSOCK {
         return Err(Errno::ECONNREFUSED);
     }
-    host_address(task, found.inode).map(Some)
+    // A node made by mknod, or one whose socket is gone, has no object: nobody listens.
+    Ok(Some(Target { address: host_address(task, found.inode)?, missing: Errno::ECONNREFUSED }))
 }
 
 fn outside_path(at: At) -> Result<Address> {
@@ -187,13 +188,13 @@ pub(crate) enum Name {
     Node(Bound),
 }
 
-/// Creates the inode of a socket that `fd` is to be bound to, if the address is a path in a mount and the socket
-/// can have one.
+/// Creates the inode of a socket that `fd` is to be bound to, if the address is a path in a mount and the
+/// socket can have one.
 ///
 /// # Errors
 /// `EADDRINUSE` if the name exists; those of mknod(2).
 pub(crate) fn bind(task: &Task, fd: Fd, at: *const u8, length: usize) -> Result<Name> {
-    let Some(given) = Address::of_path(at, length).filter(|_| is_unix(fd)) else {
+    let Some(given) = Address::of_path(at, length).filter(|_| takes_paths(fd)) else {
         return Ok(Name::AsGiven);
     };
     let name = At::text(&given.bytes[FAMILY..]);
@@ -224,13 +225,12 @@ pub(crate) fn bind(task: &Task, fd: Fd, at: *const u8, length: usize) -> Result<
     Ok(Name::Node(Bound { address, given, at: inside }))
 }
 
-/// Whether `fd` is a Unix socket: no other looks at paths.
-fn is_unix(fd: Fd) -> bool {
-    let (mut domain, mut length) = (0u32, size_of::<u32>() as u32);
-    let (to, room) = (&raw mut domain, &raw mut length);
-    // SAFETY: the kernel writes to the two words.
-    let asked = unsafe { lp_abi::syscall!(__NR_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, to, room) };
-    asked.is_ok() && domain == u32::from(UNIX)
+/// Whether bind(2) of this descriptor looks at paths, as only Unix sockets do.
+fn takes_paths(fd: Fd) -> bool {
+    let nowhere = Address::nowhere();
+    // SAFETY: the kernel reads the address. This is the program's own call, so filters allow it.
+    let done = unsafe { lp_abi::syscall!(__NR_bind, fd, nowhere.pointer(), nowhere.length) };
+    done == Err(Errno::ENOENT)
 }
 
 impl Bound {
