@@ -14,10 +14,10 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_vfs::below::frozen;
 use lp_vfs::below::list::Record;
 
-use super::failure::{Failure, REGION, reason};
-use super::over::record_of;
-use super::region::Session;
-use super::{copy, region, skeleton};
+use crate::command::output::failure::{Failure, REGION, reason};
+use crate::command::over::record_of;
+use crate::command::region::{self, Session};
+use crate::command::{copy, skeleton};
 
 /// A copy of a frozen region.
 pub(crate) struct Branch {

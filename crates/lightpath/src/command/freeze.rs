@@ -20,12 +20,15 @@ use lp_region::{Region, life_file};
 use lp_vfs::below::frozen;
 use rustix::fs::{FlockOperation, flock};
 
-use super::cli::{Freeze, RegionOwner};
-use super::failure::{Failure, REGION, reason};
-use super::mountpoint::MountPoint;
-use super::region::Session;
-use super::session::Kept;
-use super::{copy, info, join, over, print, region};
+use crate::command::cli::Freeze;
+use crate::command::options::mountpoint::MountPoint;
+use crate::command::options::run::RegionOwner;
+use crate::command::output::failure::{Failure, REGION, reason};
+use crate::command::output::print::print;
+use crate::command::output::shown::human;
+use crate::command::region::{self, Session};
+use crate::command::session::Kept;
+use crate::command::{copy, join, over};
 
 /// How often a freeze that writers have called off is tried again.
 const ATTEMPTS: u32 = 5;
@@ -48,8 +51,7 @@ pub(crate) fn freeze(args: &Freeze) -> Result<u8, Failure> {
     });
     match done {
         Ok(held) => {
-            let size =
-                info::human(rustix::fs::stat(&args.file).map_or(0, |found| found.st_blocks as u64 * 512));
+            let size = human(rustix::fs::stat(&args.file).map_or(0, |found| found.st_blocks as u64 * 512));
             let line =
                 format!("{shown} holds {size}; changes were held for {:.3} ms\n", held.as_secs_f64() * 1e3);
             print(line.as_bytes())

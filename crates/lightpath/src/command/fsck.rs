@@ -9,9 +9,10 @@ use lp_region::{ProcessId, Region, life_file};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 
-use super::cli::Fsck;
-use super::failure::{Failure, MENDED, UNCHECKED, WRONG, reason};
-use super::{print, region};
+use crate::command::cli::Fsck;
+use crate::command::output::failure::{Failure, MENDED, UNCHECKED, WRONG, reason};
+use crate::command::output::print::print;
+use crate::command::region;
 
 /// Checks, and repairs if asked to; returns the exit status.
 pub(crate) fn fsck(args: &Fsck) -> Result<u8, Failure> {

@@ -11,9 +11,11 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::{Region, RunId};
 use serde_json::json;
 
-use super::cli::Info;
-use super::failure::{Failure, REGION, reason};
-use super::{print, region};
+use crate::command::cli::Info;
+use crate::command::output::failure::{Failure, REGION, reason};
+use crate::command::output::print::print;
+use crate::command::output::shown::human;
+use crate::command::region;
 
 /// Size of a block of `st_blocks` in bytes.
 const BLOCK: u64 = 512;
@@ -103,41 +105,4 @@ fn json(facts: &Facts) -> String {
         "frozen": facts.is_frozen,
     });
     format!("{value}\n")
-}
-
-/// A size in bytes with a unit, formatted like `du -h`: one decimal below ten, rounded up.
-pub(crate) fn human(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let mut unit = 0;
-    let mut scale = 1u64;
-    while bytes / scale >= 1024 && unit + 1 < UNITS.len() {
-        scale <<= 10;
-        unit += 1;
-    }
-    let tenths = (u128::from(bytes) * 10).div_ceil(u128::from(scale));
-    match tenths {
-        0..100 if unit > 0 => format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit]),
-        _ => format!("{} {}", tenths.div_ceil(10), UNITS[unit]),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::human;
-
-    #[test]
-    fn sizes_are_short_and_never_say_less_than_there_is() {
-        let sizes = [
-            (0, "0 B"),
-            (1023, "1023 B"),
-            (1024, "1.0 KiB"),
-            (1025, "1.1 KiB"),
-            (10 << 10, "10 KiB"),
-            (10_241, "11 KiB"),
-            (3 << 30, "3.0 GiB"),
-        ];
-        for (bytes, text) in sizes {
-            assert_eq!(human(bytes), text);
-        }
-    }
 }

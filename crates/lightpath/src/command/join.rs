@@ -9,16 +9,20 @@ use std::io::ErrorKind;
 
 use lp_region::Region;
 
-use super::cli::{Join, Options};
-use super::failure::{CANNOT_RUN, Failure, REGION, reason};
-use super::mountpoint::MountPoint;
-use super::region::{Paths, Session};
-use super::runs::{self, Member};
-use super::{cache, run};
+use crate::command::cache::directory;
+use crate::command::cli::Join;
+use crate::command::options::mountpoint::MountPoint;
+use crate::command::options::run::Options;
+use crate::command::output::failure::{CANNOT_RUN, Failure, REGION, reason};
+use crate::command::output::shown::user;
+use crate::command::program::caller::check_caller;
+use crate::command::region::{Paths, Session};
+use crate::command::run;
+use crate::command::runs::{self, Member};
 
 /// Becomes the command, within the run that process `args.run` belongs to.
 pub(crate) fn exec(args: &Join) -> Result<u8, Failure> {
-    run::check_caller()?;
+    check_caller()?;
     let (file, options) = entrance(args.run)?;
     run::start(&options, &args.command, |paths| Session::join(file.into(), args.run, &options, paths))
 }
@@ -26,7 +30,7 @@ pub(crate) fn exec(args: &Join) -> Result<u8, Failure> {
 /// Takes part in the run that process `pid` belongs to.
 pub(crate) fn session(pid: u32) -> Result<Session, Failure> {
     let (file, options) = entrance(pid)?;
-    let cache = cache::directory().map_err(|line| Failure::new(REGION, line))?;
+    let cache = directory::find().map_err(|line| Failure::new(REGION, line))?;
     Session::join(file.into(), pid, &options, &Paths { cache: &cache, preload: &cache, library: None })
 }
 
@@ -81,15 +85,4 @@ fn find(pid: u32) -> Result<Member, Failure> {
             Err(Failure::new(CANNOT_RUN, line))
         }
     }
-}
-
-/// The name of a user, or the number without one.
-pub(crate) fn user(uid: u32) -> String {
-    let known = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let of = |line: &str| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
-    };
-    known.lines().find_map(of).unwrap_or_else(|| format!("user {uid}"))
 }

@@ -18,7 +18,7 @@ use lp_region::layout::RUNS;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{Region, RunId, life_file};
 
-use super::failure::{Failure, REGION, reason};
+use crate::command::output::failure::{Failure, REGION, reason};
 
 /// How often the processes are scanned before the life file counts as unreachable: in each scan, the
 /// processes that had it may have ended after a fork that the scan missed.

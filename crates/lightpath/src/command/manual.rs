@@ -4,7 +4,7 @@
 use clap::{Arg, Command, CommandFactory};
 use clap_mangen::Man;
 
-use super::cli::Cli;
+use crate::command::cli::Cli;
 
 /// The page in roff.
 pub(crate) fn page() -> std::io::Result<Vec<u8>> {

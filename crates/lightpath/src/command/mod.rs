@@ -1,27 +1,22 @@
 //! The subcommands, one file per noun.
 
-mod branch;
 mod cache;
+mod options;
+mod output;
+mod program;
+
+mod branch;
 mod cli;
 mod copy;
 mod doctor;
-mod failure;
 mod freeze;
 mod fsck;
-mod identity;
 mod info;
-mod inherited;
 mod join;
-mod libraries;
 mod life;
-mod lookup;
 mod manual;
-mod mountpoint;
 mod over;
 mod pack;
-mod preload;
-mod processor;
-mod program;
 mod ps;
 mod region;
 mod run;
@@ -29,23 +24,20 @@ mod runs;
 mod session;
 mod shelf;
 mod sites;
-mod size;
 mod skeleton;
 mod stats;
 mod supervise;
 mod top;
 mod trace;
-mod trusted_path;
-mod within;
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
 use cli::{Cli, Verb};
-use failure::{FSCK_USAGE, Failure, USAGE};
+use output::failure::{FSCK_USAGE, Failure, USAGE};
+use output::print::print;
 
 /// Runs the command line and returns the exit status; on success `run` does not return.
 pub(crate) fn main(args: impl Iterator<Item = OsString>) -> u8 {
@@ -107,12 +99,6 @@ fn dispatch(verb: Verb) -> Result<u8, Failure> {
             print(&page)
         }
     }
-}
-
-fn print(text: &[u8]) -> Result<u8, Failure> {
-    let mut out = std::io::stdout().lock();
-    let written = out.write_all(text).and_then(|()| out.flush());
-    written.map(|()| 0).map_err(|e| Failure::new(1, format!("writing to standard output: {e}")))
 }
 
 /// Prints help and version as clap does, and any error as one line.

@@ -16,10 +16,12 @@ use lp_region::records::Header;
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::CParameter;
 
-use super::cli::{Pack, Unpack};
-use super::copy::{self, Extent};
-use super::failure::{Failure, REGION, reason};
-use super::{branch, info, print};
+use crate::command::branch;
+use crate::command::cli::{Pack, Unpack};
+use crate::command::copy::{self, Extent};
+use crate::command::output::failure::{Failure, REGION, reason};
+use crate::command::output::print::print;
+use crate::command::output::shown::human;
 
 /// Frames that decompressors skip begin with this.
 const SKIPPED: u32 = 0x184d_2a50;
@@ -114,8 +116,7 @@ fn make(from: &Path, to: &Path, work: impl FnOnce(&File) -> io::Result<()>) -> R
         let at = if e.kind() == io::ErrorKind::InvalidData { from } else { to };
         return Err(fail(at, &e));
     }
-    let size =
-        |path: &Path| info::human(rustix::fs::stat(path).map_or(0, |found| found.st_blocks as u64 * 512));
+    let size = |path: &Path| human(rustix::fs::stat(path).map_or(0, |found| found.st_blocks as u64 * 512));
     print(format!("{}: {}; {}: {}\n", from.display(), size(from), to.display(), size(to)).as_bytes())
 }
 

@@ -7,13 +7,13 @@ use lp_region::Region;
 use lp_region::sync::Ordering::Relaxed;
 use serde_json::json;
 
-use super::cli::Ps;
-use super::failure::{Failure, REGION};
-use super::info::human;
-use super::run::is_inside;
-use super::runs::{self, Run};
-use super::stats::Counts;
-use super::{join, print};
+use crate::command::cli::Ps;
+use crate::command::output::failure::{Failure, REGION};
+use crate::command::output::print::print;
+use crate::command::output::shown::{human, printable, user};
+use crate::command::program::caller::is_inside;
+use crate::command::runs::{self, Run};
+use crate::command::stats::Counts;
 
 /// Lists the runs that the caller may see.
 pub(crate) fn ps(args: &Ps) -> Result<u8, Failure> {
@@ -56,7 +56,7 @@ fn paragraph(run: &Run) -> String {
             let mounts: Vec<_> = run.mounts.iter().map(|mount| mount.display().to_string()).collect();
             write!(text, ": {} in {place}, {} of {} used", mounts.join(" "), human(used), human(limit))
         }
-        None => write!(text, " of {}: in {place}", join::user(run.members[0].owner)),
+        None => write!(text, " of {}: in {place}", user(run.members[0].owner)),
     };
     if let Some(calls) = calls(run) {
         let _ = write!(text, ", {calls} calls answered");
@@ -71,11 +71,6 @@ fn paragraph(run: &Run) -> String {
 /// `text` without control characters, which names and arguments may hold, as a line.
 fn one_line(text: &str) -> String {
     printable(text) + "\n"
-}
-
-/// `text` with a question mark for each control character.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 fn json(runs: &[Run]) -> String {

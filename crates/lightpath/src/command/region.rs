@@ -1,12 +1,12 @@
 //! The launcher's side of a region: creating or opening it, the run record, and the command's process slot.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::CString;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use lp_abi::{Errno, Fd, UserPtr};
 use lp_fsck::{Rebuilt, Severity};
@@ -21,17 +21,15 @@ use lp_vfs::{Place, Task, below};
 use rustix::fs::{FlockOperation, MemfdFlags, SealFlags, flock};
 use rustix::process::{Resource, getrlimit};
 
-use super::branch::{self, Branch};
-use super::cache;
-use super::cli::{Options, RegionOwner};
-use super::failure::{Failure, REGION, reason};
-use super::life;
-use super::mountpoint::MountPoint;
-use super::runs;
-use super::shelf;
-use super::size::Size;
-use super::stats::Counts;
-use super::within::Library;
+use crate::command::branch::{self, Branch};
+use crate::command::cache::builder;
+use crate::command::cache::within::Library;
+use crate::command::options::mountpoint::MountPoint;
+use crate::command::options::run::{Options, RegionOwner};
+use crate::command::options::size::Size;
+use crate::command::output::failure::{Failure, REGION, reason};
+use crate::command::stats::Counts;
+use crate::command::{life, runs, shelf};
 
 /// How the name of each run's flights starts; identity of the region and number of the run follow.
 pub(crate) const FLIGHTS: &str = "lightpath-flights:";
@@ -70,7 +68,7 @@ pub(crate) struct Paths<'a> {
 
 /// Claims a run record. The caller holds the region's flock.
 fn claim_run(region: Region<'static>, options: &Options, paths: &Paths) -> Result<RunId, Failure> {
-    let launcher = builder(paths.cache).map_err(|line| Failure::new(REGION, line))?;
+    let launcher = builder::place(paths.cache).map_err(|line| Failure::new(REGION, line))?;
     let mounts: Vec<&[u8]> = options.at.iter().map(MountPoint::in_record).collect();
     let covered = options.at.iter().enumerate().filter(|(_, mount)| mount.path().exists());
     let setup = RunSetup {
@@ -112,25 +110,6 @@ fn restrictions() -> u64 {
         1 => set | one,
         _ => set | one | two,
     })
-}
-
-/// The program that builds site images for the gate: this one, in a place where every user of the run can
-/// start it.
-fn builder(cache: &Path) -> Result<PathBuf, String> {
-    let own = std::env::current_exe().map_err(|e| format!("own path: {}", reason(&e)))?;
-    // Root's children may change to any user, and root's programs are often in directories that others cannot
-    // enter.
-    if !rustix::process::geteuid().is_root() || cache::open_to_all(&own).is_ok() {
-        return Ok(own);
-    }
-    let explain = |e: std::io::Error| format!("{}: {}", own.display(), reason(&e));
-    let found = std::fs::metadata(&own).map_err(explain)?;
-    let name = format!("lightpath-{:x}-{:x}", found.len(), found.mtime());
-    let copy = cache.join(&name);
-    if std::fs::metadata(&copy).is_ok_and(|kept| kept.len() == found.len()) {
-        return Ok(copy);
-    }
-    cache::place(cache, OsStr::new(&name), &std::fs::read(&own).map_err(explain)?)
 }
 
 /// Makes the root of each mount unless it is there. This process takes part in the run for that long.

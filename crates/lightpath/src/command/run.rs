@@ -6,13 +6,16 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use super::cli::Options;
-use super::failure::{CANNOT_RUN, Failure, NOT_FOUND, REGION, USAGE, reason};
-use super::lookup::{self, Found};
-use super::mountpoint::MountPoint;
-use super::program::{self, Program};
-use super::region::{Paths, Session, Slot};
-use super::{cache, inherited, libraries, mountpoint, over, preload, supervise, within};
+use crate::command::cache::{directory, preload, within};
+use crate::command::options::mountpoint::{self, MountPoint};
+use crate::command::options::run::Options;
+use crate::command::output::failure::{CANNOT_RUN, Failure, NOT_FOUND, REGION, USAGE, reason};
+use crate::command::program::caller::check_caller;
+use crate::command::program::coverage::{self, Program};
+use crate::command::program::lookup::{self, Found};
+use crate::command::program::{inherited, libraries};
+use crate::command::region::{Paths, Session, Slot};
+use crate::command::{over, supervise};
 
 /// The shell that runs a script without `#!`, as in execvp(3), and that starts commands which need a mount to
 /// start.
@@ -75,7 +78,7 @@ pub(crate) fn prepare(
 ) -> Result<(Launch, Session), Failure> {
     inherited::check()?;
     let mut launch = Launch::new(options, command)?;
-    let cache = cache::directory().map_err(|line| Failure::new(REGION, line))?;
+    let cache = directory::find().map_err(|line| Failure::new(REGION, line))?;
     let preload = preload::extract(&cache).map_err(|line| Failure::new(REGION, line))?;
     let loader = preload::extract_static(&cache).map_err(|line| Failure::new(REGION, line))?;
     let library = within::place(&cache).ok();
@@ -91,29 +94,6 @@ pub(crate) fn shell(options: &Options) -> Result<u8, Failure> {
     run(options, &[shell.unwrap_or_else(|| OsString::from(SHELL))])
 }
 
-/// Refuses to start where the loader would not preload, or inside another run.
-pub(crate) fn check_caller() -> Result<(), Failure> {
-    use rustix::process::{getegid, geteuid, getgid, getuid};
-    if getuid() != geteuid() || getgid() != getegid() {
-        let line = "real and effective user or group differ: the loader would ignore Lightpath; start it as one user";
-        return Err(Failure::new(CANNOT_RUN, line));
-    }
-    match is_inside() {
-        true => Err(Failure::new(
-            REGION,
-            "already inside a run: start the command as it is, it sees the file system",
-        )),
-        false => Ok(()),
-    }
-}
-
-/// Whether this process takes part in a run.
-pub(crate) fn is_inside() -> bool {
-    std::fs::read("/proc/self/maps").is_ok_and(|maps| {
-        maps.windows(preload::PREFIX.len()).any(|window| window == preload::PREFIX.as_bytes())
-    })
-}
-
 impl Launch {
     fn new(options: &Options, command: &[OsString]) -> Result<Launch, Failure> {
         let name = &command[0];
@@ -121,7 +101,7 @@ impl Launch {
         let mut program = None;
         let (path, arguments) = match lookup::find(name, search.as_deref(), &options.at)? {
             Found::Mount => through_shell(command, &options.at),
-            Found::Host(path) => match program::check(&path, &options.at)? {
+            Found::Host(path) => match coverage::check(&path, &options.at)? {
                 Program::InMount => through_shell(command, &options.at),
                 Program::Dynamic if libraries::needed(&path, &options.at) => {
                     through_shell(command, &options.at)

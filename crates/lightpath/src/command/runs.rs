@@ -18,9 +18,9 @@ use lp_region::process::{CALLS_COUNTED, RUN_MOUNTS};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{Region, RunId};
 
-use super::failure::{Failure, REGION, reason};
-use super::mountpoint::MountPoint;
-use super::region::{self, FLIGHTS};
+use crate::command::options::mountpoint::MountPoint;
+use crate::command::output::failure::{Failure, REGION, reason};
+use crate::command::region::{self, FLIGHTS};
 
 /// What the kernel shows of a memfd before its name.
 const MEMFD: &str = "/memfd:";

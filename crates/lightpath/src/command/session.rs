@@ -11,9 +11,9 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use super::failure::{Failure, REGION, USAGE, reason};
-use super::over::lower;
-use super::over::trees::Trees;
+use crate::command::output::failure::{Failure, REGION, USAGE, reason};
+use crate::command::over::lower;
+use crate::command::over::trees::Trees;
 
 /// How the names of what is left of sessions begin; those of sessions begin with no dot.
 const ENDED: &str = ".ended-";

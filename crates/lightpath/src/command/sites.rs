@@ -11,9 +11,9 @@ use lp_sites::elf::Elf;
 use lp_sites::image::Verdict;
 use lp_sites::{Bundle, Status};
 
-use super::cache;
-use super::cli::Sites;
-use super::failure::{CANNOT_RUN, Failure, REGION, reason};
+use crate::command::cache::directory;
+use crate::command::cli::Sites;
+use crate::command::output::failure::{CANNOT_RUN, Failure, REGION, reason};
 
 /// Builds images, or describes objects.
 pub(crate) fn sites(arguments: &Sites) -> Result<u8, Failure> {
@@ -31,7 +31,7 @@ pub(crate) fn sites(arguments: &Sites) -> Result<u8, Failure> {
         |path: &Path, e: &std::io::Error| Failure::new(REGION, format!("{}: {}", path.display(), reason(e)));
     // The gate of a process that has changed users may name a directory that does not exist yet.
     if let Some(directory) = place.parent().filter(|directory| !directory.exists()) {
-        cache::prepare(directory)
+        directory::prepare(directory)
             .map_err(|why| Failure::new(REGION, format!("{}: {why}", directory.display())))?;
     }
     // Where the bundle cannot be written, the gate accepts what needs nothing in it, and reports the rest.
@@ -97,7 +97,7 @@ impl Progress {
 
 /// The bundle in which the gate of a run by this user looks for its images.
 fn bundle() -> Result<PathBuf, String> {
-    cache::directory().map(|cache| cache.join(Bundle::file_name()))
+    directory::find().map(|cache| cache.join(Bundle::file_name()))
 }
 
 /// Whether the object at `path` has no system calls of its own.

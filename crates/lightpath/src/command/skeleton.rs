@@ -12,7 +12,7 @@ use lp_region::records::{Inode, inode_flags};
 use lp_vfs::below::frozen;
 use lp_vfs::owner;
 
-use super::copy::{self, Extent};
+use crate::command::copy::{self, Extent};
 
 /// Bytes that are read at a time.
 const STEP: u64 = 1 << 20;

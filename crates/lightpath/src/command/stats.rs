@@ -8,6 +8,8 @@ use lp_region::sync::Ordering;
 use lp_region::{LaneId, Region};
 use syscalls::Sysno;
 
+use crate::command::output::shown::grouped;
+
 /// Calls and bytes, summed over all threads that were ever in a region.
 #[derive(Clone)]
 pub(crate) struct Counts {
@@ -101,29 +103,9 @@ pub(crate) fn name(number: usize) -> String {
     }
 }
 
-/// A number with its digits grouped by three.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn digits_are_grouped() {
-        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_048_576, "1,048,576")] {
-            assert_eq!(grouped(number), text);
-        }
-    }
 
     #[test]
     fn the_table_is_aligned_and_sorted() {

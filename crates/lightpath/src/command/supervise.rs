@@ -7,11 +7,11 @@
 use std::io::Error;
 use std::mem::MaybeUninit;
 
-use super::cli::Options;
-use super::failure::{Failure, REGION, reason};
-use super::over;
-use super::region::{Session, Slot};
-use super::run::Launch;
+use crate::command::options::run::Options;
+use crate::command::output::failure::{Failure, REGION, reason};
+use crate::command::over;
+use crate::command::region::{Session, Slot};
+use crate::command::run::Launch;
 
 /// How the command ended.
 pub(crate) enum End {

@@ -3,7 +3,7 @@
 use rustix::fs::MemfdFlags;
 
 use super::{Finding, setting};
-use crate::command::failure::reason;
+use crate::command::output::failure::reason;
 
 /// The oldest kernel with all that the region needs: `MADV_POPULATE_WRITE` came with 5.14.
 const OLDEST: (u32, u32) = (5, 14);

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::{Finding, human};
-use crate::command::{cache, preload, sites, within};
+use crate::command::cache::{directory, preload, within};
+use crate::command::sites;
 
 pub(super) fn findings() -> Vec<Finding> {
     vec![
@@ -17,7 +18,7 @@ pub(super) fn findings() -> Vec<Finding> {
 /// Whether programs can get the gate within the C library.
 fn library_with_gate() -> Finding {
     const WHAT: &str = "both in one";
-    match cache::directory().and_then(|cache| within::place(&cache)) {
+    match directory::find().and_then(|cache| within::place(&cache)) {
         Ok(library) => {
             let directory = library.directory.display();
             Finding::ok(WHAT, format!("{directory}, for programs that start quickly"))
@@ -28,7 +29,7 @@ fn library_with_gate() -> Finding {
 
 fn preload_library() -> Finding {
     const WHAT: &str = "gate";
-    match cache::directory().and_then(|cache| preload::extract(&cache)) {
+    match directory::find().and_then(|cache| preload::extract(&cache)) {
         Ok(path) => Finding::ok(WHAT, format!("{}, {}", path.display(), human(preload::size() as u64))),
         Err(why) => Finding::fail(WHAT, why),
     }

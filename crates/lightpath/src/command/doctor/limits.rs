@@ -3,8 +3,8 @@
 use rustix::process::{Resource, getrlimit};
 
 use super::{Finding, human, setting};
-use crate::command::cache;
-use crate::command::failure::reason;
+use crate::command::cache::directory;
+use crate::command::output::failure::reason;
 use crate::command::region;
 
 /// Address space that a region's mapping takes in each process, with room for the program.
@@ -130,7 +130,7 @@ fn mappings() -> Finding {
 }
 
 fn cache_directory() -> Finding {
-    match cache::directory() {
+    match directory::find() {
         Ok(path) => Finding::ok("cache", path.display().to_string()),
         Err(why) => Finding::fail("cache", why),
     }

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use super::Finding;
-use crate::command::program::{self, Fault};
+use crate::command::program::coverage::{self, Fault};
 
 /// Names shown before "and N more".
 const SHOWN: usize = 8;
@@ -21,7 +21,7 @@ pub(super) fn findings() -> Vec<Finding> {
             continue;
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        match program::coverable(&path) {
+        match coverage::coverable(&path) {
             Ok(()) => covered += 1,
             Err(Fault::Refused(refusal)) if refusal.is_privileged() => add(&mut privileged, name),
             Err(_) => add(&mut other, name),

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use super::Finding;
-use crate::command::failure::reason;
+use crate::command::output::failure::reason;
 
 /// The trial's shell script: creates, appends to, lists and reads a file, the latter by another program.
 const SCRIPT: &str = "cd \"$LIGHTPATH\" && echo one > file && echo two >> file && ls && cat < file";

@@ -18,14 +18,14 @@ use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_vfs::below::complete;
 
 use super::changes::{self, Change, Changes, Tree, is_dir, kind};
-use super::host;
 use super::limit::limit;
 use super::put::{TEMPORARY, gone};
 use super::reverse::Undo;
-use super::{below, check_unused, in_use, of_run, open};
-use crate::command::cli::{Apply, Options};
-use crate::command::failure::{Failure, REGION, reason};
-use crate::command::print;
+use super::{below, check_unused, host, in_use, of_run, open};
+use crate::command::cli::Apply;
+use crate::command::options::run::Options;
+use crate::command::output::failure::{Failure, REGION, reason};
+use crate::command::output::print::print;
 use crate::command::region::Session;
 use crate::command::session::Kept;
 

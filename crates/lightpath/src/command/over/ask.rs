@@ -4,8 +4,8 @@ use std::io::{self, BufRead, IsTerminal, Write};
 
 use super::changes::{self, Change, Tree};
 use super::{apply, diff, in_use, of_run, patch};
-use crate::command::cli::Options;
-use crate::command::failure::{Failure, REGION, reason};
+use crate::command::options::run::Options;
+use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::region::Session;
 
 /// What is to become of the changes.

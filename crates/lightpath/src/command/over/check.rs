@@ -13,7 +13,7 @@ use super::apply::Writer;
 use super::changes::{Change, Old, is_dir, kind};
 use super::host;
 use super::put::TEMPORARY;
-use crate::command::failure::{Failure, REGION, reason};
+use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::session::Kept;
 
 /// Conflicts that are listed.

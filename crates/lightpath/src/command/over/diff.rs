@@ -11,8 +11,8 @@ use serde_json::json;
 use super::changes::{Change, Tree, is_dir};
 use super::{below, open, patch};
 use crate::command::cli::Diff;
-use crate::command::failure::{Failure, REGION, reason};
-use crate::command::print;
+use crate::command::output::failure::{Failure, REGION, reason};
+use crate::command::output::print::print;
 use crate::command::session::Kept;
 
 /// Prints the changes of a session; says of each that cannot be written why.

@@ -12,8 +12,8 @@ use super::changes::{self, New, Tree, is_dir, kind};
 use super::content::{Bytes, Xattrs};
 use super::open;
 use crate::command::cli::Export;
-use crate::command::failure::{Failure, REGION, reason};
-use crate::command::print;
+use crate::command::output::failure::{Failure, REGION, reason};
+use crate::command::output::print::print;
 use crate::command::session::Kept;
 
 /// How a layer names what is gone.

@@ -27,12 +27,16 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::json;
 
-use super::cli::{Discard, Options, RegionOwner, Sessions};
-use super::failure::{Failure, REGION, USAGE, reason};
-use super::mountpoint::{self, MOST, MountPoint};
-use super::region::{Paths, Session};
-use super::session::{self, Kept};
-use super::{cache, print, run};
+use crate::command::cache::directory;
+use crate::command::cli::{Discard, Sessions};
+use crate::command::options::mountpoint::{self, MOST, MountPoint};
+use crate::command::options::run::{Options, RegionOwner};
+use crate::command::output::failure::{Failure, REGION, USAGE, reason};
+use crate::command::output::print::print;
+use crate::command::program::caller::check_caller;
+use crate::command::region::{Paths, Session};
+use crate::command::run;
+use crate::command::session::{self, Kept};
 use lower::Form;
 pub(crate) use settle::record_of;
 use trees::Trees;
@@ -93,7 +97,7 @@ pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure
         ..options.clone()
     };
     mountpoint::check_apart(&options.at).map_err(|line| Failure::new(USAGE, line))?;
-    run::check_caller()?;
+    check_caller()?;
     run::start(&options, command, |paths| begin(kept.as_ref(), &options, paths))
 }
 
@@ -116,7 +120,7 @@ fn run_archive(options: &Options, archive: &Path, command: &[OsString]) -> Resul
     let [point] = &options.at[..] else {
         return Err(fail(USAGE, "it appears at one place; give one --at"));
     };
-    run::check_caller()?;
+    check_caller()?;
     let (kept, scratch) = match options.discard {
         true => Kept::scratch(archive, form, point.path()).map(|(kept, held)| (kept, Some(held)))?,
         false => {
@@ -203,7 +207,7 @@ fn points(at: &Trees) -> Vec<MountPoint> {
 
 /// Opens a region file beside its runs.
 pub(crate) fn look(at: Vec<MountPoint>, file: &Path, owner: RegionOwner) -> Result<Session, Failure> {
-    let cache = cache::directory().map_err(|line| Failure::new(REGION, line))?;
+    let cache = directory::find().map_err(|line| Failure::new(REGION, line))?;
     let options = Options { at, region: Some(file.to_owned()), owner, ..Options::default() };
     Session::open(&options, &Paths { cache: &cache, preload: &cache, library: None })
 }

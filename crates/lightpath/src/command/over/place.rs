@@ -5,8 +5,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::{begin, points};
-use crate::command::cli::{Cat, Cp, Join, Ls, Options};
-use crate::command::failure::{Failure, REGION, USAGE};
+use crate::command::cli::{Cat, Cp, Join, Ls};
+use crate::command::options::run::Options;
+use crate::command::output::failure::{Failure, REGION, USAGE};
+use crate::command::program::caller::check_caller;
 use crate::command::session::Kept;
 use crate::command::{join, run};
 
@@ -145,7 +147,7 @@ impl View {
             over: kept.over.all().to_vec(),
             ..Options::default()
         };
-        run::check_caller()?;
+        check_caller()?;
         run::start(&options, &command, |paths| begin(Some(&kept), &options, paths))
     }
 }

@@ -16,7 +16,7 @@ use super::archive::{Archive, END, Member};
 use super::changes::kind;
 use super::content::{Xattrs, host_xattrs};
 use super::host;
-use crate::command::failure::{Failure, REGION, USAGE, reason};
+use crate::command::output::failure::{Failure, REGION, USAGE, reason};
 use crate::command::session::Kept;
 
 /// The member that says what an apply has left.

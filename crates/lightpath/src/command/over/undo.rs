@@ -21,8 +21,8 @@ use super::host;
 use super::put::{Looks, TEMPORARY, gone};
 use super::reverse::{AFTER, MAGIC, trait_of};
 use crate::command::cli;
-use crate::command::failure::{Failure, REGION, reason};
-use crate::command::print;
+use crate::command::output::failure::{Failure, REGION, reason};
+use crate::command::output::print::print;
 
 /// What stands in the file that undoes an apply.
 struct Kept {

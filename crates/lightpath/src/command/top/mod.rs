@@ -16,9 +16,10 @@ mod screen;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use super::cli::Top;
-use super::failure::{Failure, REGION, USAGE, reason};
-use super::{print, ps};
+use crate::command::cli::Top;
+use crate::command::output::failure::{Failure, REGION, USAGE, reason};
+use crate::command::output::print::print;
+use crate::command::ps;
 use report::Report;
 use sample::Sample;
 

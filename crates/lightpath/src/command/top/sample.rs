@@ -13,7 +13,8 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::{DirentId, InodeId, ProcessId, Region};
 use lp_vfs::{dir, dirent};
 
-use crate::command::ps::{printable, space};
+use crate::command::output::shown::printable;
+use crate::command::ps::space;
 use crate::command::runs::{self, Run};
 use crate::command::stats::{Counts, lanes};
 

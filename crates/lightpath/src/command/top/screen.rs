@@ -12,10 +12,7 @@ use ratatui::{DefaultTerminal, Frame};
 
 use super::report::{Report, Run, sum};
 use super::sample::Sample;
-use crate::command::info::human;
-use crate::command::join;
-use crate::command::ps::printable;
-use crate::command::stats::grouped;
+use crate::command::output::shown::{grouped, human, printable, user};
 
 /// What the runs are sorted by.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -202,7 +199,7 @@ impl Screen {
             let (used, limit) =
                 run.space.map_or(("-".into(), "-".into()), |(used, limit)| (human(used), human(limit)));
             let [ours, kernels] = pair(run.calls);
-            let user = join::user(run.owner);
+            let user = user(run.owner);
             Row::new([
                 run.name.to_string(),
                 user,

@@ -19,10 +19,10 @@ use lp_region::trace::{BYTES, is_held};
 use lp_region::{Region, RunId};
 use rustix::fs::{MemfdFlags, SealFlags};
 
-use super::super::failure::{CANNOT_RUN, Failure, REGION, reason};
-use super::super::join;
-use super::super::runs::{self, Run};
 use super::Plan;
+use crate::command::join;
+use crate::command::output::failure::{CANNOT_RUN, Failure, REGION, reason};
+use crate::command::runs::{self, Run};
 
 /// How long a thread is waited for that does not stop: one that waits in the kernel for its vfork(2) child.
 const STOPS: Duration = Duration::from_millis(200);

@@ -7,9 +7,8 @@ use lp_abi::linux::*;
 use lp_abi::signature::{Parameter, SHOWN_OF_STAT, SIGNAL_ACTION, arguments};
 use lp_region::trace::{DATA, NO_RESULT};
 
-use super::name;
-use super::names;
 use super::reader::{Call, Sink};
+use super::{name, names};
 
 /// Column of the result.
 const RESULT: usize = 40;

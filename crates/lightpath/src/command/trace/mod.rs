@@ -27,11 +27,12 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::trace::{Rings, ask, hold};
 use syscalls::Sysno;
 
-use super::cli::Trace;
-use super::failure::{Failure, REGION, USAGE, reason};
-use super::region::Session;
-use super::supervise;
-use super::{mountpoint, run};
+use crate::command::cli::Trace;
+use crate::command::options::mountpoint;
+use crate::command::output::failure::{Failure, REGION, USAGE, reason};
+use crate::command::program::caller::check_caller;
+use crate::command::region::Session;
+use crate::command::{run, supervise};
 use reader::Reading;
 use spool::Spool;
 use summary::Summary;
@@ -47,7 +48,7 @@ pub(crate) fn trace(args: &Trace) -> Result<u8, Failure> {
         let line = "--over cannot be used with trace; trace a copy of the tree with --at";
         return Err(Failure::new(USAGE, line));
     }
-    run::check_caller()?;
+    check_caller()?;
     let plan = Plan {
         wanted: args.calls.as_deref().map(parse_calls).transpose()?,
         summary: args.summary,

@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::fs::{FlockOperation, flock};
 
 use super::Form;
-use crate::command::failure::{Failure, REGION, reason};
+use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::over::trees::Trees;
 use crate::command::session::{Kept, checked, home, lock, name_of, remove_ended};
 

@@ -19,7 +19,7 @@ pub(crate) use form::Form;
 use unpack::Unpacking;
 
 use super::put::gone;
-use crate::command::failure::reason;
+use crate::command::output::failure::reason;
 
 /// Why something cannot be unpacked, as the rest of a line that begins with its name.
 pub(crate) struct Why(String);

@@ -11,9 +11,9 @@ use lp_vfs::boot;
 
 use super::Why;
 use super::unpack::{Unpacking, What};
-use crate::command::cache;
-use crate::command::cli::Options;
-use crate::command::mountpoint::MountPoint;
+use crate::command::cache::directory;
+use crate::command::options::mountpoint::MountPoint;
+use crate::command::options::run::Options;
 use crate::command::over::changes::{self, New, Tree, is_dir, kind};
 use crate::command::over::content::Bytes;
 use crate::command::region::{Paths, Session};
@@ -53,7 +53,7 @@ pub(super) fn unpack(from: &Path, to: &Path) -> Result<(), Why> {
 }
 
 fn in_child(from: &Path, to: &Path) -> Result<(), Why> {
-    let cache = cache::directory().map_err(Why::new)?;
+    let cache = directory::find().map_err(Why::new)?;
     let point = MountPoint::default();
     let options = Options { at: vec![point.clone()], from: Some(from.to_owned()), ..Options::default() };
     let paths = Paths { cache: &cache, preload: &cache, library: None };

@@ -14,8 +14,8 @@ use object::elf::{ELF_NOTE_GNU, FileHeader64, NT_GNU_BUILD_ID};
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader};
 
-use super::failure::reason;
-use super::{cache, identity, preload, processor};
+use super::{directory, files, identity, preload, processor};
+use crate::command::output::failure::reason;
 
 /// The loader of the System V ABI for x86-64; the system's C library is beside it.
 const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
@@ -55,7 +55,7 @@ fn place_library(cache: &Path) -> Result<PathBuf, String> {
         // to start than when the file is in memory as it was written.
         if !is_resident(&path).unwrap_or(true) {
             let bytes = std::fs::read(&path).map_err(|e| format!("{}: {}", path.display(), reason(&e)))?;
-            cache::replace(&best, OsStr::new(C_LIBRARY), &bytes)?;
+            files::replace(&best, OsStr::new(C_LIBRARY), &bytes)?;
         }
         return Ok(directory);
     }
@@ -64,8 +64,8 @@ fn place_library(cache: &Path) -> Result<PathBuf, String> {
         merge::merge(&library, preload::LIBRARY).map_err(|why| format!("{}: {why}", system.display()))?;
     identity::replace_build_id(&mut merged);
     for place in [&directory, &best] {
-        cache::prepare(place)?;
-        cache::place(place, OsStr::new(C_LIBRARY), &merged)?;
+        directory::prepare(place)?;
+        files::place(place, OsStr::new(C_LIBRARY), &merged)?;
         identity::link_debug_information(place, &merged, &id);
     }
     Ok(directory)
@@ -84,7 +84,7 @@ fn place_linker(directory: &Path) -> u64 {
     let made = make_linker(directory, &id.unwrap_or_default());
     if let (Some(number), Some(mark)) = (made, mark) {
         // A note that is missing costs time only.
-        let _ = cache::replace(directory, OsStr::new(NOTE), format!("{number:x} {mark}").as_bytes());
+        let _ = files::replace(directory, OsStr::new(NOTE), format!("{number:x} {mark}").as_bytes());
     }
     made.unwrap_or(0)
 }
@@ -110,7 +110,7 @@ fn make_linker(directory: &Path, id: &str) -> Option<u64> {
     let at = linker_at(directory, number);
     if !at.exists() {
         let made = linker::linker(&std::fs::read(LOADER).ok()?, &answers).ok()?;
-        cache::place(directory, at.file_name()?, &made).ok()?;
+        files::place(directory, at.file_name()?, &made).ok()?;
     }
     Some(number)
 }

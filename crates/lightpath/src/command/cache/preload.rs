@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::cache;
+use super::files;
 
 /// The library, as built by `build.rs`.
 pub(crate) static LIBRARY: &[u8] = include_bytes!(env!("LIGHTPATH_PRELOAD"));
@@ -19,7 +19,7 @@ pub(crate) fn hash() -> [u8; 16] {
 
 /// Writes the library to `cache` unless it is there, and returns its path.
 pub(crate) fn extract(cache: &Path) -> Result<PathBuf, String> {
-    cache::place(cache, OsStr::new(NAME), LIBRARY)
+    files::place(cache, OsStr::new(NAME), LIBRARY)
 }
 
 /// Puts the gate for static programs into `cache` unless it is there, and returns its path. It is made from
@@ -32,7 +32,7 @@ pub(crate) fn extract_static(cache: &Path) -> Result<PathBuf, String> {
         return Ok(path);
     }
     let gate = lp_sites::by_gs(LIBRARY).map_err(|why| why.to_string())?;
-    cache::replace(cache, OsStr::new(&name), &gate)
+    files::replace(cache, OsStr::new(&name), &gate)
 }
 
 /// Size of the library in bytes.

@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 
 use rustix::io::Errno;
 
-use super::failure::{CANNOT_RUN, Failure};
+use crate::command::output::failure::{CANNOT_RUN, Failure};
 
 /// A call as the gate makes it, with arguments that have no effect.
 struct Call {
@@ -91,7 +91,7 @@ fn calls() -> impl Iterator<Item = Call> {
 }
 
 /// Refuses to start under a filter that denies one of these calls, and closes what must not be inherited.
-pub(super) fn check() -> Result<(), Failure> {
+pub(crate) fn check() -> Result<(), Failure> {
     if is_filtered()
         && let Some(name) = denied()
     {

@@ -1,6 +1,5 @@
 //! The cache directory: the preload library and the site images, kept across runs.
 
-use std::ffi::OsStr;
 use std::fs::{DirBuilder, Metadata};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -8,15 +7,15 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::StatVfsMountFlags;
 
-use super::failure::reason;
 use super::trusted_path;
+use crate::command::output::failure::reason;
 
 /// The first usable directory, created if necessary, or why there is none.
 ///
 /// `$XDG_CACHE_HOME/lightpath`, `~/.cache/lightpath`, `/tmp/lightpath-UID`. Root's children may change to any
 /// user and must still find the library, so root's directory is in a place that every user can enter, at the
 /// latest `/var/cache/lightpath`.
-pub(crate) fn directory() -> Result<PathBuf, String> {
+pub(crate) fn find() -> Result<PathBuf, String> {
     let mut refused = Vec::new();
     for candidate in candidates() {
         match prepare(&candidate) {
@@ -41,7 +40,7 @@ fn candidates() -> Vec<PathBuf> {
 }
 
 /// Whether every user can reach `path`.
-pub(crate) fn open_to_all(path: &Path) -> Result<(), &Path> {
+pub(super) fn open_to_all(path: &Path) -> Result<(), &Path> {
     let enterable = |path: &&Path| std::fs::metadata(path).is_ok_and(|found| found.mode() & 0o001 != 0);
     match path.ancestors().find(|path| !enterable(path)) {
         None => Ok(()),
@@ -119,47 +118,6 @@ fn check_owner(found: &Metadata) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes `bytes`, which `name` identifies, to `directory/name` unless they are already there.
-pub(crate) fn place(directory: &Path, name: &OsStr, bytes: &[u8]) -> Result<PathBuf, String> {
-    let path = directory.join(name);
-    // Whoever wrote it gave it its name once it was on the disk, so after a crash it is whole or not there.
-    let kept = std::fs::symlink_metadata(&path);
-    if kept.is_ok_and(|found| found.is_file() && found.len() == bytes.len() as u64) {
-        return Ok(path);
-    }
-    write(directory, name, bytes, std::fs::File::sync_all)
-}
-
-/// Writes `bytes` to `directory/name` in one step: a process that opens it sees all of it or the previous
-/// contents.
-pub(crate) fn replace(directory: &Path, name: &OsStr, bytes: &[u8]) -> Result<PathBuf, String> {
-    write(directory, name, bytes, |_| Ok(()))
-}
-
-/// The same; `finish` is done before the file gets its name.
-fn write(
-    directory: &Path,
-    name: &OsStr,
-    bytes: &[u8],
-    finish: impl FnOnce(&std::fs::File) -> std::io::Result<()>,
-) -> Result<PathBuf, String> {
-    use std::io::Write;
-
-    let path = directory.join(name);
-    let mut hidden = std::ffi::OsString::from(".");
-    hidden.push(name);
-    let written = (|| {
-        let mut file = tempfile::Builder::new().prefix(&hidden).tempfile_in(directory)?;
-        file.write_all(bytes)?;
-        // The umask must not keep other users out of root's directory; the directory's mode decides who may
-        // enter.
-        file.as_file().set_permissions(std::fs::Permissions::from_mode(0o755))?;
-        finish(file.as_file())?;
-        file.persist(&path).map_err(|e| e.error)
-    })();
-    written.map(|_| path).map_err(|e| format!("writing to {}: {}", directory.display(), reason(&e)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,35 +149,6 @@ mod tests {
     fn a_name_that_ld_preload_cannot_carry_is_refused() {
         for name in ["/tmp/a b", "/tmp/a:b", "/tmp/$LIB"] {
             assert!(prepare(Path::new(name)).unwrap_err().contains("LD_PRELOAD"), "{name}");
-        }
-    }
-
-    #[test]
-    fn several_place_the_same() {
-        let dir = scratch();
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    for _ in 0..50 {
-                        write(dir.path(), OsStr::new("lib.so"), b"the bytes", |_| Ok(())).unwrap();
-                    }
-                });
-            }
-        });
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn placing_replaces_what_is_not_the_same_and_leaves_nothing_else() {
-        let dir = scratch();
-        let name = OsStr::new("lib.so");
-        for before in [None, Some("short"), Some("the bytes")] {
-            if let Some(before) = before {
-                std::fs::write(dir.path().join(name), before).unwrap();
-            }
-            let path = place(dir.path(), name, b"the bytes").unwrap();
-            assert_eq!(std::fs::read(path).unwrap(), b"the bytes");
-            assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
         }
     }
 }

@@ -23,21 +23,21 @@ fn ask(leaf: u32, subleaf: u32) -> [u32; 4] {
 }
 
 /// Whether the machine is virtual: then CPUID leaves it.
-pub(crate) fn is_virtual() -> bool {
+pub(super) fn is_virtual() -> bool {
     const HYPERVISOR: u32 = 1 << 31;
     ask(1, 0)[2] & HYPERVISOR != 0
 }
 
 /// What tells whether [`answers`] are those of an earlier start: the boot, the processor's model and its
 /// features. `None` if the kernel does not name the boot.
-pub(crate) fn mark() -> Option<String> {
+pub(super) fn mark() -> Option<String> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let ([model, _, c, d], [_, features @ ..]) = (ask(1, 0), ask(7, 0));
     Some(format!("{} {model:x} {c:x} {d:x} {features:x?}", boot.trim_end()))
 }
 
 /// The answers, without those fields that name the processor of several that was asked.
-pub(crate) fn answers() -> Vec<Answer> {
+pub(super) fn answers() -> Vec<Answer> {
     let highest = [ask(0, 0)[0], ask(EXTENDED, 0)[0]];
     let is_known = |leaf: u32| leaf <= highest[usize::from(leaf >= EXTENDED)];
     let mut all = Vec::new();

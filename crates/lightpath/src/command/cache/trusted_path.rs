@@ -9,7 +9,7 @@ use std::fs::{read_link, read_to_string, symlink_metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-use super::failure::reason;
+use crate::command::output::failure::reason;
 
 /// Maximum number of symbolic links in one path, as in the kernel.
 const MOST_LINKS: u32 = 40;
@@ -18,7 +18,7 @@ const MOST_LINKS: u32 = 40;
 ///
 /// # Errors
 /// A description of what others can change.
-pub(crate) fn check(path: &Path) -> Result<(), String> {
+pub(super) fn check(path: &Path) -> Result<(), String> {
     let owners = [Some(0), Some(rustix::process::geteuid().as_raw()), unmapped()];
     let mut walk = Walk { done: PathBuf::from("/"), owners, links: 0 };
     walk.directory()?;

@@ -17,8 +17,8 @@ use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use rustix::fs::{StatVfsMountFlags, fstatvfs};
 use rustix::thread::no_new_privs;
 
-use super::failure::{CANNOT_RUN, Failure, NOT_FOUND, reason};
-use super::mountpoint::MountPoint;
+use crate::command::options::mountpoint::MountPoint;
+use crate::command::output::failure::{CANNOT_RUN, Failure, NOT_FOUND, reason};
 
 /// How the kernel starts an executable file.
 #[derive(Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags};
 
-use super::failure::{CANNOT_RUN, Failure, NOT_FOUND, reason};
-use super::mountpoint::MountPoint;
+use crate::command::options::mountpoint::MountPoint;
+use crate::command::output::failure::{CANNOT_RUN, Failure, NOT_FOUND, reason};
 
 /// Location of a program.
 #[derive(Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@ const BEFORE: usize = 16;
 
 /// Gives `library` a build-id of its own, made from the system's and from what the gate is. Without a
 /// build-id nothing changes.
-pub(crate) fn replace_build_id(library: &mut [u8]) {
+pub(super) fn replace_build_id(library: &mut [u8]) {
     let note = object::File::parse(&*library).ok().and_then(|object| {
         let section = object.section_by_name(NOTE)?;
         let (start, bytes) = section.file_range()?;
@@ -34,7 +34,7 @@ pub(crate) fn replace_build_id(library: &mut [u8]) {
 /// Makes a debugger find the debug information of the system's library, whose build-id is `system_id`, for
 /// `library` in `directory`. What it explains has the same addresses in both. Only debuggers miss the link,
 /// so errors are ignored.
-pub(crate) fn link_debug_information(directory: &Path, library: &[u8], system_id: &str) {
+pub(super) fn link_debug_information(directory: &Path, library: &[u8], system_id: &str) {
     let Ok(object) = object::File::parse(library) else { return };
     let (Ok(Some((name, _))), Some((first, rest))) = (object.gnu_debuglink(), system_id.split_at_checked(2))
     else {
@@ -50,7 +50,7 @@ pub(crate) fn link_debug_information(directory: &Path, library: &[u8], system_id
 mod tests {
     use std::path::Path;
 
-    use super::super::within;
+    use crate::command::cache::within;
 
     #[test]
     fn the_build_id_is_another_and_nothing_else_changes() {

@@ -14,7 +14,7 @@ use object::read::ReadCache;
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 
 use super::lookup::in_mount;
-use super::mountpoint::MountPoint;
+use crate::command::options::mountpoint::MountPoint;
 
 /// Whether an entry of the environment's LD_LIBRARY_PATH, or a directory where the loader looks by itself,
 /// leads into a mount.

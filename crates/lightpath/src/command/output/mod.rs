@@ -1,0 +1,5 @@
+//! What the command prints: results, and failures in one line.
+
+pub(crate) mod failure;
+pub(crate) mod print;
+pub(crate) mod shown;
