@@ -21,14 +21,18 @@ use lp_vfs::below::frozen;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::command::cli::Freeze;
+use crate::command::copies::extents;
 use crate::command::options::mountpoint::MountPoint;
 use crate::command::options::run::RegionOwner;
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::print::print;
 use crate::command::output::shown::human;
-use crate::command::region::{self, Session};
+use crate::command::over;
+use crate::command::region::explain::explain;
+use crate::command::region::{make, sound};
+use crate::command::run::claim::Session;
+use crate::command::run::join;
 use crate::command::session::Kept;
-use crate::command::{copy, join, over};
 
 /// How often a freeze that writers have called off is tried again.
 const ATTEMPTS: u32 = 5;
@@ -96,9 +100,9 @@ fn copied_locked(session: &Session, from: &File, to: &File) -> io::Result<Durati
     let error = |e: Errno| io::Error::from_raw_os_error(e.number());
     // The copy is to stand on its own.
     session.with_task(frozen::all).flatten().map_err(error)?;
-    let is_shared = copy::by_reference(from, to);
+    let is_shared = extents::by_reference(from, to);
     if !is_shared {
-        copy::sparse(from, to)?;
+        extents::sparse(from, to)?;
     }
     for _ in 0..ATTEMPTS {
         let begun = Instant::now();
@@ -108,8 +112,10 @@ fn copied_locked(session: &Session, from: &File, to: &File) -> io::Result<Durati
                 e => io::Error::from_raw_os_error(e.number()),
             })?;
             let made = match is_shared {
-                true => copy::by_reference(from, to).then_some(()).ok_or(io::ErrorKind::Unsupported.into()),
-                false => copy::again(from, to).map(|_| ()),
+                true => {
+                    extents::by_reference(from, to).then_some(()).ok_or(io::ErrorKind::Unsupported.into())
+                }
+                false => extents::again(from, to).map(|_| ()),
             };
             made.map(|()| frozen.end())
         });
@@ -128,13 +134,13 @@ fn mend(to: File, path: &Path) -> Result<(), Failure> {
     let synced = to.try_clone().map_err(|e| fail(reason(&e)))?;
     let fd =
         life_file::beside(Fd::new(to.into_raw_fd())).map_err(|e| fail(format!("no life file: {e:?}")))?;
-    let opened = Region::open(fd).map_err(|e| Failure::new(REGION, region::explain(&name, e)))?;
-    opened.set_identity(region::identity()?);
+    let opened = Region::open(fd).map_err(|e| Failure::new(REGION, explain(&name, e)))?;
+    opened.set_identity(make::identity()?);
     opened.set_in_file(FileAge::Old);
     lp_vfs::boot::back(opened).map_err(|e| fail(format!("no room: {e:?}")))?;
     let done = lp_fsck::rebuild(opened).map_err(|e| fail(format!("cannot be rebuilt: {e:?}")))?;
     if done != lp_fsck::Rebuilt::default() {
-        eprintln!("lightpath: {}", fail(region::told(done)));
+        eprintln!("lightpath: {}", fail(sound::told(done)));
     }
     let found = lp_fsck::check(opened, lp_region::ProcessId::NONE);
     if let Some(worst) = found.first_worst() {

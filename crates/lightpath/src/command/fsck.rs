@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use crate::command::cli::Fsck;
 use crate::command::output::failure::{Failure, MENDED, UNCHECKED, WRONG, reason};
 use crate::command::output::print::print;
-use crate::command::region;
+use crate::command::region::explain::explain;
+use crate::command::region::sound;
 
 /// Checks, and repairs if asked to; returns the exit status.
 pub(crate) fn fsck(args: &Fsck) -> Result<u8, Failure> {
@@ -32,7 +33,7 @@ pub(crate) fn fsck(args: &Fsck) -> Result<u8, Failure> {
     let fd = life_file::beside(Fd::new(file.into_raw_fd())).map_err(|e| {
         fail(format!("cannot make the life file: {}", reason(&std::io::Error::from_raw_os_error(e.number()))))
     })?;
-    let region = Region::open(fd).map_err(|e| fail(region::explain(&name, e)))?;
+    let region = Region::open(fd).map_err(|e| fail(explain(&name, e)))?;
     if lp_fsck::is_in_use(region) {
         return Err(fail(format!("{name} is in use: check it when no program of a run is left")));
     }
@@ -78,7 +79,7 @@ fn show(args: &Fsck, checked: &Checked) -> Result<u8, Failure> {
     if let Some((after, lost)) = repaired {
         after.findings.iter().for_each(|finding| text.push_str(&format!("{name}: still: {finding}\n")));
         if lost != Rebuilt::default() {
-            text.push_str(&format!("{name}: {}\n", region::told(lost)));
+            text.push_str(&format!("{name}: {}\n", sound::told(lost)));
         }
     }
     text.push_str(&format!("{name}: {}\n", summary(checked)));

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 
-use lp_abi::{Fd, PAGE_SIZE};
+use lp_abi::Fd;
 use lp_region::layout::{RUNS, VERSION};
 use lp_region::records::{Dirent, Inode};
 use lp_region::sync::Ordering::Relaxed;
@@ -15,7 +15,8 @@ use crate::command::cli::Info;
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::print::print;
 use crate::command::output::shown::human;
-use crate::command::region;
+use crate::command::region::explain::explain;
+use crate::command::region::space::space;
 
 /// Size of a block of `st_blocks` in bytes.
 const BLOCK: u64 = 512;
@@ -43,16 +44,15 @@ pub(crate) fn info(args: &Info) -> Result<u8, Failure> {
     // Opened for writing even to be read, because a region is mapped that way.
     let file = File::options().read(true).write(true).open(&args.file).map_err(|e| fail(&e))?;
     let found = file.metadata().map_err(|e| fail(&e))?;
-    let region = Region::open(Fd::new(file.as_raw_fd()))
-        .map_err(|e| Failure::new(REGION, region::explain(&name, e)))?;
-    let page = PAGE_SIZE as u64;
-    let pages = region.header().data_pages.load(Relaxed); // Relaxed, here and below: immutable.
+    let region =
+        Region::open(Fd::new(file.as_raw_fd())).map_err(|e| Failure::new(REGION, explain(&name, e)))?;
+    let (used, limit) = space(region);
     let facts = Facts {
         length: found.len(),
         on_disk: found.blocks() * BLOCK,
-        limit: pages * page,
-        used: pages.saturating_sub(lp_vfs::page::free_count(region)) * page,
-        inode_limit: region.header().inode_limit.load(Relaxed),
+        limit,
+        used,
+        inode_limit: region.header().inode_limit.load(Relaxed), // Relaxed, here and below: immutable.
         inodes: region.in_use::<Inode>(),
         entries: region.in_use::<Dirent>(),
         runs: (1..RUNS as u32).filter(|run| region.run_is_held(RunId(*run))).count(),

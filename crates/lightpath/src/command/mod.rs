@@ -1,32 +1,27 @@
 //! The subcommands, one file per noun.
 
 mod cache;
+mod copies;
+mod descriptors;
+mod launch;
 mod options;
 mod output;
 mod program;
+mod region;
+mod run;
+mod verbs;
 
-mod branch;
 mod cli;
-mod copy;
 mod doctor;
 mod freeze;
 mod fsck;
 mod info;
-mod join;
-mod life;
 mod manual;
 mod over;
 mod pack;
 mod ps;
-mod region;
-mod run;
-mod runs;
 mod session;
-mod shelf;
 mod sites;
-mod skeleton;
-mod stats;
-mod supervise;
 mod top;
 mod trace;
 
@@ -59,8 +54,8 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> u8 {
 
 fn dispatch(verb: Verb) -> Result<u8, Failure> {
     match verb {
-        Verb::Run(run) => run::run(&run.options, &run.command),
-        Verb::Shell(shell) => run::shell(&shell.options),
+        Verb::Run(run) => verbs::run::run(&run.options, &run.command),
+        Verb::Shell(shell) => verbs::run::shell(&shell.options),
         Verb::Diff(args) => over::diff::diff(&args),
         Verb::Apply(args) => over::apply::apply(&args),
         Verb::Undo(args) => over::undo::undo(&args),
@@ -70,7 +65,7 @@ fn dispatch(verb: Verb) -> Result<u8, Failure> {
         Verb::Cp(args) => over::place::cp(&args),
         Verb::Discard(args) => over::discard(&args),
         Verb::Sessions(args) => over::sessions(&args),
-        Verb::Exec(args) => join::exec(&args),
+        Verb::Exec(args) => verbs::exec::exec(&args),
         Verb::Ps(args) => ps::ps(&args),
         Verb::Top(args) => top::top(&args),
         Verb::Trace(args) => trace::trace(&args),

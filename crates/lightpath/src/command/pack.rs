@@ -16,9 +16,9 @@ use lp_region::records::Header;
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::CParameter;
 
-use crate::command::branch;
 use crate::command::cli::{Pack, Unpack};
-use crate::command::copy::{self, Extent};
+use crate::command::copies::branch;
+use crate::command::copies::extents::{self, Extent};
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::print::print;
 use crate::command::output::shown::human;
@@ -126,14 +126,14 @@ pub(crate) fn pack(args: &Pack) -> Result<u8, Failure> {
     make(&args.file, &args.packed, |to| {
         let mut version = [0; 4];
         from.read_exact_at(&mut version, offset_of!(Header, version) as u64)?;
-        let parts = copy::extents(&from)?;
+        let parts = extents::extents(&from)?;
         let head = Head { version: u32::from_ne_bytes(version), length: from.metadata()?.len(), parts };
         let mut to = BufWriter::new(to);
         head.write(&mut to)?;
         let mut compressor = Compressor::new(LEVEL)?;
         compressor.set_parameter(CParameter::ChecksumFlag(true))?;
         let mut table = Vec::new();
-        for piece in copy::pieces(&head.parts, STEP) {
+        for piece in extents::pieces(&head.parts, STEP) {
             let mut content = vec![0; (piece.end - piece.at) as usize];
             from.read_exact_at(&mut content, piece.at)?;
             let frame = compressor.compress(&content)?;
@@ -182,7 +182,7 @@ pub(crate) fn unpack(args: &Unpack) -> Result<u8, Failure> {
         return Err(Failure::new(REGION, line));
     }
     make(&args.packed, &args.file, |to| {
-        let (frames, pieces) = (table(&from)?, copy::pieces(&head.parts, STEP));
+        let (frames, pieces) = (table(&from)?, extents::pieces(&head.parts, STEP));
         to.set_len(head.length)?;
         // Behind the first frame's head, its text, and the 8 bytes before that.
         let mut at = 8 + 8 * (4 + 2 * head.parts.len() as u64);
@@ -197,7 +197,7 @@ pub(crate) fn unpack(args: &Unpack) -> Result<u8, Failure> {
         if frames.len() != pieces.len() {
             return Err(bad("is damaged"));
         }
-        copy::in_threads(&all, |share| {
+        extents::in_threads(&all, |share| {
             let mut decompressor = Decompressor::new()?;
             for (piece, at, length) in share {
                 let mut frame = vec![0; *length as usize];

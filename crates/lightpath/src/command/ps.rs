@@ -2,9 +2,6 @@
 
 use std::fmt::Write;
 
-use lp_abi::PAGE_SIZE;
-use lp_region::Region;
-use lp_region::sync::Ordering::Relaxed;
 use serde_json::json;
 
 use crate::command::cli::Ps;
@@ -12,13 +9,14 @@ use crate::command::output::failure::{Failure, REGION};
 use crate::command::output::print::print;
 use crate::command::output::shown::{human, printable, user};
 use crate::command::program::caller::is_inside;
-use crate::command::runs::{self, Run};
-use crate::command::stats::Counts;
+use crate::command::region::space::space;
+use crate::command::run::counts::Counts;
+use crate::command::run::under_way::{self, Run};
 
 /// Lists the runs that the caller may see.
 pub(crate) fn ps(args: &Ps) -> Result<u8, Failure> {
     check_outside()?;
-    let runs = runs::all();
+    let runs = under_way::all();
     let text = if args.json { json(&runs) } else { runs.iter().map(paragraph).collect() };
     print(text.as_bytes())
 }
@@ -32,13 +30,6 @@ pub(crate) fn check_outside() -> Result<(), Failure> {
         }
         false => Ok(()),
     }
-}
-
-/// Bytes in use, and their limit.
-pub(crate) fn space(region: Region<'_>) -> (u64, u64) {
-    let pages = region.header().data_pages.load(Relaxed); // Relaxed: immutable.
-    let used = pages.saturating_sub(lp_vfs::page::free_count(region));
-    (used * PAGE_SIZE as u64, pages * PAGE_SIZE as u64)
 }
 
 /// Calls answered in process, if the run counts them.

@@ -5,7 +5,7 @@ use rustix::process::{Resource, getrlimit};
 use super::{Finding, human, setting};
 use crate::command::cache::directory;
 use crate::command::output::failure::reason;
-use crate::command::region;
+use crate::command::region::make;
 
 /// Address space that a region's mapping takes in each process, with room for the program.
 const ADDRESSES: u64 = 1 << 46;
@@ -25,7 +25,7 @@ pub(super) fn findings() -> Vec<Finding> {
 
 fn memory() -> Finding {
     const WHAT: &str = "memory";
-    let total = region::memory();
+    let total = make::memory();
     let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let free = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let free = free.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024;

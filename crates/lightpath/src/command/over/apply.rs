@@ -26,7 +26,7 @@ use crate::command::cli::Apply;
 use crate::command::options::run::Options;
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::print::print;
-use crate::command::region::Session;
+use crate::command::run::claim::Session;
 use crate::command::session::Kept;
 
 /// Writes the changes of a session and ends it.

@@ -6,7 +6,7 @@ use super::changes::{self, Change, Tree};
 use super::{apply, diff, in_use, of_run, patch};
 use crate::command::options::run::Options;
 use crate::command::output::failure::{Failure, REGION, reason};
-use crate::command::region::Session;
+use crate::command::run::claim::Session;
 
 /// What is to become of the changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -29,16 +29,17 @@ use serde_json::json;
 
 use crate::command::cache::directory;
 use crate::command::cli::{Discard, Sessions};
+use crate::command::launch::start::start;
+use crate::command::launch::{supervise::End, supervise::take_signals};
 use crate::command::options::mountpoint::{self, MOST, MountPoint};
 use crate::command::options::run::{Options, RegionOwner};
 use crate::command::output::failure::{Failure, REGION, USAGE, reason};
 use crate::command::output::print::print;
 use crate::command::program::caller::check_caller;
-use crate::command::region::{Paths, Session};
-use crate::command::run;
+use crate::command::run::claim::Session;
+use crate::command::run::record::Paths;
 use crate::command::session::{self, Kept};
 use lower::Form;
-pub(crate) use settle::record_of;
 use trees::Trees;
 
 /// Conflicts that are listed as a run begins.
@@ -98,7 +99,12 @@ pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure
     };
     mountpoint::check_apart(&options.at).map_err(|line| Failure::new(USAGE, line))?;
     check_caller()?;
-    run::start(&options, command, |paths| begin(kept.as_ref(), &options, paths))
+    start(
+        &options,
+        command,
+        |paths| begin(kept.as_ref(), &options, paths),
+        |session, end| at_end(session, &options, end),
+    )
 }
 
 /// Whether these are the mounts of a run without `--at`.
@@ -136,7 +142,12 @@ fn run_archive(options: &Options, archive: &Path, command: &[OsString]) -> Resul
         ..options.clone()
     };
     let session = scratch.is_none().then_some(&kept);
-    let done = run::start(&options, command, |paths| begin(session, &options, paths));
+    let done = start(
+        &options,
+        command,
+        |paths| begin(session, &options, paths),
+        |session, end| at_end(session, &options, end),
+    );
     if done.is_err() && scratch.is_some() {
         kept.remove()?;
     }
@@ -186,6 +197,23 @@ fn renew(kept: &Kept, session: &Session) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Does what remains when the command has ended, and ends as it did.
+fn at_end(session: &Session, options: &Options, end: End) -> Result<u8, Failure> {
+    if options.ask {
+        // From here on they have their usual effect: the session is kept.
+        take_signals();
+        ask::at_end(session, options)?;
+    }
+    if let Some(scratch) = &options.scratch {
+        lower::remove(scratch)
+            .map_err(|e| Failure::new(REGION, format!("{}: {}", scratch.display(), reason(&e))))?;
+    }
+    match end {
+        End::Exited(0) if options.apply => apply::at_end(session, options),
+        end => Ok(end.pass_on()),
+    }
+}
+
 /// The session of a run that is ending.
 fn of_run(options: &Options) -> Result<Kept, Failure> {
     Kept::open(&Trees::new(&options.over), options.session.as_deref())
@@ -209,7 +237,7 @@ fn points(at: &Trees) -> Vec<MountPoint> {
 pub(crate) fn look(at: Vec<MountPoint>, file: &Path, owner: RegionOwner) -> Result<Session, Failure> {
     let cache = directory::find().map_err(|line| Failure::new(REGION, line))?;
     let options = Options { at, region: Some(file.to_owned()), owner, ..Options::default() };
-    Session::open(&options, &Paths { cache: &cache, preload: &cache, library: None })
+    Session::open(&options, &Paths::without_command(&cache))
 }
 
 /// The paths that were asked for, relative to [`Trees::above`].

@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 
 use super::{begin, points};
 use crate::command::cli::{Cat, Cp, Join, Ls};
+use crate::command::launch::start::{as_it_ended, start};
 use crate::command::options::run::Options;
 use crate::command::output::failure::{Failure, REGION, USAGE};
 use crate::command::program::caller::check_caller;
+use crate::command::run::join::member;
 use crate::command::session::Kept;
-use crate::command::{join, run};
+use crate::command::verbs::exec::exec;
 
 /// An argument.
 #[derive(PartialEq, Eq, Debug)]
@@ -39,7 +41,7 @@ impl<'a> Place<'a> {
 
 /// `lightpath cat`.
 pub(crate) fn cat(args: &Cat) -> Result<u8, Failure> {
-    start(&["cat"], &args.places, false)
+    become_program(&["cat"], &args.places, false)
 }
 
 /// `lightpath ls`.
@@ -50,16 +52,16 @@ pub(crate) fn ls(args: &Ls) -> Result<u8, Failure> {
         (false, true) => &["ls", "-a"],
         (false, false) => &["ls"],
     };
-    start(options, &args.places, false)
+    become_program(options, &args.places, false)
 }
 
 /// `lightpath cp`.
 pub(crate) fn cp(args: &Cp) -> Result<u8, Failure> {
-    start(&["cp", "-a"], &args.places, true)
+    become_program(&["cp", "-a"], &args.places, true)
 }
 
 /// Becomes a program with the places as its arguments; `host` allows files of the host among them.
-fn start(program: &[&str], arguments: &[OsString], host: bool) -> Result<u8, Failure> {
+fn become_program(program: &[&str], arguments: &[OsString], host: bool) -> Result<u8, Failure> {
     let places = arguments.iter().map(|argument| Place::of(argument)).collect::<Result<Vec<_>, _>>()?;
     let mut names = places.iter().filter_map(|place| match place {
         Place::In(name, _) => Some(*name),
@@ -102,7 +104,7 @@ enum What {
 impl View {
     fn of(name: &str) -> Result<View, Failure> {
         if let Ok(pid) = name.parse() {
-            let (member, region) = join::member(pid)?;
+            let (member, region) = member(pid)?;
             return Ok(View { mounts: member.mounts(region), what: What::Run(pid) });
         }
         let kept = Kept::find(Some(name).filter(|name| !name.is_empty()))?;
@@ -135,7 +137,7 @@ impl View {
 
     fn start(self, command: Vec<OsString>) -> Result<u8, Failure> {
         let kept = match self.what {
-            What::Run(run) => return join::exec(&Join { run, command }),
+            What::Run(run) => return exec(&Join { run, command }),
             What::Session(kept) => kept,
         };
         if !kept.file().exists() {
@@ -148,7 +150,7 @@ impl View {
             ..Options::default()
         };
         check_caller()?;
-        run::start(&options, &command, |paths| begin(Some(&kept), &options, paths))
+        start(&options, &command, |paths| begin(Some(&kept), &options, paths), as_it_ended)
     }
 }
 

@@ -20,7 +20,7 @@ use lp_vfs::below::renew;
 use super::changes::{New, Old, Tree, error, is_dir, kind};
 use super::glance::Glance;
 use super::host;
-use super::settle::record_of;
+use crate::command::copies::origin::record_of;
 
 /// Something that is renewed.
 enum Step {

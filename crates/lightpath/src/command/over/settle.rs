@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::{self, Metadata};
+use std::fs::{self};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use lp_abi::Errno;
@@ -16,32 +15,7 @@ use lp_vfs::below::renew;
 
 use super::changes::{Change, Old, Tree, error};
 use super::host;
-
-/// What a record says of something on the host.
-pub(crate) fn record_of(found: &Metadata) -> Record {
-    // Not every file system has a time of birth.
-    let birth = found.created().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
-    let birth = birth.unwrap_or_default();
-    Record {
-        dev: found.dev(),
-        ino: found.ino(),
-        size: found.size(),
-        blocks: found.blocks(),
-        seconds: [found.atime(), found.mtime(), found.ctime(), birth.as_secs() as i64],
-        nanoseconds: [
-            found.atime_nsec() as u32,
-            found.mtime_nsec() as u32,
-            found.ctime_nsec() as u32,
-            birth.subsec_nanos(),
-        ],
-        mode: found.mode(),
-        uid: found.uid(),
-        gid: found.gid(),
-        nlink: found.nlink() as u32,
-        rdev: found.rdev() as u32,
-        ..Record::default()
-    }
-}
+use crate::command::copies::origin::record_of;
 
 /// Lists by directory of the host, below the session's.
 #[derive(Default)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::sample::{OfProcess, OfRun, Sample};
-use crate::command::stats::name;
+use crate::command::run::counts::name;
 
 /// What happened between two samples.
 pub(super) struct Report {

@@ -14,9 +14,9 @@ use lp_region::{DirentId, InodeId, ProcessId, Region};
 use lp_vfs::{dir, dirent};
 
 use crate::command::output::shown::printable;
-use crate::command::ps::space;
-use crate::command::runs::{self, Run};
-use crate::command::stats::{Counts, lanes};
+use crate::command::region::space::space;
+use crate::command::run::counts::{Counts, lanes};
+use crate::command::run::under_way::{self, Run};
 
 /// Directories that a path is followed through at most; a damaged region may hold a ring of them.
 const DEPTH: usize = 4096;
@@ -71,11 +71,11 @@ pub(super) struct Changes {
 impl Sample {
     /// Asks every run that the caller may see.
     pub(super) fn take(before: Option<&Sample>) -> Sample {
-        let all = runs::all();
+        let all = under_way::all();
         let at = Instant::now();
         let runs = all.iter().map(|run| OfRun::of(run, before)).collect();
         // SAFETY: a sample holds copies of what it has read.
-        unsafe { runs::forget(all) };
+        unsafe { under_way::forget(all) };
         Sample { at, runs }
     }
 

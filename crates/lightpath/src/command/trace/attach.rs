@@ -20,9 +20,9 @@ use lp_region::{Region, RunId};
 use rustix::fs::{MemfdFlags, SealFlags};
 
 use super::Plan;
-use crate::command::join;
 use crate::command::output::failure::{CANNOT_RUN, Failure, REGION, reason};
-use crate::command::runs::{self, Run};
+use crate::command::run::join;
+use crate::command::run::under_way::{self, Run};
 
 /// How long a thread is waited for that does not stop: one that waits in the kernel for its vfork(2) child.
 const STOPS: Duration = Duration::from_millis(200);
@@ -74,7 +74,7 @@ pub(super) fn attach(pid: u32, plan: &Plan, output: Box<dyn Write + Send>) -> Re
 /// The run of process `pid`.
 fn found(pid: u32) -> Result<Run, Failure> {
     let of = |run: &Run| run.members.iter().any(|member| member.pid == pid);
-    runs::all().into_iter().find(of).ok_or_else(|| runs::gone(pid))
+    under_way::all().into_iter().find(of).ok_or_else(|| under_way::gone(pid))
 }
 
 /// Refuses a run whose calls are recorded already.

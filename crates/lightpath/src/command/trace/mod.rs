@@ -28,11 +28,12 @@ use lp_region::trace::{Rings, ask, hold};
 use syscalls::Sysno;
 
 use crate::command::cli::Trace;
+use crate::command::launch::start::prepare;
+use crate::command::launch::supervise;
 use crate::command::options::mountpoint;
 use crate::command::output::failure::{Failure, REGION, USAGE, reason};
 use crate::command::program::caller::check_caller;
-use crate::command::region::Session;
-use crate::command::{run, supervise};
+use crate::command::run::claim::Session;
 use reader::Reading;
 use spool::Spool;
 use summary::Summary;
@@ -66,8 +67,7 @@ pub(crate) fn trace(args: &Trace) -> Result<u8, Failure> {
         return attach::attach(pid, &plan, output);
     }
     options.records = if plan.host { CALLS_ALL_TRACED } else { CALLS_TRACED };
-    let (mut launch, session) =
-        run::prepare(&options, &args.command, |paths| Session::open(&options, paths))?;
+    let (mut launch, session) = prepare(&options, &args.command, |paths| Session::open(&options, paths))?;
     let rings = plan.ask(Fd::new(session.flights()))?;
     let slot = session.claim()?;
     let ended = supervise::run_beside(&mut launch, &session, &slot, |child| {

@@ -16,7 +16,8 @@ use crate::command::options::mountpoint::MountPoint;
 use crate::command::options::run::Options;
 use crate::command::over::changes::{self, New, Tree, is_dir, kind};
 use crate::command::over::content::Bytes;
-use crate::command::region::{Paths, Session};
+use crate::command::run::claim::Session;
+use crate::command::run::record::Paths;
 
 /// Unpacks the region at `from` to `to`, which is not there.
 pub(super) fn unpack(from: &Path, to: &Path) -> Result<(), Why> {
@@ -56,7 +57,7 @@ fn in_child(from: &Path, to: &Path) -> Result<(), Why> {
     let cache = directory::find().map_err(Why::new)?;
     let point = MountPoint::default();
     let options = Options { at: vec![point.clone()], from: Some(from.to_owned()), ..Options::default() };
-    let paths = Paths { cache: &cache, preload: &cache, library: None };
+    let paths = Paths::without_command(&cache);
     let session = Session::open(&options, &paths).map_err(|failure| Why::new(failure.to_string()))?;
     let mut to = Unpacking::begin(to)?;
     let put = session.with_task(|task| {

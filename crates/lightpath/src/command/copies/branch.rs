@@ -7,17 +7,19 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use lp_abi::Errno;
 use lp_region::Region;
 use lp_region::layout::MAGIC;
 use lp_region::records::Header;
 use lp_region::sync::Ordering::Relaxed;
+use lp_vfs::Task;
 use lp_vfs::below::frozen;
 use lp_vfs::below::list::Record;
 
+use super::origin::record_of;
+use super::{extents, skeleton};
 use crate::command::output::failure::{Failure, REGION, reason};
-use crate::command::over::record_of;
-use crate::command::region::{self, Session};
-use crate::command::{copy, skeleton};
+use crate::command::region::make;
 
 /// A copy of a frozen region.
 pub(crate) struct Branch {
@@ -46,10 +48,10 @@ pub(crate) fn of(path: &Path) -> Result<Branch, Failure> {
     let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let unnamed =
         File::options().read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE).open(above);
-    if let Some(to) = unnamed.ok().filter(|to| copy::by_reference(&from, to)) {
+    if let Some(to) = unnamed.ok().filter(|to| extents::by_reference(&from, to)) {
         return Ok(OwnedFd::from(to).into());
     }
-    let to = File::from(region::open_memory()?);
+    let to = File::from(make::open_memory()?);
     let seen = || from.metadata().map(|found| record_of(&found)).map_err(fail);
     let before = seen()?;
     let path = path.canonicalize().map_err(fail)?;
@@ -63,11 +65,14 @@ pub(crate) fn of(path: &Path) -> Result<Branch, Failure> {
 }
 
 impl Below {
-    /// Records it in the region of a session that is about to start.
-    pub(crate) fn lay(&self, session: &Session) -> Result<(), Failure> {
-        let laid = session.with_task(|task| frozen::lay(task, self.path.as_os_str().as_bytes(), &self.seen));
-        laid.flatten()
-            .map_err(|e| Failure::new(REGION, format!("the branch of {}: {e:?}", self.path.display())))
+    /// Records it in the region of a run that is about to start.
+    pub(crate) fn lay(&self, task: &Task) -> lp_abi::Result<()> {
+        frozen::lay(task, self.path.as_os_str().as_bytes(), &self.seen)
+    }
+
+    /// Why it could not be recorded.
+    pub(crate) fn failed(&self, errno: Errno) -> Failure {
+        Failure::new(REGION, format!("the branch of {}: {errno:?}", self.path.display()))
     }
 }
 
@@ -89,7 +94,7 @@ pub(crate) fn open(path: &Path) -> Result<File, Failure> {
 
 /// Makes a copy a region of its own.
 pub(crate) fn own(region: Region<'static>) -> Result<(), Failure> {
-    region.set_identity(region::identity()?);
+    region.set_identity(make::identity()?);
     let is_memory = rustix::fs::fcntl_get_seals(fd(region)).is_ok();
     match is_memory {
         // Relaxed: no process of a run has it yet.

@@ -1,4 +1,4 @@
-//! `run` and `shell`: replaces this process by the command.
+//! [`Launch`]: replaces this process by the command.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -6,16 +6,13 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use crate::command::cache::{directory, preload, within};
-use crate::command::options::mountpoint::{self, MountPoint};
+use crate::command::options::mountpoint::MountPoint;
 use crate::command::options::run::Options;
-use crate::command::output::failure::{CANNOT_RUN, Failure, NOT_FOUND, REGION, USAGE, reason};
-use crate::command::program::caller::check_caller;
+use crate::command::output::failure::{CANNOT_RUN, Failure, NOT_FOUND, USAGE, reason};
 use crate::command::program::coverage::{self, Program};
+use crate::command::program::libraries;
 use crate::command::program::lookup::{self, Found};
-use crate::command::program::{inherited, libraries};
-use crate::command::region::{Paths, Session, Slot};
-use crate::command::{over, supervise};
+use crate::command::run::claim::{Session, Slot};
 
 /// The shell that runs a script without `#!`, as in execvp(3), and that starts commands which need a mount to
 /// start.
@@ -41,61 +38,8 @@ struct Static {
     file: File,
 }
 
-/// `lightpath run`: becomes the command, so that its status, signals, terminal and job control are the
-/// command's own.
-pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure> {
-    if !options.over.is_empty() {
-        return over::run(options, command);
-    }
-    mountpoint::check_apart(&options.at).map_err(|line| Failure::new(USAGE, line))?;
-    check_caller()?;
-    start(options, command, |paths| Session::open(options, paths))
-}
-
-/// Starts the command with the mounts of `options`, in the session that `open` gives.
-pub(crate) fn start(
-    options: &Options,
-    command: &[OsString],
-    open: impl FnOnce(&Paths<'_>) -> Result<Session, Failure>,
-) -> Result<u8, Failure> {
-    let (mut launch, session) = prepare(options, command, open)?;
-    let directory = (!options.over.is_empty()).then(std::env::current_dir).and_then(Result::ok);
-    let slot = directory.map(|directory| session.claim_in(&directory)).transpose()?;
-    match options.stats || options.apply || options.ask || options.scratch.is_some() {
-        true => {
-            let slot = slot.map_or_else(|| session.claim(), Ok)?;
-            supervise::supervise(&mut launch, &session, &slot, options)
-        }
-        false => Err(launch.exec(&session, slot.as_ref())),
-    }
-}
-
-/// Finds the command, extracts the gate and opens the session.
-pub(crate) fn prepare(
-    options: &Options,
-    command: &[OsString],
-    open: impl FnOnce(&Paths<'_>) -> Result<Session, Failure>,
-) -> Result<(Launch, Session), Failure> {
-    inherited::check()?;
-    let mut launch = Launch::new(options, command)?;
-    let cache = directory::find().map_err(|line| Failure::new(REGION, line))?;
-    let preload = preload::extract(&cache).map_err(|line| Failure::new(REGION, line))?;
-    let loader = preload::extract_static(&cache).map_err(|line| Failure::new(REGION, line))?;
-    let library = within::place(&cache).ok();
-    launch.set_environment(options, &preload, library.as_ref().map(|library| &*library.directory))?;
-    launch.start_static(loader)?;
-    let session = open(&Paths { cache: &cache, preload: &preload, library: library.as_ref() })?;
-    Ok((launch, session))
-}
-
-/// `lightpath shell`: the same with the user's shell.
-pub(crate) fn shell(options: &Options) -> Result<u8, Failure> {
-    let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
-    run(options, &[shell.unwrap_or_else(|| OsString::from(SHELL))])
-}
-
 impl Launch {
-    fn new(options: &Options, command: &[OsString]) -> Result<Launch, Failure> {
+    pub(super) fn new(options: &Options, command: &[OsString]) -> Result<Launch, Failure> {
         let name = &command[0];
         let search = std::env::var_os("PATH");
         let mut program = None;
@@ -131,7 +75,7 @@ impl Launch {
         })
     }
 
-    fn set_environment(
+    pub(super) fn set_environment(
         &mut self,
         options: &Options,
         preload: &Path,
@@ -165,7 +109,7 @@ impl Launch {
     }
 
     /// Makes `gate` start a static program, which cannot preload.
-    fn start_static(&mut self, gate: PathBuf) -> Result<(), Failure> {
+    pub(super) fn start_static(&mut self, gate: PathBuf) -> Result<(), Failure> {
         if self.program.is_some() {
             self.path = c_string(gate)?;
         }
@@ -173,7 +117,7 @@ impl Launch {
     }
 
     /// Becomes the command, in the process slot `slot` if there is one; returns only on failure.
-    pub(crate) fn exec(&mut self, session: &Session, slot: Option<&Slot>) -> Failure {
+    pub(super) fn exec(&mut self, session: &Session, slot: Option<&Slot>) -> Failure {
         let gate = session.enter(slot).and_then(|gate| {
             let mut entry = OsString::from(format!("LIGHTPATH_GATE={gate}"));
             if let Some(program) = &self.program {

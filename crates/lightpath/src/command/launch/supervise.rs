@@ -7,11 +7,9 @@
 use std::io::Error;
 use std::mem::MaybeUninit;
 
-use crate::command::options::run::Options;
+use super::exec::Launch;
 use crate::command::output::failure::{Failure, REGION, reason};
-use crate::command::over;
-use crate::command::region::{Session, Slot};
-use crate::command::run::Launch;
+use crate::command::run::claim::{Session, Slot};
 
 /// How the command ended.
 pub(crate) enum End {
@@ -32,32 +30,6 @@ impl End {
             End::Exited(status) => status,
             End::Killed(signal) => die_by(signal),
         }
-    }
-}
-
-/// Runs the command as a child in a slot; does what remains when it has ended; ends as it did.
-pub(crate) fn supervise(
-    launch: &mut Launch,
-    session: &Session,
-    slot: &Slot,
-    options: &Options,
-) -> Result<u8, Failure> {
-    let ended = run_beside(launch, session, slot, |_| ())?;
-    if options.stats {
-        eprint!("{}", session.counts().table());
-    }
-    if options.ask {
-        // From here on they have their usual effect: the session is kept.
-        set_mask(&no_signal());
-        over::ask::at_end(session, options)?;
-    }
-    if let Some(scratch) = &options.scratch {
-        over::lower::remove(scratch)
-            .map_err(|e| Failure::new(REGION, format!("{}: {}", scratch.display(), reason(&e))))?;
-    }
-    match ended.end {
-        End::Exited(0) if options.apply => over::apply::at_end(session, options),
-        end => Ok(end.pass_on()),
     }
 }
 
@@ -96,6 +68,11 @@ pub(crate) fn run_beside<T>(
             Ok(Ended { end, beside })
         }
     }
+}
+
+/// From here on signals have their usual effect on this process.
+pub(crate) fn take_signals() {
+    set_mask(&no_signal());
 }
 
 fn wait(child: libc::pid_t, all: &libc::sigset_t) -> End {

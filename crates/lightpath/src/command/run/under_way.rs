@@ -18,9 +18,10 @@ use lp_region::process::{CALLS_COUNTED, RUN_MOUNTS};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{Region, RunId};
 
+use crate::command::descriptors::flights::FLIGHTS;
 use crate::command::options::mountpoint::MountPoint;
 use crate::command::output::failure::{Failure, REGION, reason};
-use crate::command::region::{self, FLIGHTS};
+use crate::command::region::explain::explain;
 
 /// What the kernel shows of a memfd before its name.
 const MEMFD: &str = "/memfd:";
@@ -118,8 +119,8 @@ impl Member {
             _ => Failure::new(REGION, format!("the region of run {}: {}", self.pid, reason(&e))),
         })?;
         let name = format!("the region of run {}", self.pid);
-        let region = Region::open(Fd::new(file.as_raw_fd()))
-            .map_err(|e| Failure::new(REGION, region::explain(&name, e)))?;
+        let region =
+            Region::open(Fd::new(file.as_raw_fd())).map_err(|e| Failure::new(REGION, explain(&name, e)))?;
         // Relaxed: immutable.
         match region.header().identity.load(Relaxed) == self.identity {
             true => Ok((file, region)),

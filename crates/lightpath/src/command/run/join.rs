@@ -1,6 +1,6 @@
-//! `lightpath exec`: a command that joins a run under way.
+//! Joining a run under way.
 //!
-//! It takes a run record of its own on the same region, with the same mounts, as a second `run --region FILE`
+//! Whoever joins takes a run record of its own on the same region, with the same mounts, as a second `run --region FILE`
 //! does: the descriptors that the processes of a run inherit are those of its launcher, and cannot be taken
 //! from them without ptrace(2)'s rights.
 
@@ -9,33 +9,24 @@ use std::io::ErrorKind;
 
 use lp_region::Region;
 
+use super::claim::Session;
+use super::record::Paths;
+use super::under_way::{self, Member};
 use crate::command::cache::directory;
-use crate::command::cli::Join;
 use crate::command::options::mountpoint::MountPoint;
 use crate::command::options::run::Options;
 use crate::command::output::failure::{CANNOT_RUN, Failure, REGION, reason};
 use crate::command::output::shown::user;
-use crate::command::program::caller::check_caller;
-use crate::command::region::{Paths, Session};
-use crate::command::run;
-use crate::command::runs::{self, Member};
-
-/// Becomes the command, within the run that process `args.run` belongs to.
-pub(crate) fn exec(args: &Join) -> Result<u8, Failure> {
-    check_caller()?;
-    let (file, options) = entrance(args.run)?;
-    run::start(&options, &args.command, |paths| Session::join(file.into(), args.run, &options, paths))
-}
 
 /// Takes part in the run that process `pid` belongs to.
 pub(crate) fn session(pid: u32) -> Result<Session, Failure> {
     let (file, options) = entrance(pid)?;
     let cache = directory::find().map_err(|line| Failure::new(REGION, line))?;
-    Session::join(file.into(), pid, &options, &Paths { cache: &cache, preload: &cache, library: None })
+    Session::join(file.into(), pid, &options, &Paths::without_command(&cache))
 }
 
 /// The region of a run, and its mounts.
-fn entrance(pid: u32) -> Result<(File, Options), Failure> {
+pub(crate) fn entrance(pid: u32) -> Result<(File, Options), Failure> {
     let member = find(pid)?;
     let (file, region) = member.open()?;
     let at = member
@@ -44,7 +35,7 @@ fn entrance(pid: u32) -> Result<(File, Options), Failure> {
         .map(|path| MountPoint::new(path).map_err(|line| Failure::new(REGION, line)))
         .collect::<Result<Vec<_>, _>>()?;
     match at.is_empty() {
-        true => Err(runs::gone(pid)),
+        true => Err(under_way::gone(pid)),
         false => Ok((file, Options { at, ..Options::default() })),
     }
 }
@@ -54,7 +45,7 @@ pub(crate) fn member(pid: u32) -> Result<(Member, Region<'static>), Failure> {
     let member = find(pid)?;
     let (_, region) = member.open()?;
     match member.mounts(region).is_empty() {
-        true => Err(runs::gone(pid)),
+        true => Err(under_way::gone(pid)),
         false => Ok((member, region)),
     }
 }
@@ -72,7 +63,7 @@ fn find(pid: u32) -> Result<Member, Failure> {
             return Err(Failure::new(CANNOT_RUN, line));
         }
         Err(e) if e.kind() == ErrorKind::NotFound || e.raw_os_error() == Some(libc::ESRCH) => {
-            return Err(runs::gone(pid));
+            return Err(under_way::gone(pid));
         }
         Err(e) => return Err(Failure::new(REGION, format!("process {pid}: {}", reason(&e)))),
     };

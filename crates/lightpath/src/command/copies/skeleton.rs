@@ -12,23 +12,23 @@ use lp_region::records::{Inode, inode_flags};
 use lp_vfs::below::frozen;
 use lp_vfs::owner;
 
-use crate::command::copy::{self, Extent};
+use super::extents::{self, Extent};
 
 /// Bytes that are read at a time.
 const STEP: u64 = 1 << 20;
 
 /// Copies all but the content of files to the same places of `to`, an empty file.
-pub(crate) fn copy(from: &File, to: &File) -> io::Result<()> {
+pub(super) fn copy(from: &File, to: &File) -> io::Result<()> {
     let length = from.metadata()?.len();
     to.set_len(length)?;
-    let all = copy::extents(from)?;
+    let all = extents::extents(from)?;
     let [inodes, entries, owners, data] = [INODES_AT, DIRENTS_AT, OWNERS_AT, DATA_AT].map(|at| at as u64);
     let waiting = copy_inodes(from, to, &within(&all, inodes, entries))?;
     let left_out = pages_of(from, &within(&all, owners, data), &waiting)?;
     let mut rest = within(&all, 0, inodes);
     rest.extend(within(&all, entries, data));
     rest.extend(without(&within(&all, data, length), &left_out));
-    copy::parts(from, to, &rest).map(|_| ())
+    extents::parts(from, to, &rest).map(|_| ())
 }
 
 /// A set of numbers.
@@ -57,7 +57,7 @@ fn within(all: &[Extent], start: u64, end: u64) -> Vec<Extent> {
 
 /// Copies the inodes and marks those whose content waits; returns them.
 fn copy_inodes(from: &File, to: &File, extents: &[Extent]) -> io::Result<Set> {
-    let found = copy::in_threads(&copy::pieces(extents, STEP), |share| {
+    let found = extents::in_threads(&extents::pieces(extents, STEP), |share| {
         let (mut waiting, mut room) = (Vec::new(), vec![0; STEP as usize]);
         for piece in share {
             let room = &mut room[..(piece.end - piece.at) as usize];
@@ -107,7 +107,7 @@ fn word(record: &[u8], at: usize) -> u32 {
 /// The pages of content of these inodes, and their map pages.
 fn pages_of(from: &File, owners: &[Extent], waiting: &Set) -> io::Result<Set> {
     let (mut pages, mut room) = (Set::default(), vec![0; STEP as usize]);
-    for piece in copy::pieces(owners, STEP) {
+    for piece in extents::pieces(owners, STEP) {
         let room = &mut room[..(piece.end - piece.at) as usize];
         from.read_exact_at(room, piece.at)?;
         let first = (piece.at - OWNERS_AT as u64) / size_of::<u64>() as u64;
@@ -123,7 +123,7 @@ fn pages_of(from: &File, owners: &[Extent], waiting: &Set) -> io::Result<Set> {
 /// Extents of data pages without some of the pages.
 fn without(extents: &[Extent], pages: &Set) -> Vec<Extent> {
     let mut all: Vec<Extent> = Vec::new();
-    for page in copy::pieces(extents, PAGE_SIZE as u64) {
+    for page in extents::pieces(extents, PAGE_SIZE as u64) {
         if pages.has(((page.at - DATA_AT as u64) / PAGE_SIZE as u64) as u32) {
             continue;
         }
