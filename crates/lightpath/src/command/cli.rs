@@ -8,7 +8,7 @@ use clap::{Args, FromArgMatches, Parser, Subcommand, ValueHint};
 
 use crate::command::options::pid::pid;
 use crate::command::options::run::Options;
-use crate::command::options::which::Which;
+use crate::command::session::which::Which;
 
 mod copies;
 

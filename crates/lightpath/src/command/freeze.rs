@@ -27,12 +27,12 @@ use crate::command::options::run::RegionOwner;
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::print::print;
 use crate::command::output::shown::human;
-use crate::command::over;
 use crate::command::region::explain::explain;
 use crate::command::region::{make, sound};
 use crate::command::run::claim::Session;
 use crate::command::run::join;
-use crate::command::session::Kept;
+use crate::command::session::kept::Kept;
+use crate::command::session::open::{look, open};
 
 /// How often a freeze that writers have called off is tried again.
 const ATTEMPTS: u32 = 5;
@@ -80,8 +80,8 @@ fn session(what: &str) -> Result<Session, Failure> {
         return join::session(pid);
     }
     match what.contains('/') {
-        true => over::look(vec![MountPoint::default()], Path::new(what), RegionOwner::User),
-        false => over::open(&Kept::find(Some(what).filter(|name| !name.is_empty()))?),
+        true => look(vec![MountPoint::default()], Path::new(what), RegionOwner::User),
+        false => open(&Kept::find(Some(what).filter(|name| !name.is_empty()))?),
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use crate::command::options::which::Which;
+use crate::command::session::which::Which;
 
 pub(super) const FREEZE_AFTER_HELP: &str = "\
 The copy is consistent: programs wait before their next change until it is made. What they store through \

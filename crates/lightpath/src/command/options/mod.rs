@@ -4,4 +4,3 @@ pub(crate) mod mountpoint;
 pub(crate) mod pid;
 pub(crate) mod run;
 pub(crate) mod size;
-pub(crate) mod which;

@@ -6,28 +6,26 @@
 //! finds a journal goes through all changes once more, and takes what is written already for what it is. An
 //! apply of a part then makes the session's lists say what the directory has now, and removes the journal.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::fs::{self};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use lp_region::sync::Ordering::{Acquire, Relaxed};
-use lp_vfs::below::complete;
-
-use super::changes::{self, Change, Changes, Tree, is_dir, kind};
-use super::limit::limit;
-use super::put::{TEMPORARY, gone};
-use super::reverse::Undo;
-use super::{below, check_unused, host, in_use, of_run, open};
+use super::compare::tree;
+use super::compare::tree::Tree;
+use super::paths::below;
+use super::write::limit::limit;
+use super::write::reverse::Undo;
+use super::write::writer::Writer;
 use crate::command::cli::Apply;
 use crate::command::options::run::Options;
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::print::print;
 use crate::command::run::claim::Session;
-use crate::command::session::Kept;
+use crate::command::session::kept::Kept;
+use crate::command::session::open::{check_unused, in_use, of_run, open};
 
 /// Writes the changes of a session and ends it.
 pub(crate) fn apply(args: &Apply) -> Result<u8, Failure> {
@@ -116,7 +114,7 @@ fn in_session(kept: &Kept, session: &Session, asked: &Asked) -> Result<u8, Failu
         }
         Ok(Some((changes.all.iter().filter(|change| change.is_shown()).count(), left)))
     });
-    let done = done.map_err(|e| fail(over, &changes::error(e)))??;
+    let done = done.map_err(|e| fail(over, &tree::error(e)))??;
     let shown = kept.over.shown();
     let shown = shown.display();
     match done {
@@ -157,130 +155,4 @@ fn journaled(kept: &Kept) -> BTreeSet<PathBuf> {
     let journal = fs::read(kept.journal()).unwrap_or_default();
     let paths = journal.split(|byte| *byte == 0).filter(|path| !path.is_empty());
     paths.map(|path| PathBuf::from(OsStr::from_bytes(path))).collect()
-}
-
-/// What writes the changes of a session.
-pub(super) struct Writer<'t> {
-    pub(super) tree: &'t Tree<'t>,
-    pub(super) changes: &'t Changes,
-    pub(super) journaled: BTreeSet<PathBuf>,
-}
-
-/// What failed, and why.
-type Done<T> = Result<T, (PathBuf, io::Error)>;
-
-impl Writer<'_> {
-    /// A path of the host.
-    pub(super) fn host(&self, path: &Path) -> PathBuf {
-        match path.as_os_str().is_empty() {
-            true => self.tree.over.to_owned(),
-            false => self.tree.over.join(path),
-        }
-    }
-
-    fn write(&self, kept: &Kept) -> Done<()> {
-        let at = |path: &Path| {
-            let path = path.to_owned();
-            move |e: io::Error| (path, e)
-        };
-        for change in &self.changes.all {
-            if let Some(new) = &change.new {
-                let record = self.tree.task.region.inode(new.inode.id);
-                if !is_dir(new.attributes.mode) {
-                    complete(self.tree.task, record).map_err(changes::error).map_err(at(&change.path))?;
-                }
-            }
-        }
-        for change in &self.changes.all {
-            self.keep_content(change).map_err(at(&change.path))?;
-        }
-        self.begin(kept).map_err(at(&kept.journal()))?;
-        // What makes place for another type, the deepest first.
-        let replaced: Vec<&Path> = self
-            .changes
-            .all
-            .iter()
-            .filter(|change| change.what.kind && change.new.is_some())
-            .map(|change| change.path.as_path())
-            .collect();
-        for change in self.changes.all.iter().rev().filter(|change| change.old.is_some()) {
-            let gives_way = replaced.iter().any(|path| change.path.starts_with(path));
-            let is_old = kind(change.modes().0.unwrap_or(0));
-            let still =
-                host::look(self.tree.over, &change.path).is_ok_and(|found| kind(found.mode()) == is_old);
-            if gives_way && still {
-                self.remove(change).map_err(at(&change.path))?;
-            }
-        }
-        for change in self.changes.all.iter().filter(|change| change.modes().1.is_some_and(is_dir)) {
-            self.make_directory(change).map_err(at(&change.path))?;
-        }
-        let mut written = BTreeMap::new();
-        for change in &self.changes.all {
-            if let Some(new) = change.new.as_ref().filter(|new| !is_dir(new.attributes.mode)) {
-                self.put(change, new, &mut written).map_err(at(&change.path))?;
-            }
-        }
-        for change in self.changes.all.iter().rev().filter(|change| change.new.is_none()) {
-            self.remove(change).map_err(at(&change.path))?;
-        }
-        for change in self.changes.all.iter().rev() {
-            if let Some(new) = change.new.as_ref().filter(|new| is_dir(new.attributes.mode)) {
-                self.dress(&self.host(&change.path), &change.path, new).map_err(at(&change.path))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads the content of a file that has another name in the session before its origin is removed.
-    fn keep_content(&self, change: &Change) -> io::Result<()> {
-        let Some(old) = change.old.filter(|old| !is_dir(old.seen.mode)) else { return Ok(()) };
-        let target = old.seen.target();
-        let record = self.tree.task.region.inode(target.id);
-        // Acquire: the generation grows before the slot is used again. Relaxed: nobody else uses the session.
-        let lives = record.generation.load(Acquire) == target.generation && record.nlink.load(Relaxed) != 0;
-        if lives { complete(self.tree.task, record).map_err(changes::error) } else { Ok(()) }
-    }
-
-    /// Notes what will be written, and removes what one that was killed left.
-    fn begin(&self, kept: &Kept) -> io::Result<()> {
-        let mut text = Vec::new();
-        for change in &self.changes.all {
-            text.extend(change.path.as_os_str().as_bytes());
-            text.push(0);
-            let parent = change.path.parent().unwrap_or(Path::new(""));
-            if !self.journaled.is_empty() {
-                gone(fs::remove_file(self.host(parent).join(TEMPORARY)))?;
-            }
-        }
-        // One that was interrupted may have written more than is left to do.
-        for path in &self.journaled {
-            text.extend(path.as_os_str().as_bytes());
-            text.push(0);
-        }
-        let temporary = kept.journal().with_extension("new");
-        let mut file = File::create(&temporary)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
-        fs::rename(temporary, kept.journal())
-    }
-
-    fn make_directory(&self, change: &Change) -> io::Result<()> {
-        match fs::create_dir(self.host(&change.path)) {
-            Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
-            made => made,
-        }
-    }
-
-    fn remove(&self, change: &Change) -> io::Result<()> {
-        // A link may stand for a directory above already.
-        if host::look(self.tree.over, &change.path).is_err_and(|e| host::is_absence(&e)) {
-            return Ok(());
-        }
-        let path = self.host(&change.path);
-        match change.modes().0.is_some_and(is_dir) {
-            true => gone(fs::remove_dir(path)),
-            false => gone(fs::remove_file(path)),
-        }
-    }
 }

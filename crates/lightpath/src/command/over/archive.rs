@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Timespec;
 use tar::{Builder, Entry, EntryType, Header};
 
-use super::changes::kind;
-use super::content::Xattrs;
-use super::put::Looks;
+use super::compare::host::Xattrs;
+use super::compare::looks::Looks;
+use super::compare::tree::kind;
 
 /// How the pax record of an extended attribute starts.
 const XATTR: &str = "SCHILY.xattr.";

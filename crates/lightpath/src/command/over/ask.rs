@@ -2,11 +2,14 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use super::changes::{self, Change, Tree};
-use super::{apply, diff, in_use, of_run, patch};
+use super::compare::changes::Change;
+use super::compare::tree;
+use super::compare::tree::Tree;
+use super::{apply, diff, patch};
 use crate::command::options::run::Options;
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::run::claim::Session;
+use crate::command::session::open::{in_use, of_run};
 
 /// What is to become of the changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +34,7 @@ pub(crate) fn at_end(session: &Session, options: &Options) -> Result<(), Failure
         let shown: Vec<&Change> = changes.all.iter().filter(|change| change.is_shown()).collect();
         if shown.is_empty() { Ok(None) } else { patch::stat(&tree, &diff::listed(&shown)).map(Some) }
     });
-    let Some(text) = text.map_err(|e| fail(changes::error(e)))?.map_err(fail)? else {
+    let Some(text) = text.map_err(|e| fail(tree::error(e)))?.map_err(fail)? else {
         eprintln!("lightpath: nothing in {} was changed", kept.over.shown().display());
         return Ok(());
     };

@@ -1,19 +1,22 @@
 //! `lightpath diff`: what a session has changed, in git's words.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::changes::{Change, Tree, is_dir};
-use super::{below, open, patch};
+use super::compare::changes::Change;
+use super::compare::tree;
+use super::compare::tree::{Tree, is_dir};
+use super::patch;
+use super::paths::below;
 use crate::command::cli::Diff;
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::print::print;
-use crate::command::session::Kept;
+use crate::command::session::kept::Kept;
+use crate::command::session::open::open;
 
 /// Prints the changes of a session; says of each that cannot be written why.
 pub(crate) fn diff(args: &Diff) -> Result<u8, Failure> {
@@ -31,7 +34,7 @@ pub(crate) fn diff(args: &Diff) -> Result<u8, Failure> {
         }
         text(args, &tree, &shown)
     });
-    let text = made.map_err(|e| fail(super::changes::error(e)))?.map_err(fail)?;
+    let text = made.map_err(|e| fail(tree::error(e)))?.map_err(fail)?;
     print(&text)
 }
 
@@ -103,12 +106,4 @@ fn object(change: &Change) -> serde_json::Value {
         "new_mode": octal(new),
         "changed": what.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect::<Vec<_>>(),
     })
-}
-
-/// What a file of the host holds, or where a symbolic link leads.
-pub(super) fn host_content(path: &Path) -> io::Result<Vec<u8>> {
-    if fs::symlink_metadata(path)?.is_symlink() {
-        return Ok(fs::read_link(path)?.as_os_str().as_bytes().to_vec());
-    }
-    fs::read(path)
 }

@@ -8,13 +8,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::archive::{Archive, Member};
-use super::changes::{self, New, Tree, is_dir, kind};
-use super::content::{Bytes, Xattrs};
-use super::open;
+use super::compare::content::Bytes;
+use super::compare::host::Xattrs;
+use super::compare::tree;
+use super::compare::tree::{New, Tree, is_dir, kind};
 use crate::command::cli::Export;
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::print::print;
-use crate::command::session::Kept;
+use crate::command::session::kept::Kept;
+use crate::command::session::open::open;
 
 /// How a layer names what is gone.
 const GONE: &str = ".wh.";
@@ -37,7 +39,7 @@ pub(crate) fn export(args: &Export) -> Result<u8, Failure> {
                 false => whole(&tree, &mut archive),
             }
         });
-        let count = count.map_err(changes::error)??;
+        let count = count.map_err(tree::error)??;
         let file = archive.end()?.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.sync_all()?;
         fs::rename(&part, path)?;

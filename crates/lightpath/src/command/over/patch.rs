@@ -5,8 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 
 use similar::{Algorithm, DiffOp, capture_diff_slices, group_diff_ops};
 
-use super::changes::{Change, Tree, kind};
-use super::diff::host_content;
+use super::compare::changes::Change;
+use super::compare::host;
+use super::compare::tree::{Tree, kind};
 
 /// Lines around a hunk.
 const CONTEXT: usize = 3;
@@ -33,8 +34,8 @@ impl Sides {
             _ => None,
         };
         let old = match &change.from {
-            Some(from) => Some(host_content(&tree.over.join(from))?),
-            None if old_mode.is_some_and(is_held) => Some(host_content(&tree.over.join(&change.path))?),
+            Some(from) => Some(host::content(&tree.over.join(from))?),
+            None if old_mode.is_some_and(is_held) => Some(host::content(&tree.over.join(&change.path))?),
             None => None,
         };
         Ok(Sides { old, new })

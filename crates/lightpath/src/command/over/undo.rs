@@ -16,13 +16,15 @@ use rustix::fs::{CWD, Mode};
 use tar::{Entry, EntryType};
 
 use super::archive::{looks_of, type_of};
-use super::changes::kind;
-use super::host;
-use super::put::{Looks, TEMPORARY, gone};
-use super::reverse::{AFTER, MAGIC, trait_of};
+use super::compare::host;
+use super::compare::looks::Looks;
+use super::compare::tree::kind;
+use super::write::put::TEMPORARY;
+use super::write::reverse::{AFTER, MAGIC, trait_of};
 use crate::command::cli;
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::print::print;
+use crate::command::session::remove::gone;
 
 /// What stands in the file that undoes an apply.
 struct Kept {

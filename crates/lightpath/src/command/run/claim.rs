@@ -17,15 +17,15 @@ use rustix::fs::FlockOperation;
 
 use super::counts::Counts;
 use super::part::take_part;
-use super::record::Paths;
-use super::{record, roots, under_way};
+use super::record::{self, Paths};
+use super::{roots, under_way};
 use crate::command::copies::branch::{self, Branch};
 use crate::command::descriptors::numbers::raise;
 use crate::command::descriptors::{flights, life};
 use crate::command::options::run::{Options, RegionOwner};
 use crate::command::output::failure::{Failure, REGION, reason};
-use crate::command::region::file::no_room;
-use crate::command::region::{file, make, sound};
+use crate::command::region::file::{self, no_room};
+use crate::command::region::{make, sound};
 
 /// A run about to start.
 pub(crate) struct Session {

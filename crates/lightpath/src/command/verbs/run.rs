@@ -14,7 +14,7 @@ use crate::command::run::claim::Session;
 /// command's own.
 pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure> {
     if !options.over.is_empty() {
-        return over::run(options, command);
+        return over::run::run(options, command);
     }
     mountpoint::check_apart(&options.at).map_err(|line| Failure::new(USAGE, line))?;
     check_caller()?;

@@ -8,10 +8,13 @@ use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::Form;
+use super::form::Form;
+use super::unpack::unpack;
 use crate::command::output::failure::{Failure, REGION, reason};
-use crate::command::over::trees::Trees;
-use crate::command::session::{Kept, checked, home, lock, name_of, remove_ended};
+use crate::command::session::kept::{Kept, home, lock, remove_ended};
+use crate::command::session::name::{checked, name_of};
+use crate::command::session::remove;
+use crate::command::session::trees::Trees;
 
 /// How the names of what is no session begin.
 const SCRATCH: &str = ".scratch-";
@@ -81,7 +84,7 @@ impl Kept {
                 && flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()
             {
                 // What cannot be removed is in nobody's way.
-                let _ = super::remove(&place);
+                let _ = remove::tree(&place);
             }
         }
         let name = format!("{SCRATCH}{}", std::process::id());
@@ -109,8 +112,8 @@ impl Kept {
         let fail = |why: &str| Failure::new(REGION, format!("--over {}: {why}", archive.display()));
         // One that was killed before the session was made may have left it.
         let to = self.over.above();
-        super::remove(to).map_err(|e| fail(&reason(&e)))?;
-        super::unpack(archive, form, to).map_err(|why| fail(why.text()))
+        remove::tree(to).map_err(|e| fail(&reason(&e)))?;
+        unpack(archive, form, to).map_err(|why| fail(why.text()))
     }
 }
 

@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 
 use lp_vfs::boot;
 
-use super::Why;
-use super::unpack::{Unpacking, What};
+use super::unpacking::{Unpacking, What};
+use super::why::Why;
 use crate::command::cache::directory;
 use crate::command::options::mountpoint::MountPoint;
 use crate::command::options::run::Options;
-use crate::command::over::changes::{self, New, Tree, is_dir, kind};
-use crate::command::over::content::Bytes;
+use crate::command::over::compare::content::Bytes;
+use crate::command::over::compare::tree;
+use crate::command::over::compare::tree::{New, Tree, is_dir, kind};
 use crate::command::run::claim::Session;
 use crate::command::run::record::Paths;
 
@@ -29,7 +30,7 @@ pub(super) fn unpack(from: &Path, to: &Path) -> Result<(), Why> {
             drop(reader);
             let done = in_child(from, to);
             let mut writer = writer;
-            let text = done.err().map(|why| why.0).unwrap_or_default();
+            let text = done.err().map(|why| why.text().to_owned()).unwrap_or_default();
             let written = io::Write::write_all(&mut writer, text.as_bytes()).is_ok();
             // SAFETY: ends the child without running what the parent has registered for its own exit.
             unsafe { libc::_exit(i32::from(!(written && text.is_empty()))) }
@@ -64,13 +65,13 @@ fn in_child(from: &Path, to: &Path) -> Result<(), Why> {
         let (over, at, roots) = (point.path(), point.path(), vec![PathBuf::new()]);
         whole(&Tree { task, over, at, roots }, &mut to)
     });
-    put.map_err(|e| Why::at(from, &changes::error(e)))??;
+    put.map_err(|e| Why::at(from, &tree::error(e)))??;
     to.end()
 }
 
 /// Puts everything below the root, and the root's own attributes.
 fn whole(tree: &Tree<'_>, to: &mut Unpacking) -> Result<(), Why> {
-    let root = boot::root(tree.task, 0).map_err(|e| Why::at(Path::new("."), &changes::error(e)))?;
+    let root = boot::root(tree.task, 0).map_err(|e| Why::at(Path::new("."), &tree::error(e)))?;
     let mut left: Vec<(PathBuf, New)> = vec![(PathBuf::new(), tree.seen(root))];
     let mut first = BTreeMap::new();
     while let Some((path, new)) = left.pop() {

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 
 use tar::{Archive, Entry, EntryType};
 
-use super::unpack::{Unpacking, What};
-use super::{Form, Why};
+use super::form::Form;
+use super::unpacking::{Unpacking, What};
+use super::why::Why;
 use crate::command::over::archive::{looks_of, type_of};
-use crate::command::over::put::Looks;
+use crate::command::over::compare::looks::Looks;
 
 /// Unpacks the archive at `from`.
 pub(super) fn unpack(from: &Path, form: Form, to: &mut Unpacking) -> Result<(), Why> {

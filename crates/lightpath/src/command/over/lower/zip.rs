@@ -11,11 +11,11 @@ use zip::ZipArchive;
 use zip::extra_fields::ExtraField;
 use zip::read::ZipFile;
 
-use super::Why;
-use super::unpack::{Unpacking, What, own};
-use crate::command::over::changes::kind;
-use crate::command::over::content::Xattrs;
-use crate::command::over::put::Looks;
+use super::unpacking::{Unpacking, What, own};
+use super::why::Why;
+use crate::command::over::compare::host::Xattrs;
+use crate::command::over::compare::looks::Looks;
+use crate::command::over::compare::tree::kind;
 
 /// Unpacks the archive at `from`.
 pub(super) fn unpack(from: &Path, to: &mut Unpacking) -> Result<(), Why> {

@@ -13,17 +13,18 @@ use lp_region::InodeId;
 use lp_vfs::below::list::{self, NameRoom, Record, RecordAt};
 use lp_vfs::below::renew;
 
-use super::changes::{Change, Old, Tree, error};
+use super::changes::Change;
 use super::host;
+use super::tree::{Old, Tree, error};
 use crate::command::copies::origin::record_of;
 
 /// Lists by directory of the host, below the session's.
 #[derive(Default)]
-pub(super) struct Lists(BTreeMap<PathBuf, InodeId>);
+pub(crate) struct Lists(BTreeMap<PathBuf, InodeId>);
 
 impl Tree<'_> {
     /// Notes that changes are on the host. What is above another comes first.
-    pub(super) fn settle(&self, written: &[Change]) -> Result<(), (PathBuf, io::Error)> {
+    pub(crate) fn settle(&self, written: &[Change]) -> Result<(), (PathBuf, io::Error)> {
         let mut lists = Lists::default();
         // A name that was added or removed has changed the file at its other names. They are found by what
         // the file was, so this comes first.
@@ -111,7 +112,7 @@ impl Tree<'_> {
     }
 
     /// The list of a directory of the host.
-    pub(super) fn list_of(&self, path: &Path, lists: &mut Lists) -> io::Result<InodeId> {
+    pub(crate) fn list_of(&self, path: &Path, lists: &mut Lists) -> io::Result<InodeId> {
         if let Some(known) = lists.0.get(path) {
             return Ok(*known);
         }

@@ -4,15 +4,16 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::{begin, points};
+use super::exec::exec;
 use crate::command::cli::{Cat, Cp, Join, Ls};
 use crate::command::launch::start::{as_it_ended, start};
 use crate::command::options::run::Options;
 use crate::command::output::failure::{Failure, REGION, USAGE};
+use crate::command::over::run::begin;
 use crate::command::program::caller::check_caller;
 use crate::command::run::join::member;
-use crate::command::session::Kept;
-use crate::command::verbs::exec::exec;
+use crate::command::session::kept::Kept;
+use crate::command::session::open::points;
 
 /// An argument.
 #[derive(PartialEq, Eq, Debug)]

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::changes::{Change, Changes, is_dir};
+use crate::command::over::compare::changes::{Change, Changes};
+use crate::command::over::compare::tree::is_dir;
 
 /// What stands for a file that a change leaves at a name it had before, if the file has several names.
 fn file(change: &Change) -> Option<u64> {
@@ -15,7 +16,7 @@ fn file(change: &Change) -> Option<u64> {
 /// Leaves only the changes at or below `paths`, those that an interrupted apply may have written, the other
 /// names of the same files, and the directories that they need. No paths: all changes. Returns how many of
 /// what a listing shows are left out, and the paths at which nothing has changed.
-pub(super) fn limit(
+pub(crate) fn limit(
     changes: &mut Changes,
     paths: &[PathBuf],
     journaled: &BTreeSet<PathBuf>,

@@ -18,15 +18,15 @@ use lp_vfs::hash;
 use lp_vfs::name::Name;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat};
 
-use super::changes::{Old, is_dir, kind};
+use super::tree::{Old, error, is_dir, kind};
 
 /// What was found.
 #[derive(Default)]
-pub(super) struct Glance {
+pub(crate) struct Glance {
     /// The directories whose names have all been looked at.
-    pub(super) looked: HashSet<RecordAt>,
+    pub(crate) looked: HashSet<RecordAt>,
     /// Those that may have changed, with their paths below the session's.
-    pub(super) differing: Vec<(PathBuf, Old)>,
+    pub(crate) differing: Vec<(PathBuf, Old)>,
 }
 
 /// A directory that is in its place.
@@ -40,7 +40,7 @@ struct Directory {
 impl Glance {
     /// Looks at all that is below a root of the session, of which the host has what was seen. `over` is what
     /// paths are relative to; `unchanged`: whether the root has the times that were seen.
-    pub(super) fn look(
+    pub(crate) fn look(
         &mut self,
         region: Region<'_>,
         over: &Path,
@@ -99,7 +99,7 @@ fn is_unchanged(
         }
         Ok(true)
     });
-    walked.map_err(super::changes::error)?;
+    walked.map_err(error)?;
     Ok(unchanged)
 }
 

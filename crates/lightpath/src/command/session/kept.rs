@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
 use std::io::Read;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,14 +11,13 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
+use super::name::{checked, name_of};
+use super::remove;
+use super::trees::Trees;
 use crate::command::output::failure::{Failure, REGION, USAGE, reason};
-use crate::command::over::lower;
-use crate::command::over::trees::Trees;
 
 /// How the names of what is left of sessions begin; those of sessions begin with no dot.
 const ENDED: &str = ".ended-";
-/// Longest name of a session.
-const LONGEST: usize = 200;
 /// How often a session that others hold is tried, and how far apart.
 const PATIENCE: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(10);
@@ -198,9 +197,9 @@ impl Kept {
         let mut ended = OsString::from(ENDED);
         ended.push(&self.name);
         let ended = self.place.with_file_name(ended);
-        lower::remove(&ended).map_err(fail)?;
+        remove::tree(&ended).map_err(fail)?;
         fs::rename(&self.place, &ended).map_err(fail)?;
-        lower::remove(&ended).map_err(fail)
+        remove::tree(&ended).map_err(fail)
     }
 }
 
@@ -209,7 +208,7 @@ pub(crate) fn remove_ended() -> Result<(), Failure> {
     for entry in fs::read_dir(home()?).into_iter().flatten().flatten() {
         if entry.file_name().as_bytes().starts_with(ENDED.as_bytes()) {
             // What cannot be removed is in nobody's way.
-            let _ = lower::remove(&entry.path());
+            let _ = remove::tree(&entry.path());
         }
     }
     Ok(())
@@ -247,63 +246,4 @@ pub(crate) fn home() -> Result<PathBuf, Failure> {
         .or_else(|| from("HOME").map(|home| home.join(".local/state")))
         .map(|state| state.join("lightpath"))
         .ok_or_else(|| Failure::new(REGION, "no place for sessions: set XDG_STATE_HOME or HOME"))
-}
-
-pub(crate) fn checked(name: &str) -> Result<OsString, Failure> {
-    let fits = !name.is_empty() && name.len() <= LONGEST && !name.starts_with('.') && !name.contains('/');
-    match fits {
-        true => Ok(name.into()),
-        false => {
-            Err(Failure::new(USAGE, format!("'{name}' is no name for a session: no slash, no dot first")))
-        }
-    }
-}
-
-/// The name of the session of directories: their paths with a plus sign for each slash, and two for each plus
-/// sign; commas between them.
-pub(crate) fn name_of(over: &[PathBuf]) -> OsString {
-    let mut name = Vec::new();
-    for path in over {
-        if !name.is_empty() {
-            name.push(b',');
-        }
-        for byte in path.as_os_str().as_bytes().iter().skip(1) {
-            match byte {
-                b'/' => name.push(b'+'),
-                b'+' => name.extend(b"++"),
-                byte => name.push(*byte),
-            }
-        }
-    }
-    if name.len() > LONGEST {
-        // FNV-1a of what does not fit.
-        let paths: Vec<&[u8]> = over.iter().map(|path| path.as_os_str().as_bytes()).collect();
-        let hash = paths.join(&0).iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
-        });
-        name.truncate(LONGEST - 17);
-        name.extend(format!("+{hash:016x}").bytes());
-    }
-    if matches!(name.first(), None | Some(b'.')) {
-        name.insert(0, b'+');
-    }
-    OsString::from_vec(name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_tell_directories_apart() {
-        let name = |path: &str| name_of(&[path.into()]).into_string().unwrap();
-        assert_eq!(name("/home/me/src"), "home+me+src");
-        assert_eq!(name_of(&["/usr".into(), "/etc".into()]), "usr,etc");
-        assert_ne!(name("/a/b+c"), name("/a+b/c"));
-        assert!(name("/.x").starts_with('+'));
-        assert_eq!(name("/"), "+");
-        assert_ne!(name("/+"), "+");
-        let long = |end: &str| name(&format!("/{}/{end}", "x".repeat(300)));
-        assert!(long("a").len() <= LONGEST && long("a") != long("b"));
-    }
 }

@@ -11,28 +11,27 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::apply::Writer;
-use super::archive::{Archive, END, Member};
-use super::changes::kind;
-use super::content::{Xattrs, host_xattrs};
-use super::host;
+use super::writer::Writer;
 use crate::command::output::failure::{Failure, REGION, USAGE, reason};
-use crate::command::session::Kept;
+use crate::command::over::archive::{Archive, END, Member};
+use crate::command::over::compare::host::{self, Xattrs};
+use crate::command::over::compare::tree::kind;
+use crate::command::session::kept::Kept;
 
 /// The member that says what an apply has left.
-pub(super) const AFTER: &str = ".lightpath-after";
+pub(crate) const AFTER: &str = ".lightpath-after";
 /// How it begins.
-pub(super) const MAGIC: &str = "lightpath undo 1";
+pub(crate) const MAGIC: &str = "lightpath undo 1";
 
 /// A file that undoes an apply.
-pub(super) struct Undo {
+pub(crate) struct Undo {
     file: PathBuf,
     /// Bytes of the archive of what was there.
     length: u64,
 }
 
 /// What something on the host is known by, in [`AFTER`].
-pub(super) fn trait_of(over: &Path, path: &Path) -> io::Result<String> {
+pub(crate) fn trait_of(over: &Path, path: &Path) -> io::Result<String> {
     let found = match host::look(over, path) {
         Err(e) if host::is_absence(&e) => return Ok("-".to_owned()),
         found => found?,
@@ -47,7 +46,7 @@ pub(super) fn trait_of(over: &Path, path: &Path) -> io::Result<String> {
 
 impl Undo {
     /// A file that does not exist yet and is not within the directory.
-    pub(super) fn place(file: &Path, kept: &Kept) -> Result<Undo, Failure> {
+    pub(crate) fn place(file: &Path, kept: &Kept) -> Result<Undo, Failure> {
         let fail = |why: &str| Failure::new(USAGE, format!("--reverse {}: {why}", file.display()));
         let name = file.file_name().ok_or_else(|| fail("name a file"))?;
         let above = file.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -63,7 +62,7 @@ impl Undo {
     }
 
     /// That of an apply that was interrupted.
-    pub(super) fn begun(kept: &Kept) -> Result<Option<Undo>, Failure> {
+    pub(crate) fn begun(kept: &Kept) -> Result<Option<Undo>, Failure> {
         let Ok(text) = fs::read(kept.undo()) else { return Ok(None) };
         let parse = || {
             let at = text.iter().position(|byte| *byte == b' ')?;
@@ -79,7 +78,7 @@ impl Undo {
     }
 
     /// Writes what is there before anything is changed.
-    pub(super) fn begin(&self, writer: &Writer<'_>, kept: &Kept) -> Result<Undo, Failure> {
+    pub(crate) fn begin(&self, writer: &Writer<'_>, kept: &Kept) -> Result<Undo, Failure> {
         let made =
             File::options().write(true).create_new(true).open(&self.file).map_err(|e| self.fail(&e))?;
         let written = (|| {
@@ -105,7 +104,7 @@ impl Undo {
     }
 
     /// Appends what the apply has left.
-    pub(super) fn finish(&self, writer: &Writer<'_>) -> Result<(), Failure> {
+    pub(crate) fn finish(&self, writer: &Writer<'_>) -> Result<(), Failure> {
         (|| {
             let mut text = format!("{MAGIC}\0").into_bytes();
             text.extend(writer.tree.over.as_os_str().as_bytes());
@@ -152,7 +151,7 @@ fn put_host<W: Write>(archive: &mut Archive<W>, at: &Path, path: &Path) -> io::R
         rdev: found.rdev(),
         size: found.size(),
         mtime: (found.mtime(), found.mtime_nsec() as u32),
-        xattrs: if is_link { Xattrs::new() } else { host_xattrs(at)? },
+        xattrs: if is_link { Xattrs::new() } else { host::xattrs(at)? },
         target: if is_link { Some(fs::read_link(at)?) } else { None },
         identity: (found.nlink() > 1 && !found.is_dir()).then(|| (found.dev(), found.ino())),
     };

@@ -9,19 +9,20 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD};
 
-use super::apply::Writer;
-use super::changes::{Change, Old, is_dir, kind};
-use super::host;
 use super::put::TEMPORARY;
+use super::writer::Writer;
 use crate::command::output::failure::{Failure, REGION, reason};
-use crate::command::session::Kept;
+use crate::command::over::compare::changes::Change;
+use crate::command::over::compare::host;
+use crate::command::over::compare::tree::{Old, is_dir, kind};
+use crate::command::session::kept::Kept;
 
 /// Conflicts that are listed.
 const LISTED: usize = 100;
 
 impl Writer<'_> {
     /// Refuses to write if that would fail or overwrite what others have changed.
-    pub(super) fn check(&self, kept: &Kept) -> Result<(), Failure> {
+    pub(crate) fn check(&self, kept: &Kept) -> Result<(), Failure> {
         let conflicts = self.conflicts();
         if !conflicts.is_empty() {
             for line in conflicts.iter().take(LISTED) {

@@ -1,6 +1,5 @@
 //! What files of a session hold: content, targets, extended attributes.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -10,13 +9,8 @@ use lp_abi::{Errno, Fd, UserPtr, UserSlice};
 use lp_region::sync::Ordering::Relaxed;
 use lp_vfs::{Place, below, link_target, read, xattr};
 
-use super::changes::{New, Tree, error};
-
-/// Longest value or list of extended attributes.
-const XATTR_MAX: usize = 1 << 16;
-
-/// Extended attributes by name.
-pub(crate) type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
+use super::host::{XATTR_MAX, Xattrs};
+use super::tree::{New, Tree, error};
 
 impl Tree<'_> {
     /// Reads content of a file.
@@ -77,10 +71,10 @@ impl Tree<'_> {
 }
 
 /// The bytes of a file of a session, one after the other.
-pub(super) struct Bytes<'t> {
-    pub(super) tree: &'t Tree<'t>,
-    pub(super) of: &'t New,
-    pub(super) at: u64,
+pub(crate) struct Bytes<'t> {
+    pub(crate) tree: &'t Tree<'t>,
+    pub(crate) of: &'t New,
+    pub(crate) at: u64,
 }
 
 impl io::Read for Bytes<'_> {
@@ -95,24 +89,4 @@ impl io::Read for Bytes<'_> {
 fn lent(room: &mut [u8]) -> UserSlice {
     // SAFETY: nobody else has the room meanwhile, and the call keeps no pointer.
     unsafe { UserSlice::new(room.as_mut_ptr(), room.len()) }
-}
-
-/// The extended attributes of a path of the host.
-pub(crate) fn host_xattrs(path: &Path) -> io::Result<Xattrs> {
-    let mut names = vec![0; XATTR_MAX];
-    let listed = match rustix::fs::llistxattr(path, &mut names[..]) {
-        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOENT) => 0,
-        listed => listed?,
-    };
-    let mut all = Xattrs::new();
-    for name in names[..listed].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-        let known = [&b"user."[..], b"trusted.", b"security.", b"system.posix_acl_"];
-        if known.iter().any(|space| name.starts_with(space)) {
-            let mut value = vec![0; XATTR_MAX];
-            let got = rustix::fs::lgetxattr(path, name, &mut value[..])?;
-            value.truncate(got);
-            all.insert(name.to_vec(), value);
-        }
-    }
-    Ok(all)
 }

@@ -13,43 +13,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use lp_abi::Errno;
-use lp_region::{InodeId, InodeRef};
+use lp_region::InodeId;
+use lp_vfs::below;
 use lp_vfs::below::Need;
-use lp_vfs::below::list::{self, NameRoom, Record, RecordAt};
-use lp_vfs::inode::{self, Attributes};
-use lp_vfs::{Task, below, boot, watch};
+use lp_vfs::below::list::{self, NameRoom};
 
-use super::content::host_xattrs;
 use super::host;
-use crate::command::session::Kept;
+use super::tree::{New, Old, Tree, error, is_dir, kind};
 
 /// Bytes that are compared at a time.
 const STEP: usize = 1 << 16;
-/// What a session shows, and the directories below it.
-pub(crate) struct Tree<'t> {
-    pub(crate) task: &'t Task<'static>,
-    /// What paths of the host are relative to.
-    pub(crate) over: &'t Path,
-    /// What paths in the session are relative to.
-    pub(crate) at: &'t Path,
-    /// The paths of the directories, by the numbers of their roots.
-    pub(crate) roots: Vec<PathBuf>,
-}
-
-/// What a name was.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Old {
-    pub(crate) at: RecordAt,
-    pub(crate) seen: Record,
-}
-
-/// What a name is.
-#[derive(Clone, Debug)]
-pub(crate) struct New {
-    pub(crate) inode: InodeRef,
-    pub(crate) attributes: Attributes,
-}
-
 /// A name that is not what it was.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
@@ -91,21 +64,6 @@ pub(crate) struct Changes {
     pub(crate) links: BTreeMap<u64, Vec<Link>>,
 }
 
-/// The type in a mode.
-pub(crate) fn kind(mode: u32) -> u32 {
-    mode & libc::S_IFMT
-}
-
-/// Whether a mode is a directory's.
-pub(crate) fn is_dir(mode: u32) -> bool {
-    kind(mode) == libc::S_IFDIR
-}
-
-/// An error of the file system's as one of the library's.
-pub(crate) fn error(errno: Errno) -> io::Error {
-    io::Error::from_raw_os_error(errno.number())
-}
-
 impl Change {
     /// The letter that git has for it.
     pub(crate) fn letter(&self) -> char {
@@ -138,22 +96,7 @@ impl Change {
     }
 }
 
-impl<'t> Tree<'t> {
-    /// What a session shows.
-    pub(crate) fn of(task: &'t Task<'static>, kept: &'t Kept) -> Self {
-        Tree { task, over: kept.over.above(), at: kept.at.above(), roots: kept.over.below() }
-    }
-
-    /// The directories that the session is over, with their paths and what they were.
-    pub(super) fn roots(&self) -> impl Iterator<Item = io::Result<(&Path, Old, New)>> {
-        self.roots.iter().enumerate().map(|(number, path)| {
-            let root = boot::root(self.task, number).map_err(error)?;
-            let record = self.task.region.inode(root.id);
-            let at = below::spot(record).ok_or_else(|| error(Errno::EINVAL))?;
-            Ok((path.as_path(), Old { at, seen: self.record(at)? }, self.seen(root)))
-        })
-    }
-
+impl Tree<'_> {
     /// All changes, by path.
     pub(crate) fn changes(&self) -> io::Result<Changes> {
         let mut found = Changes::default();
@@ -164,15 +107,6 @@ impl<'t> Tree<'t> {
         pair_renames(&mut found.all);
         found.all.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(found)
-    }
-
-    pub(super) fn record(&self, at: RecordAt) -> io::Result<Record> {
-        list::record(self.task.region, at).map_err(error)
-    }
-
-    pub(super) fn seen(&self, inode: InodeRef) -> New {
-        let attributes = inode::attributes(self.task, inode.id, self.task.region.inode(inode.id));
-        New { inode, attributes }
     }
 
     fn compare(
@@ -256,29 +190,6 @@ impl<'t> Tree<'t> {
         Ok(names)
     }
 
-    /// The names that a directory has.
-    pub(super) fn names_now(&self, new: &New) -> io::Result<BTreeMap<OsString, New>> {
-        let record = self.task.region.inode(new.inode.id);
-        if below::is_hosts(record) {
-            return Ok(BTreeMap::new());
-        }
-        below::complete(self.task, record).map_err(error)?;
-        self.entries_of(new)
-    }
-
-    /// The entries of a directory.
-    fn entries_of(&self, new: &New) -> io::Result<BTreeMap<OsString, New>> {
-        let mut names = BTreeMap::new();
-        watch::each_entry(self.task, new.inode.id, |entry, name, target| {
-            if lp_vfs::dirent::lives(self.task.region.dirent(entry)) {
-                names.insert(OsStr::from_bytes(name).to_owned(), self.seen(target));
-            }
-            Ok(())
-        })
-        .map_err(error)?;
-        Ok(names)
-    }
-
     fn differs(&self, path: &Path, old: &Old, new: &New) -> io::Result<What> {
         let (seen, now) = (&old.seen, &new.attributes);
         let same = seen.target() == new.inode;
@@ -299,7 +210,7 @@ impl<'t> Tree<'t> {
             content,
             mode: !link && seen.mode & 0o7777 != now.mode & 0o7777,
             owner: (seen.uid, seen.gid) != (now.uid, now.gid),
-            xattr: !kinds && !link && self.xattrs(path)? != host_xattrs(&self.over.join(path))?,
+            xattr: !kinds && !link && self.xattrs(path)? != host::xattrs(&self.over.join(path))?,
             times: (seen.seconds[1], seen.nanoseconds[1]) != (now.mtime.sec, now.mtime.nsec),
         })
     }

@@ -17,9 +17,9 @@ use lp_region::{InodeId, InodeRef};
 use lp_vfs::below::list::{self, NameRoom, Record, RecordAt};
 use lp_vfs::below::renew;
 
-use super::changes::{New, Old, Tree, error, is_dir, kind};
 use super::glance::Glance;
 use super::host;
+use super::tree::{New, Old, Tree, error, is_dir, kind};
 use crate::command::copies::origin::record_of;
 
 /// Something that is renewed.
@@ -48,7 +48,7 @@ struct Plan {
 impl Tree<'_> {
     /// Renews what has changed on the host, after `begin` if that is anything. Returns the paths that have
     /// changed on both sides. `again`: a renewal has begun and not ended, so names may be missing anywhere.
-    pub(super) fn renew(
+    pub(crate) fn renew(
         &self,
         again: bool,
         begin: impl FnOnce() -> io::Result<()>,

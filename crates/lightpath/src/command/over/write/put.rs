@@ -1,27 +1,26 @@
 //! Putting one name of a session in its place on the host.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::fs::{CWD, Mode};
 
-use super::apply::Writer;
-use super::changes::{Change, New, Tree, kind};
-use super::content::{Xattrs, host_xattrs};
+use super::writer::Writer;
+use crate::command::over::compare::changes::Change;
+use crate::command::over::compare::tree::{New, kind};
+use crate::command::session::remove::gone;
 
 /// Name of a file before it gets its own. One is made at a time, so that a later apply finds what one that
 /// was killed left.
-pub(super) const TEMPORARY: &str = ".lightpath-apply";
+pub(crate) const TEMPORARY: &str = ".lightpath-apply";
 /// Bytes that are copied at a time.
 const STEP: usize = 1 << 20;
 impl Writer<'_> {
     /// Puts anything but a directory in its place.
-    pub(super) fn put(
+    pub(crate) fn put(
         &self,
         change: &Change,
         new: &New,
@@ -108,73 +107,7 @@ impl Writer<'_> {
     }
 
     /// Gives a file of the host owner, mode, extended attributes and times.
-    pub(super) fn dress(&self, path: &Path, below: &Path, new: &New) -> io::Result<()> {
+    pub(crate) fn dress(&self, path: &Path, below: &Path, new: &New) -> io::Result<()> {
         self.tree.looks(below, new)?.give(path)
-    }
-}
-
-impl Tree<'_> {
-    /// What a file of the session has beside content.
-    pub(super) fn looks(&self, path: &Path, new: &New) -> io::Result<Looks> {
-        let wanted = &new.attributes;
-        let time = |time: lp_vfs::Time| Timespec { tv_sec: time.sec, tv_nsec: i64::from(time.nsec) };
-        let is_link = kind(wanted.mode) == libc::S_IFLNK;
-        Ok(Looks {
-            mode: wanted.mode,
-            owner: (wanted.uid, wanted.gid),
-            atime: time(wanted.atime),
-            mtime: time(wanted.mtime),
-            xattrs: if is_link { Xattrs::new() } else { self.xattrs(path)? },
-        })
-    }
-}
-
-/// What a file has beside content.
-#[derive(Clone)]
-pub(super) struct Looks {
-    pub(super) mode: u32,
-    pub(super) owner: (u32, u32),
-    pub(super) atime: Timespec,
-    pub(super) mtime: Timespec,
-    pub(super) xattrs: Xattrs,
-}
-
-impl Looks {
-    /// Gives them to a file of the host.
-    pub(super) fn give(&self, path: &Path) -> io::Result<()> {
-        let found = fs::symlink_metadata(path)?;
-        if (found.uid(), found.gid()) != self.owner {
-            let owner = (Uid::from_raw(self.owner.0), Gid::from_raw(self.owner.1));
-            rustix::fs::chownat(CWD, path, Some(owner.0), Some(owner.1), AtFlags::SYMLINK_NOFOLLOW)?;
-        }
-        if kind(self.mode) != libc::S_IFLNK {
-            self.set_xattrs(path)?;
-            // An ACL has changed the mode.
-            if fs::symlink_metadata(path)?.mode() & 0o7777 != self.mode & 0o7777 {
-                fs::set_permissions(path, Permissions::from_mode(self.mode & 0o7777))?;
-            }
-        }
-        let times = Timestamps { last_access: self.atime, last_modification: self.mtime };
-        rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?;
-        Ok(())
-    }
-
-    fn set_xattrs(&self, path: &Path) -> io::Result<()> {
-        let (wanted, found) = (&self.xattrs, host_xattrs(path)?);
-        for name in found.keys().filter(|name| !wanted.contains_key(*name)) {
-            rustix::fs::lremovexattr(path, OsStr::from_bytes(name))?;
-        }
-        for (name, value) in wanted.iter().filter(|(name, value)| found.get(*name) != Some(value)) {
-            rustix::fs::lsetxattr(path, OsStr::from_bytes(name), value, XattrFlags::empty())?;
-        }
-        Ok(())
-    }
-}
-
-/// The removal of what may be gone already.
-pub(super) fn gone(done: io::Result<()>) -> io::Result<()> {
-    match done {
-        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
-        done => done,
     }
 }

@@ -1,0 +1,130 @@
+//! The steps of an apply, in their order.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use lp_region::sync::Ordering::{Acquire, Relaxed};
+use lp_vfs::below::complete;
+
+use super::put::TEMPORARY;
+use super::writer::Writer;
+use crate::command::over::compare::changes::Change;
+use crate::command::over::compare::tree::{is_dir, kind};
+use crate::command::over::compare::{host, tree};
+use crate::command::session::kept::Kept;
+use crate::command::session::remove::gone;
+
+/// What failed, and why.
+type Done<T> = Result<T, (PathBuf, io::Error)>;
+
+impl Writer<'_> {
+    pub(crate) fn write(&self, kept: &Kept) -> Done<()> {
+        let at = |path: &Path| {
+            let path = path.to_owned();
+            move |e: io::Error| (path, e)
+        };
+        for change in &self.changes.all {
+            if let Some(new) = &change.new {
+                let record = self.tree.task.region.inode(new.inode.id);
+                if !is_dir(new.attributes.mode) {
+                    complete(self.tree.task, record).map_err(tree::error).map_err(at(&change.path))?;
+                }
+            }
+        }
+        for change in &self.changes.all {
+            self.keep_content(change).map_err(at(&change.path))?;
+        }
+        self.begin(kept).map_err(at(&kept.journal()))?;
+        // What makes place for another type, the deepest first.
+        let replaced: Vec<&Path> = self
+            .changes
+            .all
+            .iter()
+            .filter(|change| change.what.kind && change.new.is_some())
+            .map(|change| change.path.as_path())
+            .collect();
+        for change in self.changes.all.iter().rev().filter(|change| change.old.is_some()) {
+            let gives_way = replaced.iter().any(|path| change.path.starts_with(path));
+            let is_old = kind(change.modes().0.unwrap_or(0));
+            let still =
+                host::look(self.tree.over, &change.path).is_ok_and(|found| kind(found.mode()) == is_old);
+            if gives_way && still {
+                self.remove(change).map_err(at(&change.path))?;
+            }
+        }
+        for change in self.changes.all.iter().filter(|change| change.modes().1.is_some_and(is_dir)) {
+            self.make_directory(change).map_err(at(&change.path))?;
+        }
+        let mut written = BTreeMap::new();
+        for change in &self.changes.all {
+            if let Some(new) = change.new.as_ref().filter(|new| !is_dir(new.attributes.mode)) {
+                self.put(change, new, &mut written).map_err(at(&change.path))?;
+            }
+        }
+        for change in self.changes.all.iter().rev().filter(|change| change.new.is_none()) {
+            self.remove(change).map_err(at(&change.path))?;
+        }
+        for change in self.changes.all.iter().rev() {
+            if let Some(new) = change.new.as_ref().filter(|new| is_dir(new.attributes.mode)) {
+                self.dress(&self.host(&change.path), &change.path, new).map_err(at(&change.path))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the content of a file that has another name in the session before its origin is removed.
+    fn keep_content(&self, change: &Change) -> io::Result<()> {
+        let Some(old) = change.old.filter(|old| !is_dir(old.seen.mode)) else { return Ok(()) };
+        let target = old.seen.target();
+        let record = self.tree.task.region.inode(target.id);
+        // Acquire: the generation grows before the slot is used again. Relaxed: nobody else uses the session.
+        let lives = record.generation.load(Acquire) == target.generation && record.nlink.load(Relaxed) != 0;
+        if lives { complete(self.tree.task, record).map_err(tree::error) } else { Ok(()) }
+    }
+
+    /// Notes what will be written, and removes what one that was killed left.
+    fn begin(&self, kept: &Kept) -> io::Result<()> {
+        let mut text = Vec::new();
+        for change in &self.changes.all {
+            text.extend(change.path.as_os_str().as_bytes());
+            text.push(0);
+            let parent = change.path.parent().unwrap_or(Path::new(""));
+            if !self.journaled.is_empty() {
+                gone(fs::remove_file(self.host(parent).join(TEMPORARY)))?;
+            }
+        }
+        // One that was interrupted may have written more than is left to do.
+        for path in &self.journaled {
+            text.extend(path.as_os_str().as_bytes());
+            text.push(0);
+        }
+        let temporary = kept.journal().with_extension("new");
+        let mut file = File::create(&temporary)?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        fs::rename(temporary, kept.journal())
+    }
+
+    fn make_directory(&self, change: &Change) -> io::Result<()> {
+        match fs::create_dir(self.host(&change.path)) {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
+            made => made,
+        }
+    }
+
+    fn remove(&self, change: &Change) -> io::Result<()> {
+        // A link may stand for a directory above already.
+        if host::look(self.tree.over, &change.path).is_err_and(|e| host::is_absence(&e)) {
+            return Ok(());
+        }
+        let path = self.host(&change.path);
+        match change.modes().0.is_some_and(is_dir) {
+            true => gone(fs::remove_dir(path)),
+            false => gone(fs::remove_file(path)),
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! [`Writer`]: what writes the changes of a session to its directory.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use crate::command::over::compare::changes::Changes;
+use crate::command::over::compare::tree::Tree;
+
+/// The changes, and where they go.
+pub(crate) struct Writer<'t> {
+    pub(crate) tree: &'t Tree<'t>,
+    pub(crate) changes: &'t Changes,
+    pub(crate) journaled: BTreeSet<PathBuf>,
+}
+
+impl Writer<'_> {
+    /// A path of the host.
+    pub(crate) fn host(&self, path: &Path) -> PathBuf {
+        match path.as_os_str().is_empty() {
+            true => self.tree.over.to_owned(),
+            false => self.tree.over.join(path),
+        }
+    }
+}
