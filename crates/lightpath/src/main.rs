@@ -18,7 +18,7 @@ unsafe extern "C" {}
 #[cfg(not(test))]
 #[unsafe(no_mangle)]
 extern "C" fn main(_argc: libc::c_int, _argv: *const *const libc::c_char) -> libc::c_int {
-    let status = command::main(std::env::args_os());
+    let status = command::cli::dispatch::main(std::env::args_os());
     // Without std's start-up code nothing flushes at exit. If the flush fails, the output is lost, nothing
     // else.
     let shown = std::io::Write::flush(&mut std::io::stdout()).is_ok();

@@ -13,19 +13,47 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::compare::tree;
-use super::compare::tree::Tree;
+use clap::{Args, ValueHint};
+
+use super::compare::tree::{self, Tree};
 use super::paths::below;
 use super::write::limit::limit;
 use super::write::reverse::Undo;
 use super::write::writer::Writer;
-use crate::command::cli::Apply;
 use crate::command::options::run::Options;
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::print::print;
 use crate::command::run::claim::Session;
 use crate::command::session::kept::Kept;
 use crate::command::session::open::{check_unused, in_use, of_run, open};
+use crate::command::session::which::Which;
+
+const AFTER_HELP: &str = "\
+Nothing is written if the directory has changed where the session has: each such path is a conflict and is \
+listed. An apply that was interrupted is finished by the next one. With PATH, directories that a path needs \
+are made with it, and a rename of which only one name is chosen is taken as what happens to that name: an \
+addition or a deletion.
+
+Exit status: 0 if all was written; 1 if there is a conflict or writing failed, and then the session is \
+kept.";
+
+/// `lightpath apply`.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Apply {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// Only say what is in the way; write nothing.
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Keep in FILE what lightpath undo needs to take it back. FILE is a tar archive of what was there
+    /// before.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "check")]
+    pub(crate) reverse: Option<PathBuf>,
+    /// Only what lies at or below these; the session keeps the rest.
+    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub(crate) paths: Vec<PathBuf>,
+}
 
 /// Writes the changes of a session and ends it.
 pub(crate) fn apply(args: &Apply) -> Result<u8, Failure> {

@@ -3,8 +3,7 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use super::compare::changes::Change;
-use super::compare::tree;
-use super::compare::tree::Tree;
+use super::compare::tree::{self, Tree};
 use super::{apply, diff, patch};
 use crate::command::options::run::Options;
 use crate::command::output::failure::{Failure, REGION, reason};

@@ -7,16 +7,43 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
+use clap::{Args, ValueHint};
+
 use super::compare::changes::Change;
-use super::compare::tree;
-use super::compare::tree::{Tree, is_dir};
+use super::compare::tree::{self, Tree, is_dir};
 use super::patch;
 use super::paths::below;
-use crate::command::cli::Diff;
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::print::print;
 use crate::command::session::kept::Kept;
 use crate::command::session::open::open;
+use crate::command::session::which::Which;
+
+const AFTER_HELP: &str = "\
+Letters: A added, M content or attributes changed, D deleted, R renamed, T another type.";
+
+/// `lightpath diff`.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Diff {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// Print a patch that git apply takes.
+    #[arg(long, conflicts_with_all = ["stat", "name_status", "json"])]
+    pub(crate) patch: bool,
+    /// Count the lines added and removed in each file.
+    #[arg(long, conflicts_with_all = ["name_status", "json"])]
+    pub(crate) stat: bool,
+    /// Print a letter and the name: the default.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) name_status: bool,
+    /// Print it as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Only what lies at or below these.
+    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub(crate) paths: Vec<PathBuf>,
+}
 
 /// Prints the changes of a session; says of each that cannot be written why.
 pub(crate) fn diff(args: &Diff) -> Result<u8, Failure> {

@@ -7,16 +7,36 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use clap::{Args, ValueHint};
+
 use super::archive::{Archive, Member};
 use super::compare::content::Bytes;
 use super::compare::host::Xattrs;
-use super::compare::tree;
-use super::compare::tree::{New, Tree, is_dir, kind};
-use crate::command::cli::Export;
+use super::compare::tree::{self, New, Tree, is_dir, kind};
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::print::print;
 use crate::command::session::kept::Kept;
 use crate::command::session::open::open;
+use crate::command::session::which::Which;
+
+const AFTER_HELP: &str = "\
+Owners, permissions, times, extended attributes and hard links are kept. A layer has a file .wh.NAME for \
+each name that is gone, as the OCI image format does.";
+
+/// `lightpath export`.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+#[group(id = "form", required = true, multiple = false, args = ["tar", "oci"])]
+pub(crate) struct Export {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// Write the whole tree, as the session shows it, to FILE.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) tar: Option<PathBuf>,
+    /// Write what has changed to FILE, as a layer of an OCI image.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) oci: Option<PathBuf>,
+}
 
 /// How a layer names what is gone.
 const GONE: &str = ".wh.";

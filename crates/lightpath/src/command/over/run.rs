@@ -3,8 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::compare::tree;
-use super::compare::tree::Tree;
+use super::compare::tree::{self, Tree};
 use super::lower::form::Form;
 use super::{apply, ask};
 use crate::command::launch::start::start;
@@ -16,8 +15,7 @@ use crate::command::program::caller::check_caller;
 use crate::command::run::claim::Session;
 use crate::command::run::record::Paths;
 use crate::command::session::kept::Kept;
-use crate::command::session::remove;
-use crate::command::session::remove::gone;
+use crate::command::session::remove::{self, gone};
 use crate::command::session::trees::Trees;
 
 /// Conflicts that are listed as a run begins.

@@ -4,11 +4,28 @@ use std::os::unix::ffi::OsStrExt;
 
 use serde_json::json;
 
-use crate::command::cli::{Discard, Sessions};
+use clap::Args;
+
 use crate::command::output::failure::Failure;
 use crate::command::output::print::print;
 use crate::command::session::kept::{Kept, all};
 use crate::command::session::open::{check_unused, open};
+use crate::command::session::which::Which;
+
+/// `lightpath discard`.
+#[derive(Args)]
+pub(crate) struct Discard {
+    #[command(flatten)]
+    pub(crate) which: Which,
+}
+
+/// `lightpath sessions`.
+#[derive(Args)]
+pub(crate) struct Sessions {
+    /// Print them as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 /// `lightpath discard`.
 pub(crate) fn discard(args: &Discard) -> Result<u8, Failure> {

@@ -15,16 +15,35 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{CWD, Mode};
 use tar::{Entry, EntryType};
 
+use clap::{Args, ValueHint};
+
 use super::archive::{looks_of, type_of};
 use super::compare::host;
 use super::compare::looks::Looks;
 use super::compare::tree::kind;
 use super::write::put::TEMPORARY;
 use super::write::reverse::{AFTER, MAGIC, trait_of};
-use crate::command::cli;
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::print::print;
 use crate::command::session::remove::gone;
+
+const AFTER_HELP: &str = "\
+Nothing is written if something that apply wrote has changed since: each such path is a conflict and is \
+listed. An undo that was interrupted is finished by the next one. FILE is kept.
+
+Exit status: 0 if all is as it was; 1 if there is a conflict or writing failed.";
+
+/// `lightpath undo`.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Undo {
+    /// Only say what is in the way; write nothing.
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// What apply --reverse has written.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+}
 
 /// What stands in the file that undoes an apply.
 struct Kept {
@@ -37,7 +56,7 @@ struct Kept {
 }
 
 /// Takes an apply back.
-pub(crate) fn undo(args: &cli::Undo) -> Result<u8, Failure> {
+pub(crate) fn undo(args: &Undo) -> Result<u8, Failure> {
     let shown = args.file.display();
     let fail = |e: &io::Error| Failure::new(REGION, format!("{shown}: {}", reason(e)));
     let mut file = File::open(&args.file).map_err(|e| fail(&e))?;

@@ -1,5 +1,14 @@
 //! The subcommands, a file for each noun, with its arguments and its help.
 
+pub(crate) mod doctor;
 pub(crate) mod exec;
+pub(crate) mod freeze;
+pub(crate) mod fsck;
+pub(crate) mod info;
+pub(crate) mod pack;
 pub(crate) mod place;
+pub(crate) mod ps;
 pub(crate) mod run;
+pub(crate) mod sites;
+pub(crate) mod top;
+pub(crate) mod trace;

@@ -4,8 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::exec::exec;
-use crate::command::cli::{Cat, Cp, Join, Ls};
+use clap::Args;
+
+use super::exec::{Exec, exec};
 use crate::command::launch::start::{as_it_ended, start};
 use crate::command::options::run::Options;
 use crate::command::output::failure::{Failure, REGION, USAGE};
@@ -14,6 +15,47 @@ use crate::command::program::caller::check_caller;
 use crate::command::run::join::member;
 use crate::command::session::kept::Kept;
 use crate::command::session::open::points;
+
+const AFTER_HELP: &str = "\
+A PLACE is SESSION:PATH or RUN:PATH, where a RUN is the pid of one of its processes; :PATH is in the \
+session of the current directory. A relative PATH starts at the session's directory, of several at the \
+nearest directory above all, or at the run's first mount. A name with a slash before the colon is a file of \
+the host.
+
+Example: lightpath cp 4711:out/result /tmp";
+
+/// `lightpath cat`.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Cat {
+    /// The files.
+    #[arg(required = true, value_name = "PLACE")]
+    pub(crate) places: Vec<OsString>,
+}
+
+/// `lightpath ls`.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Ls {
+    /// With permissions, owners, sizes and times.
+    #[arg(short = 'l')]
+    pub(crate) long: bool,
+    /// With names that start with a dot.
+    #[arg(short = 'a')]
+    pub(crate) all: bool,
+    /// The directories or files.
+    #[arg(required = true, value_name = "PLACE")]
+    pub(crate) places: Vec<OsString>,
+}
+
+/// `lightpath cp`.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Cp {
+    /// What to copy, and where to; at least one of them in the session or run.
+    #[arg(required = true, num_args = 2.., value_name = "PLACE|FILE")]
+    pub(crate) places: Vec<OsString>,
+}
 
 /// An argument.
 #[derive(PartialEq, Eq, Debug)]
@@ -138,7 +180,7 @@ impl View {
 
     fn start(self, command: Vec<OsString>) -> Result<u8, Failure> {
         let kept = match self.what {
-            What::Run(run) => return exec(&Join { run, command }),
+            What::Run(run) => return exec(&Exec { run, command }),
             What::Session(kept) => kept,
         };
         if !kept.file().exists() {

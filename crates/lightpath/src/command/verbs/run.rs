@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 
+use clap::{Args, ValueHint};
+
 use crate::command::launch::start::{as_it_ended, start};
 use crate::command::options::mountpoint;
 use crate::command::options::run::Options;
@@ -9,6 +11,31 @@ use crate::command::output::failure::{Failure, USAGE};
 use crate::command::over;
 use crate::command::program::caller::check_caller;
 use crate::command::run::claim::Session;
+
+const AFTER_HELP: &str = "\
+Exit status: that of CMD; 128+N if signal N killed it; 127 if CMD is not found; 126 if it cannot be run or \
+cannot be covered (setuid, or built for another machine); 2 for a usage error; 1 if the region cannot be \
+used.
+
+Example: lightpath run -- sh -c 'cp -r /usr/include $LIGHTPATH && du -sh $LIGHTPATH'";
+
+/// `lightpath run`.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP, override_usage = "lightpath run [OPTIONS] -- CMD [ARG]...")]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) options: Options,
+    /// The program to run, looked up in PATH, and its arguments.
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// `lightpath shell`.
+#[derive(Args)]
+pub(crate) struct Shell {
+    #[command(flatten)]
+    pub(crate) options: Options,
+}
 
 /// `lightpath run`: becomes the command, so that its status, signals, terminal and job control are the
 /// command's own.

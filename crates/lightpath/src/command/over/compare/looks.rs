@@ -9,8 +9,7 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Gid, Timespec, Timestamps, Uid, XattrFlags};
 
-use super::host;
-use super::host::Xattrs;
+use super::host::{self, Xattrs};
 use super::tree::{New, Tree, kind};
 
 impl Tree<'_> {

@@ -15,8 +15,7 @@ use crate::command::cache::directory;
 use crate::command::options::mountpoint::MountPoint;
 use crate::command::options::run::Options;
 use crate::command::over::compare::content::Bytes;
-use crate::command::over::compare::tree;
-use crate::command::over::compare::tree::{New, Tree, is_dir, kind};
+use crate::command::over::compare::tree::{self, New, Tree, is_dir, kind};
 use crate::command::run::claim::Session;
 use crate::command::run::record::Paths;
 

@@ -13,8 +13,8 @@ use lp_vfs::below::complete;
 use super::put::TEMPORARY;
 use super::writer::Writer;
 use crate::command::over::compare::changes::Change;
-use crate::command::over::compare::tree::{is_dir, kind};
-use crate::command::over::compare::{host, tree};
+use crate::command::over::compare::host;
+use crate::command::over::compare::tree::{self, is_dir, kind};
 use crate::command::session::kept::Kept;
 use crate::command::session::remove::gone;
 

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use serde_json::json;
 
-use crate::command::cli::Ps;
+use clap::Args;
+
 use crate::command::output::failure::{Failure, REGION};
 use crate::command::output::print::print;
 use crate::command::output::shown::{human, printable, user};
@@ -12,6 +13,19 @@ use crate::command::program::caller::is_inside;
 use crate::command::region::space::space;
 use crate::command::run::counts::Counts;
 use crate::command::run::under_way::{self, Run};
+
+const AFTER_HELP: &str = "\
+A run is named by the pid of its oldest process: that of the command, as long as it runs. Runs of other \
+users show to root only, and without what their regions hold.";
+
+/// `lightpath ps`.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Ps {
+    /// Print it as JSON, sizes in bytes.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 /// Lists the runs that the caller may see.
 pub(crate) fn ps(args: &Ps) -> Result<u8, Failure> {

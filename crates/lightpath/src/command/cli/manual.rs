@@ -4,7 +4,7 @@
 use clap::{Arg, Command, CommandFactory};
 use clap_mangen::Man;
 
-use crate::command::cli::Cli;
+use super::definition::Cli;
 
 /// The page in roff.
 pub(crate) fn page() -> std::io::Result<Vec<u8>> {

@@ -16,12 +16,32 @@ mod screen;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use crate::command::cli::Top;
+use clap::Args;
+
+use super::ps;
 use crate::command::output::failure::{Failure, REGION, USAGE, reason};
 use crate::command::output::print::print;
-use crate::command::ps;
 use report::Report;
 use sample::Sample;
+
+const AFTER_HELP: &str = "\
+Keys: Up and Down choose a run, Tab a table; s changes what the runs are sorted by, / filters them by \
+command or mount, q ends. Calls are counted in runs that were started with --stats.";
+
+/// `lightpath top`.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Top {
+    /// Print a line of JSON for each interval: rates per second, sizes in bytes.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Seconds between two looks.
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0, value_parser = delay)]
+    pub(crate) delay: f64,
+    /// Lines that --json prints; 0 for no end [default: 1].
+    #[arg(short = 'n', long, value_name = "COUNT", value_parser = count)]
+    pub(crate) count: Option<u64>,
+}
 
 /// Shows the runs that the caller may see until a key ends it, or prints them as JSON.
 pub(crate) fn top(args: &Top) -> Result<u8, Failure> {
@@ -53,4 +73,15 @@ fn json(delay: Duration, count: u64) -> Result<u8, Failure> {
             return Ok(0);
         }
     }
+}
+
+/// Reads the seconds between two looks.
+fn delay(text: &str) -> Result<f64, &'static str> {
+    let seconds = text.parse().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
+    seconds.ok_or("use seconds, from 0.1 to 3600")
+}
+
+/// Reads a count of lines.
+fn count(text: &str) -> Result<u64, &'static str> {
+    text.parse().map_err(|_| "use a number, 0 for no end")
 }

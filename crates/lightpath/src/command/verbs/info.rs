@@ -11,12 +11,26 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::{Region, RunId};
 use serde_json::json;
 
-use crate::command::cli::Info;
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::print::print;
 use crate::command::output::shown::human;
 use crate::command::region::explain::explain;
 use crate::command::region::space::space;
+
+/// `lightpath info`.
+#[derive(Args)]
+pub(crate) struct Info {
+    /// Print JSON, with sizes in bytes.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The region file; runs may be using it.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+}
 
 /// Size of a block of `st_blocks` in bytes.
 const BLOCK: u64 = 512;

@@ -9,11 +9,33 @@ use lp_region::{ProcessId, Region, life_file};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 
-use crate::command::cli::Fsck;
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
 use crate::command::output::failure::{Failure, MENDED, UNCHECKED, WRONG, reason};
 use crate::command::output::print::print;
 use crate::command::region::explain::explain;
 use crate::command::region::sound;
+
+const AFTER_HELP: &str = "\
+Exit status, as for fsck(8): 0 if there are no errors; 1 if all errors were corrected; 4 if errors are \
+left; 8 if FILE cannot be checked because it is not a region or a run is using it; 16 for a usage error.";
+
+/// `lightpath fsck`.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Fsck {
+    /// Repair errors. Without it, FILE is not modified.
+    #[arg(long)]
+    pub(crate) repair: bool,
+    /// Print the findings as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The region file; no run may be using it.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+}
 
 /// Checks, and repairs if asked to; returns the exit status.
 pub(crate) fn fsck(args: &Fsck) -> Result<u8, Failure> {

@@ -20,7 +20,8 @@ use lp_region::{Region, life_file};
 use lp_vfs::below::frozen;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::command::cli::Freeze;
+use clap::{Args, ValueHint};
+
 use crate::command::copies::extents;
 use crate::command::options::mountpoint::MountPoint;
 use crate::command::options::run::RegionOwner;
@@ -33,6 +34,24 @@ use crate::command::run::claim::Session;
 use crate::command::run::join;
 use crate::command::session::kept::Kept;
 use crate::command::session::open::{look, open};
+
+const AFTER_HELP: &str = "\
+The copy is consistent: programs wait before their next change until it is made. What they store through \
+shared mappings is not held.
+
+Example: lightpath freeze 4711 base.region && lightpath run --from base.region -- make check";
+
+/// `lightpath freeze`.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Freeze {
+    /// The pid of a process of a run, the name of a session, or, with a slash, a region file.
+    #[arg(value_name = "RUN|SESSION|./FILE")]
+    pub(crate) what: String,
+    /// The file to make.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+}
 
 /// How often a freeze that writers have called off is tried again.
 const ATTEMPTS: u32 = 5;

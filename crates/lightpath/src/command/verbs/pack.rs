@@ -9,19 +9,42 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::mem::offset_of;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lp_region::layout::VERSION;
 use lp_region::records::Header;
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::CParameter;
 
-use crate::command::cli::{Pack, Unpack};
+use clap::{Args, ValueHint};
+
 use crate::command::copies::branch;
 use crate::command::copies::extents::{self, Extent};
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::print::print;
 use crate::command::output::shown::human;
+
+/// `lightpath pack`.
+#[derive(Args)]
+pub(crate) struct Pack {
+    /// What lightpath freeze has made.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// The file to make: frames of zstd(1), with a table to seek by.
+    #[arg(value_name = "PACKED", value_hint = ValueHint::FilePath)]
+    pub(crate) packed: PathBuf,
+}
+
+/// `lightpath unpack`.
+#[derive(Args)]
+pub(crate) struct Unpack {
+    /// What lightpath pack has made.
+    #[arg(value_name = "PACKED", value_hint = ValueHint::FilePath)]
+    pub(crate) packed: PathBuf,
+    /// The file to make.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+}
 
 /// Frames that decompressors skip begin with this.
 const SKIPPED: u32 = 0x184d_2a50;

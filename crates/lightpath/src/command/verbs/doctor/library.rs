@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Finding, human};
 use crate::command::cache::{directory, preload, within};
-use crate::command::sites;
+use crate::command::verbs::sites;
 
 pub(super) fn findings() -> Vec<Finding> {
     vec![

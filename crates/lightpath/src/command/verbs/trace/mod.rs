@@ -27,16 +27,65 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::trace::{Rings, ask, hold};
 use syscalls::Sysno;
 
-use crate::command::cli::Trace;
+use std::path::PathBuf;
+
+use std::ffi::OsString;
+
+use clap::{Args, ValueHint};
+
 use crate::command::launch::start::prepare;
 use crate::command::launch::supervise;
 use crate::command::options::mountpoint;
+use crate::command::options::pid::pid;
+use crate::command::options::run::Options;
 use crate::command::output::failure::{Failure, REGION, USAGE, reason};
 use crate::command::program::caller::check_caller;
 use crate::command::run::claim::Session;
 use reader::Reading;
 use spool::Spool;
 use summary::Summary;
+
+const AFTER_HELP: &str = "\
+The calls of all processes that the command starts are shown, until it ends. Calls that go to the kernel \
+are shown with --host only, and only those that name a file, a descriptor, memory or a process; those whose \
+result the gate does not learn end in '= ?'. strace shows them all.
+
+No call is lost: a program that makes calls faster than they are printed waits once 256 MiB of them are \
+behind. Calls of processes that have filtered their system calls (seccomp) are not shown. Times of -c are \
+those of every 31st call, once a thread has made 64 of a kind.
+
+With -p, processes are stopped for a moment, which takes the rights of ptrace(2), and go on as before when \
+the tracer has gone.
+
+Exit status: as of run; 0 with -p.
+
+Example: lightpath trace -e openat,close -- ls -l /light";
+
+/// `lightpath trace`.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP, override_usage = "lightpath trace [OPTIONS] -- CMD [ARG]...\n       lightpath trace [OPTIONS] -p PID")]
+pub(crate) struct Trace {
+    /// Show these calls only (open,close), or all but these (!read,write).
+    #[arg(short = 'e', value_name = "CALLS")]
+    pub(crate) calls: Option<String>,
+    /// Write to FILE, not to standard error; each line then starts with the thread's id.
+    #[arg(short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) output: Option<PathBuf>,
+    /// Print a table at the end in place of lines: calls, errors and time by call.
+    #[arg(short = 'c')]
+    pub(crate) summary: bool,
+    /// Show the calls on files, memory and processes that go to the kernel too.
+    #[arg(long)]
+    pub(crate) host: bool,
+    /// Trace the run that process PID takes part in, until an interrupt (^C) or the end of the run.
+    #[arg(short = 'p', value_name = "PID", value_parser = pid, conflicts_with_all = ["command", "at", "size", "region", "from", "ro"])]
+    pub(crate) pid: Option<u32>,
+    #[command(flatten)]
+    pub(crate) options: Options,
+    /// The program to run, looked up in PATH, and its arguments.
+    #[arg(required_unless_present = "pid", trailing_var_arg = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
+    pub(crate) command: Vec<OsString>,
+}
 
 /// Runs the command, or joins a run under way, and prints the calls on mounts.
 pub(crate) fn trace(args: &Trace) -> Result<u8, Failure> {

@@ -11,9 +11,24 @@ use lp_sites::elf::Elf;
 use lp_sites::image::Verdict;
 use lp_sites::{Bundle, Status};
 
+use clap::Args;
+
 use crate::command::cache::directory;
-use crate::command::cli::Sites;
 use crate::command::output::failure::{CANNOT_RUN, Failure, REGION, reason};
+
+/// `lightpath sites`.
+#[derive(Args)]
+pub(crate) struct Sites {
+    /// Add site images to the bundle; without it, describe the objects.
+    #[arg(long)]
+    pub(crate) build: bool,
+    /// The bundle, if it is not the one in the cache directory.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) bundle: Option<PathBuf>,
+    /// Programs and libraries.
+    #[arg(required = true, value_name = "OBJECT")]
+    pub(crate) paths: Vec<PathBuf>,
+}
 
 /// Builds images, or describes objects.
 pub(crate) fn sites(arguments: &Sites) -> Result<u8, Failure> {

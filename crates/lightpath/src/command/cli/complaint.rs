@@ -1,0 +1,84 @@
+//! A wrong command line, in one line.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// Reduces an error of clap to one line that says what to do.
+pub(crate) fn one_line(error: &clap::Error) -> String {
+    let said = match error.kind() {
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            "say what to do: run, shell, diff, apply, undo, discard, sessions, export, cat, ls, cp, exec, ps, \
+             trace, doctor, fsck, info, freeze, pack, unpack, bench, completions or man"
+                .to_owned()
+        }
+        ErrorKind::MissingRequiredArgument => missing(error),
+        _ => {
+            let text = error.render().to_string();
+            let first = text.lines().next().unwrap_or_default();
+            first.strip_prefix("error: ").unwrap_or(first).to_owned()
+        }
+    };
+    if let Some(ContextValue::Strings(values)) = error.get(ContextKind::ValidValue)
+        && !values.is_empty()
+    {
+        return format!("{said}; use one of {}", values.join(", "));
+    }
+    let meant = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
+    let meant = meant.iter().find_map(|kind| match error.get(*kind)? {
+        ContextValue::String(word) => Some(word.clone()),
+        ContextValue::Strings(words) => words.first().cloned(),
+        _ => None,
+    });
+    match meant {
+        Some(word) => format!("{said}; did you mean '{word}'? (see lightpath --help)"),
+        None => format!("{said} (see lightpath --help)"),
+    }
+}
+
+fn missing(error: &clap::Error) -> String {
+    let usage = error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default();
+    let usage = usage.lines().next().unwrap_or_default();
+    let usage = usage.strip_prefix("Usage: ").unwrap_or(usage);
+    let Some(ContextValue::Strings(names)) = error.get(ContextKind::InvalidArg) else {
+        return format!("an argument is missing: use {usage}");
+    };
+    match names.as_slice() {
+        [name, ..] if name == "<RUN>" => {
+            "no run to join: write lightpath exec RUN -- CMD [ARG]...; lightpath ps shows the runs".to_owned()
+        }
+        names if names.iter().any(|name| name.contains("CMD")) => format!("no command to run: use {usage}"),
+        [name] => format!("{name} is missing: use {usage}"),
+        names => format!("{} are missing: use {usage}", names.join(" and ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::command::cli::definition::Cli;
+
+    #[test]
+    fn complaints_are_one_line() {
+        for args in [
+            &["lightpath"][..],
+            &["lightpath", "rum"],
+            &["lightpath", "run"],
+            &["lightpath", "run", "--"],
+            &["lightpath", "exec"],
+            &["lightpath", "exec", "1"],
+            &["lightpath", "exec", "x", "true"],
+            &["lightpath", "run", "--sizes", "1M", "--", "true"],
+            &["lightpath", "run", "--size"],
+            &["lightpath", "run", "--size", "lots", "--", "true"],
+            &["lightpath", "run", "--at", "a", "--", "true"],
+            &["lightpath", "run", "--stats=1", "--", "true"],
+            &["lightpath", "shell", "x"],
+            &["lightpath", "completions", "cmd.exe"],
+        ] {
+            let Err(error) = Cli::try_parse_from(args) else { panic!("{args:?} parsed") };
+            let line = one_line(&error);
+            assert!(line.len() > 30 && !line.contains('\n'), "{args:?}: {line}");
+        }
+    }
+}
