@@ -10,12 +10,16 @@ use crate::command::over::export::Export;
 use crate::command::over::sessions::{Discard, Sessions};
 use crate::command::over::undo::Undo;
 use crate::command::verbs::exec::Exec;
+use crate::command::verbs::freeze::Freeze;
+use crate::command::verbs::fsck::Fsck;
+use crate::command::verbs::info::Info;
+use crate::command::verbs::pack::{Pack, Unpack};
 use crate::command::verbs::place::{Cat, Cp, Ls};
+use crate::command::verbs::ps::Ps;
 use crate::command::verbs::run::{Run, Shell};
-use crate::command::verbs::{
-    freeze::Freeze, fsck::Fsck, info::Info, pack::Pack, pack::Unpack, ps::Ps, sites::Sites, top::Top,
-    trace::Trace,
-};
+use crate::command::verbs::sites::Sites;
+use crate::command::verbs::top::Top;
+use crate::command::verbs::trace::Trace;
 
 /// A Linux file system in memory shared by ordinary programs.
 ///

@@ -5,9 +5,8 @@ use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
-
 use clap::{Args, ValueHint};
+use serde_json::json;
 
 use super::compare::changes::Change;
 use super::compare::tree::{self, Tree, is_dir};

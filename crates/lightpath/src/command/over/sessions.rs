@@ -2,9 +2,8 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use serde_json::json;
-
 use clap::Args;
+use serde_json::json;
 
 use crate::command::output::failure::Failure;
 use crate::command::output::print::print;

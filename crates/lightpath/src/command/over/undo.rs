@@ -12,10 +12,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
+use clap::{Args, ValueHint};
 use rustix::fs::{CWD, Mode};
 use tar::{Entry, EntryType};
-
-use clap::{Args, ValueHint};
 
 use super::archive::{looks_of, type_of};
 use super::compare::host;

@@ -25,3 +25,14 @@ pub(crate) fn is_inside() -> bool {
         maps.windows(preload::PREFIX.len()).any(|window| window == preload::PREFIX.as_bytes())
     })
 }
+
+/// Whether the caller can see which processes belong to a run.
+pub(crate) fn check_outside() -> Result<(), Failure> {
+    match is_inside() {
+        true => {
+            let line = "inside a run the processes of runs cannot be told; ask from outside";
+            Err(Failure::new(REGION, line))
+        }
+        false => Ok(()),
+    }
+}

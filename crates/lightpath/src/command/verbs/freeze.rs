@@ -13,14 +13,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use clap::{Args, ValueHint};
 use lp_abi::{Errno, Fd};
 use lp_region::backing::FileAge;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{Region, life_file};
 use lp_vfs::below::frozen;
 use rustix::fs::{FlockOperation, flock};
-
-use clap::{Args, ValueHint};
 
 use crate::command::copies::extents;
 use crate::command::options::mountpoint::MountPoint;

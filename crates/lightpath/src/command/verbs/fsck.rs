@@ -2,16 +2,14 @@
 
 use std::fs::File;
 use std::os::fd::IntoRawFd;
+use std::path::PathBuf;
 
+use clap::{Args, ValueHint};
 use lp_abi::Fd;
 use lp_fsck::{Finding, Rebuilt, Report, Severity};
 use lp_region::{ProcessId, Region, life_file};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
-
-use std::path::PathBuf;
-
-use clap::{Args, ValueHint};
 
 use crate::command::output::failure::{Failure, MENDED, UNCHECKED, WRONG, reason};
 use crate::command::output::print::print;

@@ -3,17 +3,15 @@
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
+use clap::{Args, ValueHint};
 use lp_abi::Fd;
 use lp_region::layout::{RUNS, VERSION};
 use lp_region::records::{Dirent, Inode};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{Region, RunId};
 use serde_json::json;
-
-use std::path::PathBuf;
-
-use clap::{Args, ValueHint};
 
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::print::print;

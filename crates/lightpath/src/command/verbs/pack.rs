@@ -11,12 +11,11 @@ use std::mem::offset_of;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use clap::{Args, ValueHint};
 use lp_region::layout::VERSION;
 use lp_region::records::Header;
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::CParameter;
-
-use clap::{Args, ValueHint};
 
 use crate::command::copies::branch;
 use crate::command::copies::extents::{self, Extent};

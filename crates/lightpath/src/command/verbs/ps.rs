@@ -2,14 +2,13 @@
 
 use std::fmt::Write;
 
+use clap::Args;
 use serde_json::json;
 
-use clap::Args;
-
-use crate::command::output::failure::{Failure, REGION};
+use crate::command::output::failure::Failure;
 use crate::command::output::print::print;
 use crate::command::output::shown::{human, printable, user};
-use crate::command::program::caller::is_inside;
+use crate::command::program::caller::check_outside;
 use crate::command::region::space::space;
 use crate::command::run::counts::Counts;
 use crate::command::run::under_way::{self, Run};
@@ -33,17 +32,6 @@ pub(crate) fn ps(args: &Ps) -> Result<u8, Failure> {
     let runs = under_way::all();
     let text = if args.json { json(&runs) } else { runs.iter().map(paragraph).collect() };
     print(text.as_bytes())
-}
-
-/// Whether the caller can see which processes belong to a run.
-pub(crate) fn check_outside() -> Result<(), Failure> {
-    match is_inside() {
-        true => {
-            let line = "inside a run the processes of runs cannot be told; ask from outside";
-            Err(Failure::new(REGION, line))
-        }
-        false => Ok(()),
-    }
 }
 
 /// Calls answered in process, if the run counts them.

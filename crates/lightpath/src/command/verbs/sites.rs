@@ -5,13 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 use lp_abi::image::NONE_NEEDED;
 use lp_sites::elf::Elf;
 use lp_sites::image::Verdict;
 use lp_sites::{Bundle, Status};
-
-use clap::Args;
 
 use crate::command::cache::directory;
 use crate::command::output::failure::{CANNOT_RUN, Failure, REGION, reason};

@@ -2,7 +2,7 @@
 
 use rustix::fs::MemfdFlags;
 
-use super::{Finding, setting};
+use super::finding::{Finding, setting};
 use crate::command::output::failure::reason;
 
 /// The oldest kernel with all that the region needs: `MADV_POPULATE_WRITE` came with 5.14.

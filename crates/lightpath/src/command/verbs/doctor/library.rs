@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Finding, human};
+use super::finding::{Finding, human};
 use crate::command::cache::{directory, preload, within};
 use crate::command::verbs::sites;
 

@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, getrlimit};
 
-use super::{Finding, human, setting};
+use super::finding::{Finding, human, setting};
 use crate::command::cache::directory;
 use crate::command::output::failure::reason;
 use crate::command::region::make;

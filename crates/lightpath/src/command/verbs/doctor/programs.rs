@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use super::Finding;
+use super::finding::Finding;
 use crate::command::program::coverage::{self, Fault};
 
 /// Names shown before "and N more".

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use super::Finding;
+use super::finding::Finding;
 use crate::command::output::failure::reason;
 
 /// The trial's shell script: creates, appends to, lists and reads a file, the latter by another program.

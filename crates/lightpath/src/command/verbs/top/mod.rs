@@ -18,9 +18,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::ps;
 use crate::command::output::failure::{Failure, REGION, USAGE, reason};
 use crate::command::output::print::print;
+use crate::command::program::caller::check_outside;
 use report::Report;
 use sample::Sample;
 
@@ -45,7 +45,7 @@ pub(crate) struct Top {
 
 /// Shows the runs that the caller may see until a key ends it, or prints them as JSON.
 pub(crate) fn top(args: &Top) -> Result<u8, Failure> {
-    ps::check_outside()?;
+    check_outside()?;
     let delay = Duration::from_secs_f64(args.delay);
     if args.json {
         return json(delay, args.count.unwrap_or(1));

@@ -19,7 +19,7 @@ use lp_region::trace::{BYTES, is_held};
 use lp_region::{Region, RunId};
 use rustix::fs::{MemfdFlags, SealFlags};
 
-use super::Plan;
+use super::plan::Plan;
 use crate::command::output::failure::{CANNOT_RUN, Failure, REGION, reason};
 use crate::command::run::join;
 use crate::command::run::under_way::{self, Run};

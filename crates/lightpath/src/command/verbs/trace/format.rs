@@ -7,8 +7,10 @@ use lp_abi::linux::*;
 use lp_abi::signature::{Parameter, SHOWN_OF_STAT, SIGNAL_ACTION, arguments};
 use lp_region::trace::{DATA, NO_RESULT};
 
+use super::calls::name;
+use super::names;
 use super::reader::{Call, Sink};
-use super::{name, names};
+use crate::command::output::failure::reason;
 
 /// Column of the result.
 const RESULT: usize = 40;
@@ -146,7 +148,7 @@ fn result(call: &Call<'_>, line: &mut Vec<u8>) -> io::Result<()> {
         RESTART => write!(line, "? ERESTARTSYS (To be restarted if SA_RESTART is set)")?,
         error @ -4095..0 => {
             let errno = Errno::new(-error as i32);
-            let text = super::reason(&io::Error::from_raw_os_error(errno.number()));
+            let text = reason(&io::Error::from_raw_os_error(errno.number()));
             write!(line, "-1 {errno:?} ({text})")?;
         }
         address if [__NR_mmap, __NR_mremap].contains(&call.number) => write!(line, "{address:#x}")?,

@@ -2,6 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `plan.rs` | what is asked for |
 //! | `spool.rs` | empties the lanes' rings |
 //! | `reader.rs` | puts calls in order |
 //! | `format.rs` | an entry as a line |
@@ -9,29 +10,22 @@
 //! | `attach.rs` | coming to a run under way, and going |
 
 mod attach;
+mod calls;
 mod format;
 mod names;
+mod plan;
 mod reader;
 mod spool;
 mod summary;
 
-use std::borrow::Cow;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
-
-use lp_abi::Fd;
-use lp_abi::gated::CALLS;
-use lp_region::Region;
-use lp_region::process::{CALLS_ALL_TRACED, CALLS_TRACED};
-use lp_region::sync::Ordering::Relaxed;
-use lp_region::trace::{Rings, ask, hold};
-use syscalls::Sysno;
-
 use std::path::PathBuf;
 
-use std::ffi::OsString;
-
 use clap::{Args, ValueHint};
+use lp_abi::Fd;
+use lp_region::process::{CALLS_ALL_TRACED, CALLS_TRACED};
 
 use crate::command::launch::start::prepare;
 use crate::command::launch::supervise;
@@ -41,9 +35,7 @@ use crate::command::options::run::Options;
 use crate::command::output::failure::{Failure, REGION, USAGE, reason};
 use crate::command::program::caller::check_caller;
 use crate::command::run::claim::Session;
-use reader::Reading;
-use spool::Spool;
-use summary::Summary;
+use plan::Plan;
 
 const AFTER_HELP: &str = "\
 The calls of all processes that the command starts are shown, until it ends. Calls that go to the kernel \
@@ -100,7 +92,7 @@ pub(crate) fn trace(args: &Trace) -> Result<u8, Failure> {
     }
     check_caller()?;
     let plan = Plan {
-        wanted: args.calls.as_deref().map(parse_calls).transpose()?,
+        wanted: args.calls.as_deref().map(calls::parse).transpose()?,
         summary: args.summary,
         host: args.host,
         is_file: args.output.is_some(),
@@ -124,108 +116,4 @@ pub(crate) fn trace(args: &Trace) -> Result<u8, Failure> {
     })?;
     ended.beside.finish()?;
     Ok(ended.end.pass_on())
-}
-
-/// What is asked for.
-struct Plan {
-    /// A bit for each call; all without.
-    wanted: Option<[u64; CALLS / 64]>,
-    /// A table at the end.
-    summary: bool,
-    /// The kernel's calls too.
-    host: bool,
-    /// Whether the output is a file.
-    is_file: bool,
-}
-
-impl Plan {
-    /// Says in the rings behind `fd` what is to be recorded.
-    fn ask(&self, fd: Fd) -> Result<Rings, Failure> {
-        let fail = |e: lp_abi::Errno| {
-            let error = io::Error::from_raw_os_error(e.number());
-            Failure::new(REGION, format!("cannot map the trace: {}", reason(&error)))
-        };
-        // SAFETY: whoever made the file made it as long as the rings and sealed its length.
-        let rings = unsafe { Rings::map(fd) }.map_err(fail)?;
-        hold(fd).map_err(fail)?;
-        let front = rings.front();
-        // Relaxed: nobody is told of the tracer before this is done.
-        front.host.store(u32::from(self.host), Relaxed);
-        let what = if self.summary { ask::SUM } else { ask::ENTRY };
-        let wanted = self.wanted.unwrap_or([u64::MAX; CALLS / 64]);
-        rings.begin_to_read(what, |number| wanted[number / 64] >> (number % 64) & 1 != 0);
-        Ok(rings)
-    }
-
-    /// Begins to read; lines of thread `first` need no id.
-    fn begin<W: Write + Send + 'static>(
-        &self,
-        region: Region<'static>,
-        rings: Rings,
-        first: u32,
-        output: W,
-    ) -> Beside<W> {
-        if self.summary {
-            return Beside::Sums(Summary::new(region, rings, output));
-        }
-        let lines = format::Lines::new(output, self.is_file, first);
-        Beside::Calls(Reading::start(Spool::new(region, rings), lines))
-    }
-}
-
-/// What is done while the command runs, and at its end.
-enum Beside<W> {
-    Calls(Reading),
-    Sums(Summary<W>),
-}
-
-impl<W: Write> Beside<W> {
-    fn finish(self) -> Result<(), Failure> {
-        let told = match self {
-            Beside::Calls(reading) => reading.finish(),
-            Beside::Sums(summary) => summary.finish(),
-        };
-        told.map_err(|e| Failure::new(REGION, format!("writing the trace: {}", reason(&e))))
-    }
-}
-
-/// A bit for each call of a list such as `open,close`; `!` in front means all others.
-fn parse_calls(list: &str) -> Result<[u64; CALLS / 64], Failure> {
-    let list = list.strip_prefix("trace=").unwrap_or(list);
-    let (list, others) = match list.strip_prefix('!') {
-        Some(list) => (list, u64::MAX),
-        None => (list, 0),
-    };
-    let mut bits = [others; CALLS / 64];
-    for name in list.split(',') {
-        let number = name.parse::<Sysno>().map(|call| call.id() as usize).ok().filter(|nr| *nr < CALLS);
-        let Some(number) = number else {
-            return Err(Failure::new(
-                USAGE,
-                format!("'{name}' is no system call; write -e open,close or -e '!read'"),
-            ));
-        };
-        bits[number / 64] ^= 1 << (number % 64);
-    }
-    Ok(bits)
-}
-
-/// The name of a call.
-fn name(number: u32) -> Cow<'static, str> {
-    match Sysno::new(number as usize) {
-        Some(call) => Cow::Borrowed(call.name()),
-        None => Cow::Owned(format!("syscall_{number:#x}")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn calls_are_chosen_by_name() {
-        assert_eq!(parse_calls("read,write").unwrap()[0], 3);
-        assert_eq!(parse_calls("trace=!read").unwrap()[0], !1);
-        assert!(parse_calls("reed").unwrap_err().to_string().contains("'reed' is no system call"));
-    }
 }

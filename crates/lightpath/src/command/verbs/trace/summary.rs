@@ -9,7 +9,7 @@ use lp_region::layout::LANES;
 use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_region::trace::Rings;
 
-use super::name;
+use super::calls::name;
 
 /// Calls by number: the lanes keep the sums, and nothing is read before the end.
 pub(super) struct Summary<W> {
