@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::files;
 
 /// The library, as built by `build.rs`.
-pub(crate) static LIBRARY: &[u8] = include_bytes!(env!("LIGHTPATH_PRELOAD"));
+pub(super) static LIBRARY: &[u8] = include_bytes!(env!("LIGHTPATH_PRELOAD"));
 /// Prefix of its file name, as it appears in the map of a covered process.
 pub(crate) const PREFIX: &str = "/liblightpath-";
 /// Its name in the cache, different for each build so that builds do not disturb each other's runs.

@@ -159,7 +159,7 @@ pub(crate) fn build_id(path: &Path) -> Option<String> {
 }
 
 /// The C library beside the system's loader.
-pub(crate) fn system_library() -> Result<PathBuf, String> {
+pub(super) fn system_library() -> Result<PathBuf, String> {
     let loader = std::fs::canonicalize(LOADER).map_err(|e| format!("{LOADER}: {}", reason(&e)))?;
     Ok(loader.with_file_name(C_LIBRARY))
 }

@@ -12,7 +12,7 @@ use crate::command::output::failure::{CANNOT_RUN, Failure, NOT_FOUND, USAGE, rea
 use crate::command::program::coverage::{self, Program};
 use crate::command::program::libraries;
 use crate::command::program::lookup::{self, Found};
-use crate::command::run::claim::{Session, Slot};
+use crate::command::run::claim::{Claim, Slot};
 
 /// The shell that runs a script without `#!`, as in execvp(3), and that starts commands which need a mount to
 /// start.
@@ -117,8 +117,8 @@ impl Launch {
     }
 
     /// Becomes the command, in the process slot `slot` if there is one; returns only on failure.
-    pub(super) fn exec(&mut self, session: &Session, slot: Option<&Slot>) -> Failure {
-        let gate = session.enter(slot).and_then(|gate| {
+    pub(super) fn exec(&mut self, claim: &Claim, slot: Option<&Slot>) -> Failure {
+        let gate = claim.enter(slot).and_then(|gate| {
             let mut entry = OsString::from(format!("LIGHTPATH_GATE={gate}"));
             if let Some(program) = &self.program {
                 entry.push(format!(":static:{}:", program.file.as_raw_fd()));

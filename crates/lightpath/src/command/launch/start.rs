@@ -8,44 +8,44 @@ use crate::command::cache::{directory, preload, within};
 use crate::command::options::run::Options;
 use crate::command::output::failure::{Failure, REGION};
 use crate::command::program::inherited;
-use crate::command::run::claim::Session;
+use crate::command::run::claim::Claim;
 use crate::command::run::record::Paths;
 
-/// Starts the command with the mounts of `options`, in the session that `open` gives. If something remains to
-/// be done when the command has ended, `at_end` does it.
+/// Starts the command with the mounts of `options`, with the run record that `open` claims. If something
+/// remains to be done when the command has ended, `at_end` does it.
 pub(crate) fn start(
     options: &Options,
     command: &[OsString],
-    open: impl FnOnce(&Paths<'_>) -> Result<Session, Failure>,
-    at_end: impl FnOnce(&Session, End) -> Result<u8, Failure>,
+    open: impl FnOnce(&Paths<'_>) -> Result<Claim, Failure>,
+    at_end: impl FnOnce(&Claim, End) -> Result<u8, Failure>,
 ) -> Result<u8, Failure> {
-    let (mut launch, session) = prepare(options, command, open)?;
+    let (mut launch, claim) = prepare(options, command, open)?;
     let directory = (!options.over.is_empty()).then(std::env::current_dir).and_then(Result::ok);
-    let slot = directory.map(|directory| session.claim_in(&directory)).transpose()?;
+    let slot = directory.map(|directory| claim.slot_in(&directory)).transpose()?;
     match options.stats || options.apply || options.ask || options.scratch.is_some() {
         true => {
-            let slot = slot.map_or_else(|| session.claim(), Ok)?;
-            let ended = supervise::run_beside(&mut launch, &session, &slot, |_| ())?;
+            let slot = slot.map_or_else(|| claim.slot(), Ok)?;
+            let ended = supervise::run_beside(&mut launch, &claim, &slot, |_| ())?;
             if options.stats {
-                eprint!("{}", session.counts().table());
+                eprint!("{}", claim.counts().table());
             }
-            at_end(&session, ended.end)
+            at_end(&claim, ended.end)
         }
-        false => Err(launch.exec(&session, slot.as_ref())),
+        false => Err(launch.exec(&claim, slot.as_ref())),
     }
 }
 
 /// Nothing remains to be done: this process ends as the command did.
-pub(crate) fn as_it_ended(_: &Session, end: End) -> Result<u8, Failure> {
+pub(crate) fn as_it_ended(_: &Claim, end: End) -> Result<u8, Failure> {
     Ok(end.pass_on())
 }
 
-/// Finds the command, extracts the gate and opens the session.
+/// Finds the command, extracts the gate and claims a run record.
 pub(crate) fn prepare(
     options: &Options,
     command: &[OsString],
-    open: impl FnOnce(&Paths<'_>) -> Result<Session, Failure>,
-) -> Result<(Launch, Session), Failure> {
+    open: impl FnOnce(&Paths<'_>) -> Result<Claim, Failure>,
+) -> Result<(Launch, Claim), Failure> {
     inherited::check()?;
     let mut launch = Launch::new(options, command)?;
     let cache = directory::find().map_err(|line| Failure::new(REGION, line))?;
@@ -54,6 +54,6 @@ pub(crate) fn prepare(
     let library = within::place(&cache).ok();
     launch.set_environment(options, &preload, library.as_ref().map(|library| &*library.directory))?;
     launch.start_static(loader)?;
-    let session = open(&Paths { cache: &cache, preload: &preload, library: library.as_ref() })?;
-    Ok((launch, session))
+    let claim = open(&Paths { cache: &cache, preload: &preload, library: library.as_ref() })?;
+    Ok((launch, claim))
 }

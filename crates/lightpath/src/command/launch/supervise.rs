@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 
 use super::exec::Launch;
 use crate::command::output::failure::{Failure, REGION, reason};
-use crate::command::run::claim::{Session, Slot};
+use crate::command::run::claim::{Claim, Slot};
 
 /// How the command ended.
 pub(crate) enum End {
@@ -37,7 +37,7 @@ impl End {
 /// command.
 pub(crate) fn run_beside<T>(
     launch: &mut Launch,
-    session: &Session,
+    claim: &Claim,
     slot: &Slot,
     begin: impl FnOnce(libc::pid_t) -> T,
 ) -> Result<Ended<T>, Failure> {
@@ -51,7 +51,7 @@ pub(crate) fn run_beside<T>(
         }
         0 => {
             set_mask(&before);
-            let failure = launch.exec(session, Some(slot));
+            let failure = launch.exec(claim, Some(slot));
             eprintln!("lightpath: {failure}");
             // SAFETY: ends the child without running what the parent has registered for its own exit.
             unsafe { libc::_exit(i32::from(failure.status)) }
@@ -59,7 +59,7 @@ pub(crate) fn run_beside<T>(
         child => {
             let beside = begin(child);
             let end = wait(child, &all);
-            if session.missed(slot) {
+            if claim.missed(slot) {
                 eprintln!(
                     "lightpath: {} ran without the gate: all of its calls went to the kernel",
                     launch.name

@@ -23,7 +23,7 @@ use super::write::writer::Writer;
 use crate::command::options::run::Options;
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::print::print;
-use crate::command::run::claim::Session;
+use crate::command::run::claim::Claim;
 use crate::command::session::kept::Kept;
 use crate::command::session::open::{check_unused, in_use, of_run, open};
 use crate::command::session::which::Which;
@@ -42,17 +42,17 @@ kept.";
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Apply {
     #[command(flatten)]
-    pub(crate) which: Which,
+    which: Which,
     /// Only say what is in the way; write nothing.
     #[arg(long)]
-    pub(crate) check: bool,
+    check: bool,
     /// Keep in FILE what lightpath undo needs to take it back. FILE is a tar archive of what was there
     /// before.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "check")]
-    pub(crate) reverse: Option<PathBuf>,
+    reverse: Option<PathBuf>,
     /// Only what lies at or below these; the session keeps the rest.
     #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
-    pub(crate) paths: Vec<PathBuf>,
+    paths: Vec<PathBuf>,
 }
 
 /// Writes the changes of a session and ends it.
@@ -68,20 +68,20 @@ pub(crate) fn apply(args: &Apply) -> Result<u8, Failure> {
     }
     let paths = below(&kept.over, &args.paths)?;
     let _held = kept.hold()?;
-    let session = open(&kept)?;
-    check_unused(&kept, &session)?;
+    let claim = open(&kept)?;
+    check_unused(&kept, &claim)?;
     let undo = args.reverse.as_deref().map(|file| Undo::place(file, &kept)).transpose()?;
-    in_session(&kept, &session, &Asked { check: args.check, paths, undo })
+    in_session(&kept, &claim, &Asked { check: args.check, paths, undo })
 }
 
 /// `run --apply`, and the answer to `run --ask`: the command has ended.
-pub(crate) fn at_end(session: &Session, options: &Options) -> Result<u8, Failure> {
+pub(crate) fn at_end(claim: &Claim, options: &Options) -> Result<u8, Failure> {
     let kept = of_run(options)?;
     let _held = kept.hold()?;
-    if session.has_others() {
+    if claim.has_others() {
         return Err(in_use(&kept));
     }
-    in_session(&kept, session, &Asked::default())
+    in_session(&kept, claim, &Asked::default())
 }
 
 /// What an apply is to do.
@@ -95,7 +95,7 @@ struct Asked {
     undo: Option<Undo>,
 }
 
-fn in_session(kept: &Kept, session: &Session, asked: &Asked) -> Result<u8, Failure> {
+fn in_session(kept: &Kept, claim: &Claim, asked: &Asked) -> Result<u8, Failure> {
     let over = kept.over.above();
     let fail =
         |what: &Path, e: &io::Error| Failure::new(REGION, format!("{}: {}", what.display(), reason(e)));
@@ -108,7 +108,7 @@ fn in_session(kept: &Kept, session: &Session, asked: &Asked) -> Result<u8, Failu
             Ok(_) => {}
         }
     }
-    let done = session.with_task(|task| {
+    let done = claim.with_task(|task| {
         let tree = Tree::of(task, kept);
         let mut changes = tree.changes().map_err(|e| fail(over, &e))?;
         let journaled = journaled(kept);

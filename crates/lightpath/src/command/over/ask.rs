@@ -7,7 +7,7 @@ use super::compare::tree::{self, Tree};
 use super::{apply, diff, patch};
 use crate::command::options::run::Options;
 use crate::command::output::failure::{Failure, REGION, reason};
-use crate::command::run::claim::Session;
+use crate::command::run::claim::Claim;
 use crate::command::session::open::{in_use, of_run};
 
 /// What is to become of the changes.
@@ -24,10 +24,10 @@ pub(super) fn can_ask() -> bool {
 }
 
 /// Shows the changes, asks, and does what the answer says. Without changes there is nothing to ask.
-pub(crate) fn at_end(session: &Session, options: &Options) -> Result<(), Failure> {
+pub(crate) fn at_end(claim: &Claim, options: &Options) -> Result<(), Failure> {
     let kept = of_run(options)?;
     let fail = |e: io::Error| Failure::new(REGION, format!("session {}: {}", kept.shown(), reason(&e)));
-    let text = session.with_task(|task| {
+    let text = claim.with_task(|task| {
         let tree = Tree::of(task, &kept);
         let changes = tree.changes()?;
         let shown: Vec<&Change> = changes.all.iter().filter(|change| change.is_shown()).collect();
@@ -39,14 +39,14 @@ pub(crate) fn at_end(session: &Session, options: &Options) -> Result<(), Failure
     };
     io::stderr().write_all(&text).map_err(fail)?;
     match ask(&mut io::stdin().lock()).map_err(fail)? {
-        Answer::Apply => apply::at_end(session, options).map(|_| ()),
+        Answer::Apply => apply::at_end(claim, options).map(|_| ()),
         Answer::Keep => {
             eprintln!("lightpath: session {} keeps the changes", kept.shown());
             Ok(())
         }
         Answer::Discard => {
             let _held = kept.hold()?;
-            if session.has_others() {
+            if claim.has_others() {
                 return Err(in_use(&kept));
             }
             kept.remove()

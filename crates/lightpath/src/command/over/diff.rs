@@ -26,31 +26,31 @@ Letters: A added, M content or attributes changed, D deleted, R renamed, T anoth
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Diff {
     #[command(flatten)]
-    pub(crate) which: Which,
+    which: Which,
     /// Print a patch that git apply takes.
     #[arg(long, conflicts_with_all = ["stat", "name_status", "json"])]
-    pub(crate) patch: bool,
+    patch: bool,
     /// Count the lines added and removed in each file.
     #[arg(long, conflicts_with_all = ["name_status", "json"])]
-    pub(crate) stat: bool,
+    stat: bool,
     /// Print a letter and the name: the default.
     #[arg(long, conflicts_with = "json")]
-    pub(crate) name_status: bool,
+    name_status: bool,
     /// Print it as JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
     /// Only what lies at or below these.
     #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
-    pub(crate) paths: Vec<PathBuf>,
+    paths: Vec<PathBuf>,
 }
 
 /// Prints the changes of a session; says of each that cannot be written why.
 pub(crate) fn diff(args: &Diff) -> Result<u8, Failure> {
     let kept = Kept::find(args.which.session.as_deref())?;
     let wanted = below(&kept.at, &args.paths)?;
-    let session = open(&kept)?;
+    let claim = open(&kept)?;
     let fail = |e: io::Error| Failure::new(REGION, format!("session {}: {}", kept.shown(), reason(&e)));
-    let made = session.with_task(|task| {
+    let made = claim.with_task(|task| {
         let tree = Tree::of(task, &kept);
         let changes = tree.changes()?;
         let shown: Vec<&Change> =

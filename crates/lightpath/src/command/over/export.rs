@@ -29,13 +29,13 @@ each name that is gone, as the OCI image format does.";
 #[group(id = "form", required = true, multiple = false, args = ["tar", "oci"])]
 pub(crate) struct Export {
     #[command(flatten)]
-    pub(crate) which: Which,
+    which: Which,
     /// Write the whole tree, as the session shows it, to FILE.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) tar: Option<PathBuf>,
+    tar: Option<PathBuf>,
     /// Write what has changed to FILE, as a layer of an OCI image.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) oci: Option<PathBuf>,
+    oci: Option<PathBuf>,
 }
 
 /// How a layer names what is gone.
@@ -44,7 +44,7 @@ const GONE: &str = ".wh.";
 /// Writes the archive. `FILE` is there once it is complete.
 pub(crate) fn export(args: &Export) -> Result<u8, Failure> {
     let kept = Kept::find(args.which.session.as_deref())?;
-    let session = open(&kept)?;
+    let claim = open(&kept)?;
     let Some(path) = args.tar.as_ref().or(args.oci.as_ref()) else { return Ok(0) };
     let fail = |e: &io::Error| Failure::new(REGION, format!("{}: {}", path.display(), reason(e)));
     let mut name = path.file_name().map(OsString::from).unwrap_or_default();
@@ -52,7 +52,7 @@ pub(crate) fn export(args: &Export) -> Result<u8, Failure> {
     let part = path.with_file_name(name);
     let written = (|| {
         let mut archive = Archive::new(BufWriter::new(File::create(&part)?));
-        let count = session.with_task(|task| {
+        let count = claim.with_task(|task| {
             let tree = Tree::of(task, &kept);
             match args.oci.is_some() {
                 true => layer(&tree, &mut archive),

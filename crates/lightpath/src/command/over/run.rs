@@ -12,7 +12,7 @@ use crate::command::options::mountpoint::{self, MOST, MountPoint};
 use crate::command::options::run::{Options, RegionOwner};
 use crate::command::output::failure::{Failure, REGION, USAGE, reason};
 use crate::command::program::caller::check_caller;
-use crate::command::run::claim::Session;
+use crate::command::run::claim::Claim;
 use crate::command::run::record::Paths;
 use crate::command::session::kept::Kept;
 use crate::command::session::remove::{self, gone};
@@ -79,7 +79,7 @@ pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure
         &options,
         command,
         |paths| begin(kept.as_ref(), &options, paths),
-        |session, end| at_end(session, &options, end),
+        |claim, end| at_end(claim, &options, end),
     )
 }
 
@@ -122,7 +122,7 @@ fn run_archive(options: &Options, archive: &Path, command: &[OsString]) -> Resul
         &options,
         command,
         |paths| begin(session, &options, paths),
-        |session, end| at_end(session, &options, end),
+        |claim, end| at_end(claim, &options, end),
     );
     if done.is_err() && scratch.is_some() {
         kept.remove()?;
@@ -131,33 +131,33 @@ fn run_archive(options: &Options, archive: &Path, command: &[OsString]) -> Resul
 }
 
 /// Opens the region for a run. Nobody ends the session meanwhile.
-pub(crate) fn begin(kept: Option<&Kept>, options: &Options, paths: &Paths<'_>) -> Result<Session, Failure> {
+pub(crate) fn begin(kept: Option<&Kept>, options: &Options, paths: &Paths<'_>) -> Result<Claim, Failure> {
     let _held = kept.map(Kept::hold).transpose()?;
     if kept.is_some_and(|kept| kept.journal().exists()) {
         let line = "an apply of this session was interrupted: finish it with lightpath apply first";
         return Err(Failure::new(REGION, line));
     }
     kept.map_or(Ok(()), Kept::remove_half_made)?;
-    let session = Session::open(options, paths)?;
+    let claim = Claim::open(options, paths)?;
     // What is unpacked is the session's own, and does not change.
     if let Some(kept) = kept
         && kept.archive.is_none()
-        && !session.has_others()
+        && !claim.has_others()
     {
-        renew(kept, &session)?;
+        renew(kept, &claim)?;
     }
-    Ok(session)
+    Ok(claim)
 }
 
 /// Takes over what has changed in the directory since the last run; names what the session has changed too.
-fn renew(kept: &Kept, session: &Session) -> Result<(), Failure> {
+fn renew(kept: &Kept, claim: &Claim) -> Result<(), Failure> {
     let fail = |e: &std::io::Error| {
         let line = format!("session {} cannot take over what has changed: {}", kept.shown(), reason(e));
         Failure::new(REGION, line)
     };
     let mark = kept.renewing();
     let again = mark.exists();
-    let renewed = session.with_task(|task| {
+    let renewed = claim.with_task(|task| {
         let tree = Tree::of(task, kept);
         let conflicts = tree.renew(again, || std::fs::write(&mark, []))?;
         gone(std::fs::remove_file(&mark)).map(|()| conflicts)
@@ -174,18 +174,18 @@ fn renew(kept: &Kept, session: &Session) -> Result<(), Failure> {
 }
 
 /// Does what remains when the command has ended, and ends as it did.
-fn at_end(session: &Session, options: &Options, end: End) -> Result<u8, Failure> {
+fn at_end(claim: &Claim, options: &Options, end: End) -> Result<u8, Failure> {
     if options.ask {
         // From here on they have their usual effect: the session is kept.
         take_signals();
-        ask::at_end(session, options)?;
+        ask::at_end(claim, options)?;
     }
     if let Some(scratch) = &options.scratch {
         remove::tree(scratch)
             .map_err(|e| Failure::new(REGION, format!("{}: {}", scratch.display(), reason(&e))))?;
     }
     match end {
-        End::Exited(0) if options.apply => apply::at_end(session, options),
+        End::Exited(0) if options.apply => apply::at_end(claim, options),
         end => Ok(end.pass_on()),
     }
 }

@@ -15,7 +15,7 @@ use crate::command::session::which::Which;
 #[derive(Args)]
 pub(crate) struct Discard {
     #[command(flatten)]
-    pub(crate) which: Which,
+    which: Which,
 }
 
 /// `lightpath sessions`.
@@ -23,7 +23,7 @@ pub(crate) struct Discard {
 pub(crate) struct Sessions {
     /// Print them as JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 /// `lightpath discard`.
@@ -31,8 +31,8 @@ pub(crate) fn discard(args: &Discard) -> Result<u8, Failure> {
     let kept = Kept::find(args.which.session.as_deref())?;
     let _held = kept.hold()?;
     // One that cannot be opened, another version's say, can still be forgotten.
-    if let Ok(session) = open(&kept) {
-        check_unused(&kept, &session)?;
+    if let Ok(claim) = open(&kept) {
+        check_unused(&kept, &claim)?;
     }
     kept.remove()?;
     print(format!("session {} over {} is gone\n", kept.shown(), kept.shown_over().display()).as_bytes())

@@ -38,10 +38,10 @@ Exit status: 0 if all is as it was; 1 if there is a conflict or writing failed."
 pub(crate) struct Undo {
     /// Only say what is in the way; write nothing.
     #[arg(long)]
-    pub(crate) check: bool,
+    check: bool,
     /// What apply --reverse has written.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) file: PathBuf,
+    file: PathBuf,
 }
 
 /// What stands in the file that undoes an apply.

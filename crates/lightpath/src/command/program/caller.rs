@@ -20,7 +20,7 @@ pub(crate) fn check_caller() -> Result<(), Failure> {
 }
 
 /// Whether this process takes part in a run.
-pub(crate) fn is_inside() -> bool {
+fn is_inside() -> bool {
     std::fs::read("/proc/self/maps").is_ok_and(|maps| {
         maps.windows(preload::PREFIX.len()).any(|window| window == preload::PREFIX.as_bytes())
     })

@@ -62,7 +62,7 @@ pub(crate) fn find(name: &OsStr, search: Option<&OsStr>, mounts: &[MountPoint]) 
 }
 
 /// Whether `path`, taken literally, is in a mount.
-pub(crate) fn in_mount(path: &Path, mounts: &[MountPoint]) -> bool {
+pub(super) fn in_mount(path: &Path, mounts: &[MountPoint]) -> bool {
     let absolute = match path.is_absolute() {
         true => path.to_owned(),
         false => std::env::current_dir().unwrap_or_default().join(path),

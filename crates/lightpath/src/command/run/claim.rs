@@ -1,4 +1,4 @@
-//! The run record that this process has claimed, and the command's process slot.
+//! [`Claim`]: the run record that this process has claimed, and the command's process slot.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
@@ -27,8 +27,8 @@ use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::region::file::{self, no_room};
 use crate::command::region::{make, sound};
 
-/// A run about to start.
-pub(crate) struct Session {
+/// A run record that this process has claimed: that of a run about to start, or one to look at a region by.
+pub(crate) struct Claim {
     region: Region<'static>,
     run: RunId,
     /// Counters from earlier runs on the same region.
@@ -45,9 +45,9 @@ fn full(errno: Errno) -> Failure {
     Failure::new(REGION, format!("the region has no place for another process ({errno:?})"))
 }
 
-impl Session {
+impl Claim {
     /// Creates the region, or opens `--region FILE`, and claims a run record in it.
-    pub(crate) fn open(options: &Options, paths: &Paths) -> Result<Session, Failure> {
+    pub(crate) fn open(options: &Options, paths: &Paths) -> Result<Claim, Failure> {
         let (branch, name) = match (&options.region, &options.from) {
             (Some(path), _) => (file::open(path)?.into(), path.display().to_string()),
             (None, Some(path)) => (branch::of(path)?, format!("the branch of {}", path.display())),
@@ -88,16 +88,16 @@ impl Session {
             region.mark_boot();
             boot::back(region).map_err(|e| no_room(&name, e))?;
         }
-        let session = Session::begin(region, fd, &name, options, paths)?;
+        let claim = Claim::begin(region, fd, &name, options, paths)?;
         if let Some(below) = below {
-            let laid = session.with_task(|task| below.lay(task));
+            let laid = claim.with_task(|task| below.lay(task));
             laid.flatten().map_err(|e| below.failed(e))?;
         }
-        Ok(session)
+        Ok(claim)
     }
 
     /// Claims a run record in the region behind `fd`, that of run `pid`, for another command.
-    pub(crate) fn join(fd: OwnedFd, pid: u32, options: &Options, paths: &Paths) -> Result<Session, Failure> {
+    pub(crate) fn join(fd: OwnedFd, pid: u32, options: &Options, paths: &Paths) -> Result<Claim, Failure> {
         let name = format!("the region of run {pid}");
         file::locked(&fd, &name, FlockOperation::LockExclusive)?;
         let region = make::prepare(&fd, &name, options)?;
@@ -107,7 +107,7 @@ impl Session {
         }
         let life = life::of(region, &name)?;
         let fd = raise(fd, life)?;
-        Session::begin(region.with_fd(Fd::new(fd.as_raw_fd())), fd, &name, options, paths)
+        Claim::begin(region.with_fd(Fd::new(fd.as_raw_fd())), fd, &name, options, paths)
     }
 
     /// Claims a run record. The region is sound and locked; the lock is let go.
@@ -117,7 +117,7 @@ impl Session {
         name: &str,
         options: &Options,
         paths: &Paths,
-    ) -> Result<Session, Failure> {
+    ) -> Result<Claim, Failure> {
         let run = record::claim(region, options, paths)?;
         flights::inherit(region, run)?;
         roots::make(region, run, options)?;
@@ -125,19 +125,19 @@ impl Session {
         file::locked(&fd, name, FlockOperation::Unlock)?;
         // The descriptors stay open for ever.
         let _ = fd.into_raw_fd();
-        Ok(Session { region, run, started })
+        Ok(Claim { region, run, started })
     }
 
     /// Claims a process slot for the command.
-    pub(crate) fn claim(&self) -> Result<Slot, Failure> {
+    pub(crate) fn slot(&self) -> Result<Slot, Failure> {
         let process = boot::claim_process(self.region, self.run).map_err(full)?;
         let generation = self.region.process(process).life.get().generation();
         Ok(Slot { process, generation })
     }
 
-    /// [`Session::claim`] of a slot whose working directory is `directory` if that lies in a mount.
-    pub(crate) fn claim_in(&self, directory: &Path) -> Result<Slot, Failure> {
-        let slot = self.claim()?;
+    /// [`Claim::slot`]; its working directory is `directory` if that lies in a mount.
+    pub(crate) fn slot_in(&self, directory: &Path) -> Result<Slot, Failure> {
+        let slot = self.slot()?;
         let process = self.region.process(slot.process);
         let path = CString::new(directory.as_os_str().as_bytes()).unwrap_or_default();
         // SAFETY: the walk only reads the path, and keeps no pointer.

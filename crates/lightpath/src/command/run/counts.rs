@@ -18,7 +18,7 @@ pub(crate) struct Counts {
 }
 
 /// Calls answered in the process, calls passed to the kernel, and bytes moved in the process.
-pub(crate) const COLUMNS: usize = 3;
+const COLUMNS: usize = 3;
 
 impl Counts {
     /// The current counters of the lanes of `region`. A lane keeps its counters when its thread ends.

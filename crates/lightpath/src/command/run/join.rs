@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 
 use lp_region::Region;
 
-use super::claim::Session;
+use super::claim::Claim;
 use super::record::Paths;
 use super::under_way::{self, Member};
 use crate::command::cache::directory;
@@ -19,10 +19,10 @@ use crate::command::output::failure::{CANNOT_RUN, Failure, REGION, reason};
 use crate::command::output::shown::user;
 
 /// Takes part in the run that process `pid` belongs to.
-pub(crate) fn session(pid: u32) -> Result<Session, Failure> {
+pub(crate) fn claim(pid: u32) -> Result<Claim, Failure> {
     let (file, options) = entrance(pid)?;
     let cache = directory::find().map_err(|line| Failure::new(REGION, line))?;
-    Session::join(file.into(), pid, &options, &Paths::without_command(&cache))
+    Claim::join(file.into(), pid, &options, &Paths::without_command(&cache))
 }
 
 /// The region of a run, and its mounts.

@@ -136,7 +136,7 @@ impl Member {
     }
 
     /// The region's FILE; none in memory.
-    pub(crate) fn region_file(&self) -> Option<PathBuf> {
+    fn region_file(&self) -> Option<PathBuf> {
         let target = std::fs::read_link(self.region_link()).ok()?;
         (target.as_os_str() != MEMORY).then_some(target)
     }

@@ -8,11 +8,11 @@ use crate::command::cache::directory;
 use crate::command::options::mountpoint::MountPoint;
 use crate::command::options::run::{Options, RegionOwner};
 use crate::command::output::failure::{Failure, REGION};
-use crate::command::run::claim::Session;
+use crate::command::run::claim::Claim;
 use crate::command::run::record::Paths;
 
 /// Opens the region of a session beside its runs.
-pub(crate) fn open(kept: &Kept) -> Result<Session, Failure> {
+pub(crate) fn open(kept: &Kept) -> Result<Claim, Failure> {
     let file = kept.file();
     if !file.exists() {
         return Err(Failure::new(REGION, format!("session {} has no region: discard it", kept.shown())));
@@ -26,10 +26,10 @@ pub(crate) fn points(at: &Trees) -> Vec<MountPoint> {
 }
 
 /// Opens a region file beside its runs.
-pub(crate) fn look(at: Vec<MountPoint>, file: &Path, owner: RegionOwner) -> Result<Session, Failure> {
+pub(crate) fn look(at: Vec<MountPoint>, file: &Path, owner: RegionOwner) -> Result<Claim, Failure> {
     let cache = directory::find().map_err(|line| Failure::new(REGION, line))?;
     let options = Options { at, region: Some(file.to_owned()), owner, ..Options::default() };
-    Session::open(&options, &Paths::without_command(&cache))
+    Claim::open(&options, &Paths::without_command(&cache))
 }
 
 /// The session of a run that is ending.
@@ -38,8 +38,8 @@ pub(crate) fn of_run(options: &Options) -> Result<Kept, Failure> {
 }
 
 /// Refuses to end a session that a run is using.
-pub(crate) fn check_unused(kept: &Kept, session: &Session) -> Result<(), Failure> {
-    match session.has_others() {
+pub(crate) fn check_unused(kept: &Kept, claim: &Claim) -> Result<(), Failure> {
+    match claim.has_others() {
         true => Err(in_use(kept)),
         false => Ok(()),
     }

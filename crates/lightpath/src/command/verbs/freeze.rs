@@ -29,7 +29,7 @@ use crate::command::output::print::print;
 use crate::command::output::shown::human;
 use crate::command::region::explain::explain;
 use crate::command::region::{make, sound};
-use crate::command::run::claim::Session;
+use crate::command::run::claim::Claim;
 use crate::command::run::join;
 use crate::command::session::kept::Kept;
 use crate::command::session::open::{look, open};
@@ -46,10 +46,10 @@ Example: lightpath freeze 4711 base.region && lightpath run --from base.region -
 pub(crate) struct Freeze {
     /// The pid of a process of a run, the name of a session, or, with a slash, a region file.
     #[arg(value_name = "RUN|SESSION|./FILE")]
-    pub(crate) what: String,
+    what: String,
     /// The file to make.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) file: PathBuf,
+    file: PathBuf,
 }
 
 /// How often a freeze that writers have called off is tried again.
@@ -62,11 +62,11 @@ pub(crate) fn freeze(args: &Freeze) -> Result<u8, Failure> {
     if args.file.symlink_metadata().is_ok() {
         return Err(Failure::new(REGION, format!("{shown} exists; name another file")));
     }
-    let session = session(&args.what)?;
+    let claim = claim(&args.what)?;
     let part = part_of(&args.file);
     let made = File::options().read(true).write(true).create(true).truncate(true).mode(0o600).open(&part);
     let done = made.map_err(|e| fail(&e)).and_then(|to| {
-        let held = copied(&session, &to).map_err(|e| fail(&e))?;
+        let held = copied(&claim, &to).map_err(|e| fail(&e))?;
         mend(to, &part)?;
         fs::rename(&part, &args.file).map_err(|e| fail(&e))?;
         Ok(held)
@@ -93,9 +93,9 @@ fn part_of(file: &Path) -> PathBuf {
 }
 
 /// Takes part in the run with that pid, in the session of that name, or in what uses that region file.
-fn session(what: &str) -> Result<Session, Failure> {
+fn claim(what: &str) -> Result<Claim, Failure> {
     if let Ok(pid) = what.parse() {
-        return join::session(pid);
+        return join::claim(pid);
     }
     match what.contains('/') {
         true => look(vec![MountPoint::default()], Path::new(what), RegionOwner::User),
@@ -104,27 +104,27 @@ fn session(what: &str) -> Result<Session, Failure> {
 }
 
 /// Copies the region; for how long changes were held.
-fn copied(session: &Session, to: &File) -> io::Result<Duration> {
+fn copied(claim: &Claim, to: &File) -> io::Result<Duration> {
     // SAFETY: the region's descriptor stays open for ever, and is not closed here.
-    let from = ManuallyDrop::new(unsafe { File::from_raw_fd(session.region().fd().raw()) });
+    let from = ManuallyDrop::new(unsafe { File::from_raw_fd(claim.region().fd().raw()) });
     // No run begins or is checked meanwhile.
     flock(&*from, FlockOperation::LockExclusive)?;
-    let done = copied_locked(session, &from, to);
+    let done = copied_locked(claim, &from, to);
     flock(&*from, FlockOperation::Unlock)?;
     done
 }
 
-fn copied_locked(session: &Session, from: &File, to: &File) -> io::Result<Duration> {
+fn copied_locked(claim: &Claim, from: &File, to: &File) -> io::Result<Duration> {
     let error = |e: Errno| io::Error::from_raw_os_error(e.number());
     // The copy is to stand on its own.
-    session.with_task(frozen::all).flatten().map_err(error)?;
+    claim.with_task(frozen::all).flatten().map_err(error)?;
     let is_shared = extents::by_reference(from, to);
     if !is_shared {
         extents::sparse(from, to)?;
     }
     for _ in 0..ATTEMPTS {
         let begun = Instant::now();
-        let lasted = session.with_task(|task| {
+        let lasted = claim.with_task(|task| {
             let frozen = lp_vfs::freeze::begin(task).map_err(|e| match e {
                 Errno::EBUSY => io::Error::other("a process does not end a change: is it stopped?"),
                 e => io::Error::from_raw_os_error(e.number()),

@@ -26,13 +26,13 @@ left; 8 if FILE cannot be checked because it is not a region or a run is using i
 pub(crate) struct Fsck {
     /// Repair errors. Without it, FILE is not modified.
     #[arg(long)]
-    pub(crate) repair: bool,
+    repair: bool,
     /// Print the findings as JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
     /// The region file; no run may be using it.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) file: PathBuf,
+    file: PathBuf,
 }
 
 /// Checks, and repairs if asked to; returns the exit status.

@@ -24,10 +24,10 @@ use crate::command::region::space::space;
 pub(crate) struct Info {
     /// Print JSON, with sizes in bytes.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
     /// The region file; runs may be using it.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) file: PathBuf,
+    file: PathBuf,
 }
 
 /// Size of a block of `st_blocks` in bytes.

@@ -28,10 +28,10 @@ use crate::command::output::shown::human;
 pub(crate) struct Pack {
     /// What lightpath freeze has made.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) file: PathBuf,
+    file: PathBuf,
     /// The file to make: frames of zstd(1), with a table to seek by.
     #[arg(value_name = "PACKED", value_hint = ValueHint::FilePath)]
-    pub(crate) packed: PathBuf,
+    packed: PathBuf,
 }
 
 /// `lightpath unpack`.
@@ -39,10 +39,10 @@ pub(crate) struct Pack {
 pub(crate) struct Unpack {
     /// What lightpath pack has made.
     #[arg(value_name = "PACKED", value_hint = ValueHint::FilePath)]
-    pub(crate) packed: PathBuf,
+    packed: PathBuf,
     /// The file to make.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) file: PathBuf,
+    file: PathBuf,
 }
 
 /// Frames that decompressors skip begin with this.

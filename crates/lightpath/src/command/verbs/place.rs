@@ -30,7 +30,7 @@ Example: lightpath cp 4711:out/result /tmp";
 pub(crate) struct Cat {
     /// The files.
     #[arg(required = true, value_name = "PLACE")]
-    pub(crate) places: Vec<OsString>,
+    places: Vec<OsString>,
 }
 
 /// `lightpath ls`.
@@ -39,13 +39,13 @@ pub(crate) struct Cat {
 pub(crate) struct Ls {
     /// With permissions, owners, sizes and times.
     #[arg(short = 'l')]
-    pub(crate) long: bool,
+    long: bool,
     /// With names that start with a dot.
     #[arg(short = 'a')]
-    pub(crate) all: bool,
+    all: bool,
     /// The directories or files.
     #[arg(required = true, value_name = "PLACE")]
-    pub(crate) places: Vec<OsString>,
+    places: Vec<OsString>,
 }
 
 /// `lightpath cp`.
@@ -54,7 +54,7 @@ pub(crate) struct Ls {
 pub(crate) struct Cp {
     /// What to copy, and where to; at least one of them in the session or run.
     #[arg(required = true, num_args = 2.., value_name = "PLACE|FILE")]
-    pub(crate) places: Vec<OsString>,
+    places: Vec<OsString>,
 }
 
 /// An argument.

@@ -23,7 +23,7 @@ users show to root only, and without what their regions hold.";
 pub(crate) struct Ps {
     /// Print it as JSON, sizes in bytes.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 /// Lists the runs that the caller may see.

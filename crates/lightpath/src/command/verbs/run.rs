@@ -10,7 +10,7 @@ use crate::command::options::run::Options;
 use crate::command::output::failure::{Failure, USAGE};
 use crate::command::over;
 use crate::command::program::caller::check_caller;
-use crate::command::run::claim::Session;
+use crate::command::run::claim::Claim;
 
 const AFTER_HELP: &str = "\
 Exit status: that of CMD; 128+N if signal N killed it; 127 if CMD is not found; 126 if it cannot be run or \
@@ -45,7 +45,7 @@ pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure
     }
     mountpoint::check_apart(&options.at).map_err(|line| Failure::new(USAGE, line))?;
     check_caller()?;
-    start(options, command, |paths| Session::open(options, paths), as_it_ended)
+    start(options, command, |paths| Claim::open(options, paths), as_it_ended)
 }
 
 /// `lightpath shell`: the same with the user's shell.

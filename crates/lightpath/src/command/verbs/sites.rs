@@ -20,13 +20,13 @@ use crate::command::output::failure::{CANNOT_RUN, Failure, REGION, reason};
 pub(crate) struct Sites {
     /// Add site images to the bundle; without it, describe the objects.
     #[arg(long)]
-    pub(crate) build: bool,
+    build: bool,
     /// The bundle, if it is not the one in the cache directory.
     #[arg(long, value_name = "FILE")]
-    pub(crate) bundle: Option<PathBuf>,
+    bundle: Option<PathBuf>,
     /// Programs and libraries.
     #[arg(required = true, value_name = "OBJECT")]
-    pub(crate) paths: Vec<PathBuf>,
+    paths: Vec<PathBuf>,
 }
 
 /// Builds images, or describes objects.

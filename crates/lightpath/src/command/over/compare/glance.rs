@@ -22,7 +22,7 @@ use super::tree::{Old, error, is_dir, kind};
 
 /// What was found.
 #[derive(Default)]
-pub(crate) struct Glance {
+pub(super) struct Glance {
     /// The directories whose names have all been looked at.
     pub(crate) looked: HashSet<RecordAt>,
     /// Those that may have changed, with their paths below the session's.

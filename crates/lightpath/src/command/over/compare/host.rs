@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Longest value or list of extended attributes.
-pub(crate) const XATTR_MAX: usize = 1 << 16;
+pub(super) const XATTR_MAX: usize = 1 << 16;
 
 /// Extended attributes by name.
 pub(crate) type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;

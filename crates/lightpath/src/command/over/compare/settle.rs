@@ -20,7 +20,7 @@ use crate::command::copies::origin::record_of;
 
 /// Lists by directory of the host, below the session's.
 #[derive(Default)]
-pub(crate) struct Lists(BTreeMap<PathBuf, InodeId>);
+struct Lists(BTreeMap<PathBuf, InodeId>);
 
 impl Tree<'_> {
     /// Notes that changes are on the host. What is above another comes first.
@@ -112,7 +112,7 @@ impl Tree<'_> {
     }
 
     /// The list of a directory of the host.
-    pub(crate) fn list_of(&self, path: &Path, lists: &mut Lists) -> io::Result<InodeId> {
+    fn list_of(&self, path: &Path, lists: &mut Lists) -> io::Result<InodeId> {
         if let Some(known) = lists.0.get(path) {
             return Ok(*known);
         }

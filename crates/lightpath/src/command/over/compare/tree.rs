@@ -90,7 +90,7 @@ impl<'t> Tree<'t> {
     }
 
     /// The entries of a directory.
-    pub(crate) fn entries_of(&self, new: &New) -> io::Result<BTreeMap<OsString, New>> {
+    pub(super) fn entries_of(&self, new: &New) -> io::Result<BTreeMap<OsString, New>> {
         let mut names = BTreeMap::new();
         watch::each_entry(self.task, new.inode.id, |entry, name, target| {
             if lp_vfs::dirent::lives(self.task.region.dirent(entry)) {

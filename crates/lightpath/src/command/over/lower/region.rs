@@ -16,7 +16,7 @@ use crate::command::options::mountpoint::MountPoint;
 use crate::command::options::run::Options;
 use crate::command::over::compare::content::Bytes;
 use crate::command::over::compare::tree::{self, New, Tree, is_dir, kind};
-use crate::command::run::claim::Session;
+use crate::command::run::claim::Claim;
 use crate::command::run::record::Paths;
 
 /// Unpacks the region at `from` to `to`, which is not there.
@@ -58,9 +58,9 @@ fn in_child(from: &Path, to: &Path) -> Result<(), Why> {
     let point = MountPoint::default();
     let options = Options { at: vec![point.clone()], from: Some(from.to_owned()), ..Options::default() };
     let paths = Paths::without_command(&cache);
-    let session = Session::open(&options, &paths).map_err(|failure| Why::new(failure.to_string()))?;
+    let claim = Claim::open(&options, &paths).map_err(|failure| Why::new(failure.to_string()))?;
     let mut to = Unpacking::begin(to)?;
-    let put = session.with_task(|task| {
+    let put = claim.with_task(|task| {
         let (over, at, roots) = (point.path(), point.path(), vec![PathBuf::new()]);
         whole(&Tree { task, over, at, roots }, &mut to)
     });

@@ -107,7 +107,7 @@ impl Writer<'_> {
     }
 
     /// Gives a file of the host owner, mode, extended attributes and times.
-    pub(crate) fn dress(&self, path: &Path, below: &Path, new: &New) -> io::Result<()> {
+    pub(super) fn dress(&self, path: &Path, below: &Path, new: &New) -> io::Result<()> {
         self.tree.looks(below, new)?.give(path)
     }
 }

@@ -34,13 +34,13 @@ command or mount, q ends. Calls are counted in runs that were started with --sta
 pub(crate) struct Top {
     /// Print a line of JSON for each interval: rates per second, sizes in bytes.
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
     /// Seconds between two looks.
     #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0, value_parser = delay)]
-    pub(crate) delay: f64,
+    delay: f64,
     /// Lines that --json prints; 0 for no end [default: 1].
     #[arg(short = 'n', long, value_name = "COUNT", value_parser = count)]
-    pub(crate) count: Option<u64>,
+    count: Option<u64>,
 }
 
 /// Shows the runs that the caller may see until a key ends it, or prints them as JSON.

@@ -34,7 +34,7 @@ use crate::command::options::pid::pid;
 use crate::command::options::run::Options;
 use crate::command::output::failure::{Failure, REGION, USAGE, reason};
 use crate::command::program::caller::check_caller;
-use crate::command::run::claim::Session;
+use crate::command::run::claim::Claim;
 use plan::Plan;
 
 const AFTER_HELP: &str = "\
@@ -59,24 +59,24 @@ Example: lightpath trace -e openat,close -- ls -l /light";
 pub(crate) struct Trace {
     /// Show these calls only (open,close), or all but these (!read,write).
     #[arg(short = 'e', value_name = "CALLS")]
-    pub(crate) calls: Option<String>,
+    calls: Option<String>,
     /// Write to FILE, not to standard error; each line then starts with the thread's id.
     #[arg(short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) output: Option<PathBuf>,
+    output: Option<PathBuf>,
     /// Print a table at the end in place of lines: calls, errors and time by call.
     #[arg(short = 'c')]
-    pub(crate) summary: bool,
+    summary: bool,
     /// Show the calls on files, memory and processes that go to the kernel too.
     #[arg(long)]
-    pub(crate) host: bool,
+    host: bool,
     /// Trace the run that process PID takes part in, until an interrupt (^C) or the end of the run.
     #[arg(short = 'p', value_name = "PID", value_parser = pid, conflicts_with_all = ["command", "at", "size", "region", "from", "ro"])]
-    pub(crate) pid: Option<u32>,
+    pid: Option<u32>,
     #[command(flatten)]
-    pub(crate) options: Options,
+    options: Options,
     /// The program to run, looked up in PATH, and its arguments.
     #[arg(required_unless_present = "pid", trailing_var_arg = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
-    pub(crate) command: Vec<OsString>,
+    command: Vec<OsString>,
 }
 
 /// Runs the command, or joins a run under way, and prints the calls on mounts.
@@ -108,11 +108,11 @@ pub(crate) fn trace(args: &Trace) -> Result<u8, Failure> {
         return attach::attach(pid, &plan, output);
     }
     options.records = if plan.host { CALLS_ALL_TRACED } else { CALLS_TRACED };
-    let (mut launch, session) = prepare(&options, &args.command, |paths| Session::open(&options, paths))?;
-    let rings = plan.ask(Fd::new(session.flights()))?;
-    let slot = session.claim()?;
-    let ended = supervise::run_beside(&mut launch, &session, &slot, |child| {
-        plan.begin(session.region(), rings, child as u32, output)
+    let (mut launch, claim) = prepare(&options, &args.command, |paths| Claim::open(&options, paths))?;
+    let rings = plan.ask(Fd::new(claim.flights()))?;
+    let slot = claim.slot()?;
+    let ended = supervise::run_beside(&mut launch, &claim, &slot, |child| {
+        plan.begin(claim.region(), rings, child as u32, output)
     })?;
     ended.beside.finish()?;
     Ok(ended.end.pass_on())
