@@ -147,7 +147,7 @@ impl Kept {
         self.place.join("renewing")
     }
 
-    /// What the undo file of an apply that has begun holds (`over/reverse.rs`).
+    /// What the undo file of an apply that has begun holds (`over/write/reverse.rs`).
     pub(crate) fn undo(&self) -> PathBuf {
         self.place.join("undo")
     }
