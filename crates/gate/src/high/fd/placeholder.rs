@@ -54,7 +54,7 @@ pub(crate) fn is_guarded(task: &Task, fd: Fd) -> bool {
     is_regions(task.region.fd(), fd)
         || is_regions(Fd::new(flights as i32 - 1), fd)
         || fd.raw() >= 0
-            && (base == fd.raw() as u32 + 1 || missing::is_own(task, fd) || pagemap::is_own(task, fd))
+            && (base == fd.raw() as u32 + 1 || missing::FD.is(task, fd) || pagemap::FD.is(task, fd))
 }
 
 /// Whether one of the gate's own may be among the descriptors with a fast path; see
@@ -68,7 +68,7 @@ pub(crate) fn guarded(task: &Task) -> impl Iterator<Item = u32> + use<> {
     let others = [&task.run.flights, base_word(task)].map(|word| word.load(Ordering::Relaxed).checked_sub(1));
     let region = u32::try_from(task.region.fd().raw()).ok();
     let [flights, base] = others;
-    let [missing, pagemap] = [missing::own(task), pagemap::own(task)].map(|fd| fd.map(|fd| fd.raw() as u32));
+    let [missing, pagemap] = [missing::FD, pagemap::FD].map(|fd| fd.own(task).map(|fd| fd.raw() as u32));
     let mut own =
         [region, region.map(|fd| fd + 1), flights, flights.map(|fd| fd + 1), base, missing, pagemap];
     own.sort_unstable();

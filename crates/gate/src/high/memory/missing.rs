@@ -17,20 +17,19 @@ use core::ffi::c_int;
 use lp_abi::ioctl::{UFFDIO_API, UFFDIO_REGISTER, UFFDIO_WRITEPROTECT};
 use lp_abi::linux::*;
 use lp_abi::{Errno, Fd, Result};
-use lp_region::sync::{AtomicU32, Ordering};
+use lp_region::sync::Ordering;
 use lp_vfs::bare_mapping;
 use lp_vfs::task::Task;
 
 use crate::high::memory::areas::{self, Area, Sharing};
-use crate::high::memory::own_fd::{beside_region, may_call};
+use crate::high::memory::own_fd::{OwnFd, STOPPED, beside_region, may_call};
 use crate::high::memory::pagemap;
 use crate::low::tools::close::close_number;
 
 /// Index of the process's word in `Process::gate_words`: the number of its descriptor plus one, and bits.
 pub(crate) const WORD: usize = 7;
-/// Bit of the process's word: the descriptor, if there is one, is not used.
-const STOPPED: u32 = 1 << 31;
-/// The same for the images that the process executes, too: it has a filter of system calls.
+/// Bit of the process's word: [`STOPPED`] holds for the images that the process executes, too, because it has a
+/// filter of system calls.
 const FILTERED: u32 = 1 << 30;
 /// Bit of the process's word: the descriptor tells which pages were written to.
 const TELLS: u32 = 1 << 29;
@@ -43,34 +42,20 @@ const UFFDIO_WRITEPROTECT_MODE_WP: u64 = 1;
 /// kernel no longer maps pages around it.
 const MOST_TOLD: usize = 16 << 20;
 
-fn word<'t>(task: &'t Task) -> &'t AtomicU32 {
-    &task.process.gate_words[WORD]
-}
-
-/// The descriptor's number; `None` if there is none.
-pub(crate) fn own(task: &Task) -> Option<Fd> {
-    // Relaxed, here and below: the process's own word, changed with the list locked or by its only thread.
-    let number = word(task).load(Ordering::Relaxed) & NUMBER;
-    number.checked_sub(1).map(|number| Fd::new(number as c_int))
-}
-
-/// Whether `fd` is the descriptor.
-#[inline]
-pub(crate) fn is_own(task: &Task, fd: Fd) -> bool {
-    word(task).load(Ordering::Relaxed) & NUMBER == fd.raw() as u32 + 1
-}
+/// The descriptor.
+pub(crate) const FD: OwnFd = OwnFd { word: WORD, number: NUMBER };
 
 /// The process is about to get a filter of system calls, which may deny those made here.
 pub(crate) fn stop(task: &Task) {
     let _list = areas::list();
-    word(task).fetch_or(STOPPED | FILTERED, Ordering::Relaxed);
+    FD.word(task).fetch_or(STOPPED | FILTERED, Ordering::Relaxed);
     pagemap::stop(task);
 }
 
 /// After exec, which has closed the descriptor.
 pub(crate) fn after_exec(task: &Task) {
-    let is_filtered = word(task).load(Ordering::Relaxed) & FILTERED != 0;
-    word(task).store(if is_filtered { STOPPED | FILTERED } else { 0 }, Ordering::Relaxed);
+    let is_filtered = FD.word(task).load(Ordering::Relaxed) & FILTERED != 0;
+    FD.word(task).store(if is_filtered { STOPPED | FILTERED } else { 0 }, Ordering::Relaxed);
     pagemap::after_exec(task, !is_filtered);
 }
 
@@ -81,10 +66,10 @@ pub(crate) fn after_fork(task: &Task, shares_table: bool) {
     if !areas::is_empty() {
         areas::list().areas().iter_mut().for_each(|area| area.is_written = false);
     }
-    let Some(parents) = own(task) else { return };
+    let Some(parents) = FD.own(task) else { return };
     let left =
-        word(task).load(Ordering::Relaxed) & !(NUMBER | TELLS) | if shares_table { STOPPED } else { 0 };
-    word(task).store(left, Ordering::Relaxed);
+        FD.word(task).load(Ordering::Relaxed) & !(NUMBER | TELLS) | if shares_table { STOPPED } else { 0 };
+    FD.word(task).store(left, Ordering::Relaxed);
     if !shares_table {
         close_number(parents);
     }
@@ -100,7 +85,7 @@ pub(crate) fn watch(task: &Task, area: &Area) {
     if area.beyond <= area.start {
         return;
     }
-    let Some(fd) = descriptor(task) else { return };
+    let Some(fd) = FD.get(task, make) else { return };
     if !bare_mapping::may_be(task, area.of) {
         return register(task, fd, area, (area.start, area.beyond - area.start));
     }
@@ -151,21 +136,12 @@ pub(crate) fn is_large(area: &Area) -> bool {
 
 /// Whether the pages of an area that is about to be mapped will be protected.
 pub(crate) fn will_protect(task: &Task, area: &Area) -> bool {
-    is_told(area) && !is_large(area) && descriptor(task).is_some() && tells(task)
+    is_told(area) && !is_large(area) && FD.get(task, make).is_some() && tells(task)
 }
 
 /// Whether the kernel can be asked which pages were written to.
 pub(crate) fn tells(task: &Task) -> bool {
-    word(task).load(Ordering::Relaxed) & (TELLS | STOPPED) == TELLS
-}
-
-/// The descriptor, which is made if there is none yet; `None` if the process cannot have one.
-fn descriptor(task: &Task) -> Option<Fd> {
-    match word(task).load(Ordering::Relaxed) {
-        0 => make(task),
-        word if word & STOPPED != 0 => None,
-        _ => own(task),
-    }
+    FD.word(task).load(Ordering::Relaxed) & (TELLS | STOPPED) == TELLS
 }
 
 #[cold]
@@ -181,7 +157,7 @@ fn make(task: &Task) -> Option<Fd> {
 fn keep(task: &Task, made: Result<(Fd, bool)>) -> Option<Fd> {
     let tells = |tells: bool| if tells { TELLS } else { 0 };
     let kept = made.map_or(STOPPED, |(fd, is_telling)| (fd.raw() as u32 + 1) | tells(is_telling));
-    word(task).store(kept, Ordering::Relaxed);
+    FD.word(task).store(kept, Ordering::Relaxed);
     made.ok().map(|(fd, _)| fd)
 }
 

@@ -8,16 +8,14 @@ use lp_abi::linux::{
     PAGE_IS_WRITTEN, PM_SCAN_WP_MATCHING, page_region, pm_scan_arg,
 };
 use lp_abi::{Errno, Fd, Result};
-use lp_region::sync::{AtomicU32, Ordering};
+use lp_region::sync::Ordering;
 use lp_vfs::task::Task;
 
-use crate::high::memory::own_fd::{beside_region, may_call};
+use crate::high::memory::own_fd::{OwnFd, STOPPED, beside_region, may_call};
 use crate::low::tools::close::close_number;
 
 /// Index of the process's word in `Process::gate_words`: the number of its descriptor plus one, and a bit.
 pub(crate) const WORD: usize = 8;
-/// Bit of the process's word: the descriptor, if there is one, is not used.
-const STOPPED: u32 = 1 << 31;
 /// Number of the request `PAGEMAP_SCAN`: `_IOWR('f', 16, struct pm_scan_arg)`.
 const PAGEMAP_SCAN: usize = 3 << 30 | size_of::<pm_scan_arg>() << 16 | (b'f' as usize) << 8 | 16;
 /// Runs of pages that one request reports.
@@ -32,49 +30,26 @@ pub(crate) enum Found {
     Protected,
 }
 
-fn word<'t>(task: &'t Task) -> &'t AtomicU32 {
-    &task.process.gate_words[WORD]
-}
-
-/// The descriptor's number; `None` if there is none.
-pub(crate) fn own(task: &Task) -> Option<Fd> {
-    // Relaxed, here and below: the process's own word, changed with the list locked or by its only thread.
-    let number = word(task).load(Ordering::Relaxed) & !STOPPED;
-    number.checked_sub(1).map(|number| Fd::new(number as i32))
-}
-
-/// Whether `fd` is the descriptor.
-#[inline]
-pub(crate) fn is_own(task: &Task, fd: Fd) -> bool {
-    word(task).load(Ordering::Relaxed) & !STOPPED == fd.raw() as u32 + 1
-}
+/// The descriptor.
+pub(crate) const FD: OwnFd = OwnFd { word: WORD, number: !STOPPED };
 
 /// The process must not ask any more. The list must be locked.
 pub(crate) fn stop(task: &Task) {
-    word(task).fetch_or(STOPPED, Ordering::Relaxed);
+    FD.word(task).fetch_or(STOPPED, Ordering::Relaxed);
 }
 
 /// After exec, which has closed the descriptor.
 pub(crate) fn after_exec(task: &Task, may_ask: bool) {
-    word(task).store(if may_ask { 0 } else { STOPPED }, Ordering::Relaxed);
+    FD.word(task).store(if may_ask { 0 } else { STOPPED }, Ordering::Relaxed);
 }
 
 /// In a child of fork(2), whose copy of the descriptor is that of its parent's memory.
 pub(crate) fn after_fork(task: &Task, shares_table: bool) {
-    let before = word(task).load(Ordering::Relaxed);
-    if let Some(parents) = own(task).filter(|_| !shares_table) {
+    let before = FD.word(task).load(Ordering::Relaxed);
+    if let Some(parents) = FD.own(task).filter(|_| !shares_table) {
         close_number(parents);
     }
-    word(task).store(if shares_table { STOPPED } else { before & STOPPED }, Ordering::Relaxed);
-}
-
-/// The descriptor, which is opened if there is none yet; `None` if the process cannot have one.
-fn descriptor(task: &Task) -> Option<Fd> {
-    match word(task).load(Ordering::Relaxed) {
-        0 => make(task),
-        word if word & STOPPED != 0 => None,
-        _ => own(task),
-    }
+    FD.word(task).store(if shares_table { STOPPED } else { before & STOPPED }, Ordering::Relaxed);
 }
 
 #[cold]
@@ -86,7 +61,7 @@ fn make(task: &Task) -> Option<Fd> {
         Err(Errno::EMFILE | Errno::ENFILE) => 0,
         Err(_) => STOPPED,
     };
-    word(task).store(kept, Ordering::Relaxed);
+    FD.word(task).store(kept, Ordering::Relaxed);
     made.ok()
 }
 
@@ -101,7 +76,7 @@ fn open(task: &Task) -> Result<Fd> {
 
 /// Whether the process has touched pages of `start..end` and, where they were protected, written to them.
 pub(crate) fn is_touched(task: &Task, start: usize, end: usize, then: Found) -> bool {
-    let Some(pagemap) = descriptor(task) else { return false };
+    let Some(pagemap) = FD.get(task, make) else { return false };
     let (runs, flags, allowed) = match then {
         Found::Reported => (1, 0, 0),
         Found::Protected => (RUNS, PM_SCAN_WP_MATCHING, PAGE_IS_WPALLOWED),
