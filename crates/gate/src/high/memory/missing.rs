@@ -28,8 +28,8 @@ use crate::low::tools::close::close_number;
 
 /// Index of the process's word in `Process::gate_words`: the number of its descriptor plus one, and bits.
 pub(crate) const WORD: usize = 7;
-/// Bit of the process's word: [`STOPPED`] holds for the images that the process executes, too, because it has a
-/// filter of system calls.
+/// Bit of the process's word: [`STOPPED`] holds for the images that the process executes, too, because it has
+/// a filter of system calls.
 const FILTERED: u32 = 1 << 30;
 /// Bit of the process's word: the descriptor tells which pages were written to.
 const TELLS: u32 = 1 << 29;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{directory, files};
 use crate::command::output::failure::reason;
 
-/// Its path, in a place where every user of the run can start it.
+/// Puts it where every user of the run can start it, and returns its path.
 pub(crate) fn place(cache: &Path) -> Result<PathBuf, String> {
     let own = std::env::current_exe().map_err(|e| format!("own path: {}", reason(&e)))?;
     // Root's children may change to any user, and root's programs are often in directories that others cannot

@@ -1,5 +1,5 @@
-//! The command line: its definition, from which the parser, the help, the manual page and the completions
-//! derive; what is said of a wrong one; and who does what a right one says.
+//! The command line: its definition, from which parser, help, manual page and completions derive, what is said
+//! of a wrong one, and the dispatch to the subcommands.
 
 mod complaint;
 mod definition;

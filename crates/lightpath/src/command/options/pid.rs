@@ -1,4 +1,4 @@
-//! The argument that names a process.
+//! The argument that names a process, and by it a run.
 
 /// Reads the pid of a process.
 pub(crate) fn pid(text: &str) -> Result<u32, &'static str> {

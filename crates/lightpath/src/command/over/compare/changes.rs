@@ -23,6 +23,7 @@ use super::tree::{New, Old, Tree, error, is_dir, kind};
 
 /// Bytes that are compared at a time.
 const STEP: usize = 1 << 16;
+
 /// A name that is not what it was.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {

@@ -18,6 +18,7 @@ use crate::command::session::remove::gone;
 pub(crate) const TEMPORARY: &str = ".lightpath-apply";
 /// Bytes that are copied at a time.
 const STEP: usize = 1 << 20;
+
 impl Writer<'_> {
     /// Puts anything but a directory in its place.
     pub(crate) fn put(

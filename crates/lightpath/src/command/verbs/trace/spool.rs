@@ -22,6 +22,7 @@ const BATCH: usize = 7 << 20;
 /// Bytes that it has room for, most of them in huge pages: the first touch of small ones takes longer than
 /// what is copied there.
 const ROOM: usize = 8 << 20;
+
 /// Batches that wait at most: a quarter of the memory that is free. When there are so many, the run waits.
 pub(super) fn batches() -> usize {
     let info = rustix::system::sysinfo();
