@@ -1,4 +1,4 @@
-//! [`print`]: standard output.
+//! [`print()`]: standard output.
 
 use std::io::Write;
 

@@ -47,7 +47,7 @@ pub(crate) fn changed(fd: &OwnedFd) -> u64 {
 }
 
 /// Reserves space for the first pages of a region file, which are touched before anything is checked;
-/// [`boot::back`] does the rest.
+/// [`lp_vfs::boot::back`] does the rest.
 pub(crate) fn make_room(fd: &OwnedFd) -> lp_abi::Result<()> {
     let is_empty = rustix::fs::fstat(fd).is_ok_and(|found| found.st_size == 0);
     if is_empty && let Ok(flags) = rustix::fs::ioctl_getflags(fd) {

@@ -125,7 +125,7 @@ fn has_ctime(found: &Stat, seen: &Record) -> bool {
     (found.st_ctime, found.st_ctime_nsec as u32) == (seen.seconds[2], seen.nanoseconds[2])
 }
 
-/// [`super::renew::is_same`], of what was not copied to a record.
+/// `is_same` of `renew.rs`, of what was not copied to a record.
 fn is_same(found: &Stat, seen: &Record) -> bool {
     let is_it = (found.st_dev, found.st_ino, kind(found.st_mode)) == (seen.dev, seen.ino, kind(seen.mode));
     is_it && (is_dir(seen.mode) || found.st_size as u64 == seen.size && has_ctime(found, seen))
