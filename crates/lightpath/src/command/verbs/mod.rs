@@ -1,4 +1,5 @@
-//! The subcommands, a file for each noun, with its arguments and its help.
+//! The subcommands, a file or a folder for each noun, with its arguments and its help. Those for what is over
+//! directories are in `over`.
 
 pub(crate) mod doctor;
 pub(crate) mod exec;

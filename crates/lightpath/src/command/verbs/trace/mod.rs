@@ -2,6 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `calls.rs` | which calls, and their names |
 //! | `plan.rs` | what is asked for |
 //! | `spool.rs` | empties the lanes' rings |
 //! | `reader.rs` | puts calls in order |
