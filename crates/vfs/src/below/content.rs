@@ -1,4 +1,4 @@
-//! File content, taken when it is first needed: small files whole, large ones in runs.
+//! File content, taken when it is needed: small files whole, large ones in runs.
 
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::records::{Inode, inode_flags};
@@ -16,11 +16,14 @@ use crate::content::run::{Content, Fresh, PageHome};
 use crate::content::{backing, linking, page};
 use crate::life::reclaim;
 
-/// Files up to this size are taken whole when they are opened.
+/// Files up to this size are taken whole.
 pub(crate) const SMALL: u64 = 1 << 20;
 
 /// Bytes taken at a time, and compared with their origin before they are shown.
 const RUN: u64 = 256 << 10;
+
+/// Fewest bytes for which the layer's file is opened.
+const LEAST: u64 = 64 << 10;
 
 /// Takes what is missing of `len` bytes at `offset`.
 ///
@@ -45,7 +48,7 @@ fn range_once(task: &Task<'_>, of: InodeRef, offset: u64, len: u64) -> Result<()
         return Ok(());
     }
     let size = inode.size.load(Relaxed); // Relaxed: under the lock.
-    let end = offset.saturating_add(len).min(size);
+    let end = offset.saturating_add(len.max(LEAST)).min(size);
     let pages = offset / PAGE_SIZE as u64..end.div_ceil(PAGE_SIZE as u64);
     if !pages.is_empty() {
         let at = spot(inode).ok_or(Errno::EIO)?;

@@ -9,11 +9,11 @@
 use core::mem::MaybeUninit;
 
 use lp_abi::linux::{
-    __NR_fstatfs, __NR_getdents64, __NR_lgetxattr, __NR_listxattrat, __NR_llistxattr, __NR_openat,
-    __NR_pread64, __NR_prlimit64, __NR_readlinkat, __NR_statx, AT_EMPTY_PATH, AT_NO_AUTOMOUNT,
+    __NR_fstat, __NR_fstatfs, __NR_getdents64, __NR_lgetxattr, __NR_listxattrat, __NR_llistxattr,
+    __NR_openat, __NR_pread64, __NR_prlimit64, __NR_readlinkat, __NR_statx, AT_EMPTY_PATH, AT_NO_AUTOMOUNT,
     AT_SYMLINK_NOFOLLOW, O_CLOEXEC, O_DIRECTORY, O_NOATIME, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY,
-    RLIMIT_NOFILE, S_IFDIR, S_IFMT, STATX_BASIC_STATS, STATX_BTIME, STATX_MNT_ID, statfs as Statfs,
-    statx as Statx,
+    RLIMIT_NOFILE, S_IFDIR, S_IFMT, STATX_BASIC_STATS, STATX_BTIME, STATX_MNT_ID, stat as Stat,
+    statfs as Statfs, statx as Statx,
 };
 use lp_abi::text::Writer;
 use lp_abi::{Errno, Fd, NAME_MAX, OwnedFd, PATH_MAX, Result, dirent64};
@@ -330,9 +330,15 @@ impl File for OwnedFd {
     }
 
     fn check(&self, seen: &Record) -> Result<()> {
-        let (now, _) = of(self)?;
-        let of =
-            |record: &Record| (record.dev, record.ino, record.size, record.seconds[2], record.nanoseconds[2]);
-        if of(&now) == of(seen) { Ok(()) } else { Err(Errno::EIO) }
+        let mut now = MaybeUninit::<Stat>::zeroed();
+        // SAFETY: the kernel fills the structure in.
+        let now = unsafe {
+            lp_abi::syscall!(__NR_fstat, self.get(), now.as_mut_ptr())?;
+            now.assume_init()
+        };
+        let changed = Time { sec: now.st_ctime as i64, nsec: now.st_ctime_nsec as u32 };
+        let is_same = (now.st_dev, now.st_ino, now.st_size as u64) == (seen.dev, seen.ino, seen.size)
+            && changed == change_time(seen);
+        if is_same { Ok(()) } else { Err(Errno::EIO) }
     }
 }

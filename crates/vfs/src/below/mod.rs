@@ -3,13 +3,15 @@
 //! The first look that could miss a name takes in all names of a directory, with their attributes, and its
 //! record in a *list* ([`list`]) says what was taken. From then on a failed lookup is a miss in the hash
 //! table, and a removal removes an entry. A program that only lists the directory gets a *listing*
-//! (`listing.rs`): its subdirectories are taken in, and of the rest the names alone. Content is taken at the
-//! first open or, if there is much of it, in runs as it is read. What was first seen stays. Before content is
-//! taken, its origin is compared: another device, inode, size or change time gives `EIO`, never a mixture.
+//! (`listing.rs`): its subdirectories are taken in, and of the rest the names alone. Content is taken as it is
+//! read: all of it or, if there is much, a run. The first read from start to end takes nothing ([`through`]).
+//! What was taken stays. Whenever content is read, its origin is compared: another device, inode, size or
+//! change time gives `EIO`, never a mixture.
 //!
 //! Inodes that are still `PENDING` are met on paths that are slow anyway. A directory without an ACL has
 //! [`NO_ACL_YET`](lp_region::records::NO_ACL_YET), which ends the quick check of its search permission. A
-//! pending file is not a plain one to open(2), and its missing pages are holes to read(2).
+//! pending file is not a plain one to open(2), and its missing pages are holes to read(2). A process takes in
+//! what its open files lack before it may lose its way to the layer ([`opened`]).
 //!
 //! Names and content are taken in under the inode's lock. All steps are idempotent: a list is used once it
 //! says that it is complete, an existing name is not created again, an existing page is not read again, and
@@ -31,8 +33,10 @@ mod listing;
 mod memory;
 pub mod names;
 mod numbers;
+pub mod opened;
 pub mod renew;
 mod taking;
+pub mod through;
 
 use lp_abi::linux::S_IFREG;
 use lp_abi::{Errno, Result};
@@ -98,8 +102,11 @@ trait Dir {
 trait File {
     /// Reads up to `len` bytes at an offset.
     ///
+    /// # Errors
+    /// Those of read(2).
+    ///
     /// # Safety
-    /// `to` must be valid for writes of `len` bytes.
+    /// `to` must be valid for writes of `len` bytes, or be the program's memory.
     unsafe fn read(&self, to: *mut u8, len: usize, at: u64) -> Result<usize>;
 
     /// Checks that it is still what was seen.
@@ -153,10 +160,12 @@ pub fn take(task: &Task<'_>, of: InodeRef, need: Need) -> Result<()> {
         Need::Nothing if spot(inode).is_some() => content::forgo(task, of),
         Need::Map => frozen::map(task, of),
         _ if spot(inode).is_none() => frozen::whole(task, of),
-        Need::Range(offset, len) => content::range(task, of, offset, len),
+        Need::Opened => Ok(()),
         // Relaxed: it does not change while the file is pending.
-        Need::Opened if inode.size.load(Relaxed) > content::SMALL => Ok(()),
-        Need::Opened | Need::All | Need::Nothing => content::range(task, of, 0, u64::MAX),
+        Need::Range(offset, len) if inode.size.load(Relaxed) > content::SMALL => {
+            content::range(task, of, offset, len)
+        }
+        Need::Range(..) | Need::All | Need::Nothing => content::range(task, of, 0, u64::MAX),
     }
 }
 

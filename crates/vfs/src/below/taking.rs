@@ -8,7 +8,7 @@ use lp_region::{DirentId, InodeId, InodeRef};
 
 use crate::below::list::{self, NameRoom, Record, RecordAt, State};
 use crate::below::numbers::{self, Numbers};
-use crate::below::{Dir, listing, set_spot, spot};
+use crate::below::{Dir, listing, set_spot, spot, through};
 use crate::caller::below::Need;
 use crate::caller::task::{SLACK, Task, Time};
 use crate::inodes::blob::{BlobDraft, BlobKind};
@@ -278,6 +278,7 @@ pub(super) fn dress(inode: &Inode, seen: &Record, at: RecordAt) {
     if kind == S_IFREG {
         inode.size.store(seen.size, Relaxed);
         inode.pages.store(seen.blocks.div_ceil(8).try_into().unwrap_or(u32::MAX), Relaxed);
+        through::begin(inode);
     }
     if matches!(kind, S_IFREG | S_IFDIR) {
         set_spot(inode, at);

@@ -94,6 +94,9 @@ pub struct Sources {
     /// Takes in what is still to be taken from the layer below: [`crate::below::take`], if the door has a
     /// layer.
     pub below: fn(&Task<'_>, InodeRef, Need) -> Result<()>,
+    /// Reads content from the layer below without taking it in: [`crate::below::through::read`], if the door
+    /// has a layer. `None` if it is to be taken in.
+    pub through: fn(&Task<'_>, InodeRef, UserSlice, u64) -> Result<Option<usize>>,
     /// Sets the times of an inode to which the program may have written through mappings
     /// ([`crate::mapping::written`]). Does nothing unless the door maps files.
     pub mappings: fn(&Task<'_>, InodeId),
@@ -199,7 +202,11 @@ impl<'r> Task<'r> {
             interrupted: || false,
             blocking: system_call,
             notify: |_, _| {},
-            sources: &Sources { below: |_, _, _| Err(Errno::EIO), mappings: |_, _| {} },
+            sources: &Sources {
+                below: |_, _, _| Err(Errno::EIO),
+                through: |_, _, _, _| Ok(None),
+                mappings: |_, _| {},
+            },
             habit: Habit::default(),
             entered: Cell::new(0),
             expires: Cell::new(false),

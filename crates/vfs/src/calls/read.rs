@@ -351,9 +351,14 @@ fn read_at<B: Buffer>(task: &Task, held: &HeldFile, to: B, len: usize, offset: u
     got
 }
 
-/// Takes the bytes from the layer below, then reads.
+/// Reads from the layer below, or takes the bytes from there and then reads.
 #[cold]
 fn taken_slow<B: Buffer>(task: &Task, held: &HeldFile, to: B, len: usize, offset: u64) -> Result<usize> {
+    if let Some(to) = to.whole()
+        && let Some(got) = (task.sources.through)(task, held.inode_ref(), to, offset)?
+    {
+        return Ok(got);
+    }
     below::take(task, held.inode_id(), Need::Range(offset, len as u64))?;
     snapshot::snapshot(task.region, held.inode, to, len, offset)
 }

@@ -4,6 +4,7 @@ use lp_abi::linux::{__NR_chdir, __NR_chroot, __NR_fchdir, __NR_getcwd};
 use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
+use lp_vfs::below::opened;
 use lp_vfs::task::{Place, Task};
 use lp_vfs::{chdir, getcwd, root, target};
 
@@ -48,6 +49,7 @@ handlers! {
 
     /// chroot(2): the kernel's root directory does not change while ours is in a mount.
     fn chroot(task, path: UserPtr) {
+        opened::complete(task);
         let ours = |at: At| {
             let done = chdir::chroot(task, at.dirfd, at.path)?;
             if let Place::Inside(()) = done {

@@ -5,6 +5,7 @@
 use lp_abi::linux::*;
 use lp_abi::{Errno, Fd};
 use lp_region::sync::Ordering;
+use lp_vfs::below::opened;
 use lp_vfs::boot::load_limit;
 use lp_vfs::root;
 use lp_vfs::task::Task;
@@ -13,7 +14,7 @@ use lp_vfs::{chdir, namespace, sharing};
 use crate::high::calls::refused;
 use crate::high::fd::descriptor;
 use crate::high::frame::handler::{handlers, kernel, thread};
-use crate::high::life::credentials::{changed, entered_namespace, groups_changed, joined_namespace};
+use crate::high::life::credentials::{change, change_groups, entered_namespace, joined_namespace};
 use crate::high::life::heritage;
 use crate::low::dispatch::NOT_OURS;
 
@@ -26,58 +27,61 @@ handlers! {
 
     /// setuid(2).
     fn setuid(task, id: usize) {
-        changed(task, kernel!(__NR_setuid, id))
+        change(task, || kernel!(__NR_setuid, id))
     }
 
     /// setgid(2).
     fn setgid(task, id: usize) {
-        changed(task, kernel!(__NR_setgid, id))
+        change(task, || kernel!(__NR_setgid, id))
     }
 
     /// setreuid(2).
     fn setreuid(task, real: usize, effective: usize) {
-        changed(task, kernel!(__NR_setreuid, real, effective))
+        change(task, || kernel!(__NR_setreuid, real, effective))
     }
 
     /// setregid(2).
     fn setregid(task, real: usize, effective: usize) {
-        changed(task, kernel!(__NR_setregid, real, effective))
+        change(task, || kernel!(__NR_setregid, real, effective))
     }
 
     /// setresuid(2).
     fn setresuid(task, real: usize, effective: usize, saved: usize) {
-        changed(task, kernel!(__NR_setresuid, real, effective, saved))
+        change(task, || kernel!(__NR_setresuid, real, effective, saved))
     }
 
     /// setresgid(2).
     fn setresgid(task, real: usize, effective: usize, saved: usize) {
-        changed(task, kernel!(__NR_setresgid, real, effective, saved))
+        change(task, || kernel!(__NR_setresgid, real, effective, saved))
     }
 
     /// setfsuid(2), which returns the previous id.
     fn setfsuid(task, id: usize) {
-        changed(task, kernel!(__NR_setfsuid, id))
+        change(task, || kernel!(__NR_setfsuid, id))
     }
 
     /// setfsgid(2), which returns the previous id.
     fn setfsgid(task, id: usize) {
-        changed(task, kernel!(__NR_setfsgid, id))
+        change(task, || kernel!(__NR_setfsgid, id))
     }
 
     /// setgroups(2).
     fn setgroups(task, count: usize, list: usize) {
-        groups_changed(task, kernel!(__NR_setgroups, count, list))
+        change_groups(task, || kernel!(__NR_setgroups, count, list))
     }
 
     /// capset(2).
     fn capset(task, header: usize, data: usize) {
-        changed(task, kernel!(__NR_capset, header, data))
+        change(task, || kernel!(__NR_capset, header, data))
     }
 
     /// unshare(2): in a new user namespace the process has all capabilities.
     fn unshare(task, flags: u32) {
         if flags & CLONE_NEWUSER != 0 && flags & !UNSHARED == 0 && root::of(task).is_some() {
             return Errno::EPERM.to_ret();
+        }
+        if flags & (CLONE_NEWNS | CLONE_NEWUSER) != 0 {
+            opened::complete(task);
         }
         let call = || kernel!(__NR_unshare, flags);
         // The kernel's ksys_unshare: a new user or mount namespace implies CLONE_FS.
@@ -105,6 +109,7 @@ handlers! {
         if kinds != 0 && kinds & (CLONE_NEWUSER | CLONE_NEWNS) == 0 {
             return NOT_OURS;
         }
+        opened::complete(task);
         let has_mounts = kinds & CLONE_NEWNS != 0 || namespace::is_of_mounts(fd);
         let target = namespace::target(task, fd);
         let done = kernel!(__NR_setns, fd, kinds);

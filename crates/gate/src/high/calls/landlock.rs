@@ -15,6 +15,7 @@ use lp_region::InodeRef;
 use lp_region::process::RUN_PATH;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
+use lp_vfs::below::opened;
 use lp_vfs::flight;
 use lp_vfs::landlock::{self, Entry, right};
 use lp_vfs::task::Task;
@@ -95,6 +96,7 @@ handlers! {
 
     /// landlock_restrict_self(2).
     fn restrict_self(task, fd: Fd, flags: u32) {
+        opened::complete(task);
         match ruleset::of(fd) {
             // A newer kernel knows more, which the gate would have to follow.
             Some(_) if flags & !FLAGS != 0 => kernel!(__NR_landlock_restrict_self, fd, NO_FLAG),

@@ -4,6 +4,7 @@ use core::cell::Cell;
 
 use lp_abi::linux::*;
 use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
+use lp_vfs::below::opened;
 use lp_vfs::mount::{self, MountArguments};
 use lp_vfs::table::{self, entry};
 use lp_vfs::task::{Place, Task};
@@ -75,6 +76,7 @@ fn not_on_host(at: At, on_link: &Cell<bool>) -> Errno {
 handlers! {
     /// mount(2). Nothing of ours can be mounted on the host.
     fn mount(task, source: UserPtr, path: UserPtr, kind: UserPtr, flags: usize, data: UserPtr) {
+        opened::complete(task);
         let call = MountArguments { source, kind, flags: flags as u32, data };
         let on_link = Cell::new(false);
         let ours = |at: At| match on_link.get() {
@@ -102,6 +104,7 @@ handlers! {
 
     /// umount2(2).
     fn umount2(task, path: UserPtr, flags: u32) {
+        opened::complete(task);
         let last = if flags & UMOUNT_NOFOLLOW != 0 { Last::Link } else { Last::Follow };
         let ours = |at: At| umount::umount2(task, at.dirfd, at.path, flags);
         one(task, At::cwd(path), last, ours, |at| kernel!(__NR_umount2, at.path, flags))
@@ -109,6 +112,7 @@ handlers! {
 
     /// move_mount(2).
     fn move_mount(task, from_fd: Fd, from: UserPtr, to_fd: Fd, to: UserPtr, flags: u32) {
+        opened::complete(task);
         let pair = [At { dirfd: from_fd, path: from }, At { dirfd: to_fd, path: to }];
         if flags & MOVE_MOUNT_F_EMPTY_PATH != 0
             && is_empty(from)

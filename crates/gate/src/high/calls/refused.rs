@@ -7,6 +7,7 @@
 use lp_abi::linux::*;
 use lp_abi::{Errno, Fd, PATH_MAX, UserPtr};
 use lp_region::ucopy;
+use lp_vfs::below::opened;
 use lp_vfs::task::{Place, Task};
 use lp_vfs::walk;
 
@@ -69,7 +70,11 @@ handlers! {
     /// pivot_root(2).
     fn pivot_root(task, new: UserPtr, old: UserPtr) {
         let ours = concerns(task, At::cwd(new)) || concerns(task, At::cwd(old));
-        if ours { Errno::EINVAL.to_ret() } else { NOT_OURS }
+        if ours {
+            return Errno::EINVAL.to_ret();
+        }
+        opened::complete(task);
+        NOT_OURS
     }
 
     /// quotactl(2).

@@ -12,6 +12,7 @@ use lp_region::layout::FILES;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
 use lp_region::{FileId, RunId};
+use lp_vfs::below::opened;
 use lp_vfs::table::{self, entry};
 use lp_vfs::task::Task;
 use lp_vfs::{dup, file, flight, pin};
@@ -139,6 +140,7 @@ pub(crate) fn put_tokens(task: &Task, message: &mut Message) -> Result<Option<To
 /// Creates a token for `fd`.
 fn make(task: &Task, fd: Fd) -> Result<Fd> {
     let held = task.fget(fd)?;
+    opened::complete_file(task, &held);
     file::share(held.file);
     let generation = held.file.generation.load(Ordering::Relaxed); // Relaxed: immutable while held.
     make_token(task, held.id, generation)

@@ -3,6 +3,7 @@
 use lp_abi::linux::{__NR_mmap, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use lp_region::process::Process;
 use lp_region::sync::{AtomicU32, Ordering};
+use lp_vfs::below::opened;
 use lp_vfs::boot::{load_credentials, load_groups, load_securebits, set_securebits};
 use lp_vfs::identity::copy_credentials;
 use lp_vfs::namespace;
@@ -17,8 +18,10 @@ use crate::low::thread::current;
 use crate::low::thread::record::Thread;
 use crate::low::tools::report;
 
-/// A call has changed the thread's credentials, unless it failed: reloads them.
-pub(crate) fn changed(task: &'static Task<'static>, done: isize) -> isize {
+/// Makes a call that changes the thread's credentials, and reloads them unless it failed.
+pub(crate) fn change(task: &'static Task<'static>, call: impl FnOnce() -> isize) -> isize {
+    opened::complete(task);
+    let done = call();
     if done >= 0 {
         // Relaxed: only this thread can have created others.
         if is_shared(task) && task.process.threads.load(Ordering::Relaxed) != 0 {
@@ -29,9 +32,9 @@ pub(crate) fn changed(task: &'static Task<'static>, done: isize) -> isize {
     done
 }
 
-/// setgroups(2) has changed the thread's groups, unless it failed.
-pub(crate) fn groups_changed(task: &'static Task<'static>, done: isize) -> isize {
-    let done = changed(task, done);
+/// [`change`] for setgroups(2), which changes the thread's groups.
+pub(crate) fn change_groups(task: &'static Task<'static>, call: impl FnOnce() -> isize) -> isize {
+    let done = change(task, call);
     if done >= 0 {
         load_groups(task.credentials.get(), task.process);
     }
@@ -56,7 +59,7 @@ pub(crate) fn joined_namespace(thread: &Thread, task: &Task, target: &namespace:
 
 /// A call has changed the thread's securebits, unless it failed.
 pub(crate) fn securebits_changed(task: &'static Task<'static>, bits: u32, done: isize) -> isize {
-    // Relaxed, as in `changed`.
+    // Relaxed, as in `change`.
     if done >= 0 && is_shared(task) && task.process.threads.load(Ordering::Relaxed) != 0 {
         part(task);
         load_credentials(task.credentials.get(), task.process);
@@ -69,7 +72,7 @@ pub(crate) fn securebits_changed(task: &'static Task<'static>, bits: u32, done: 
 
 /// Gives the calling thread credentials of its own if there are other threads.
 pub(crate) fn part_from_others(task: &'static Task<'static>) {
-    // Relaxed, as in `changed`.
+    // Relaxed, as in `change`.
     if is_shared(task) && task.process.threads.load(Ordering::Relaxed) != 0 {
         part(task);
     }

@@ -61,7 +61,8 @@ pub(crate) fn set_task(
     task
 }
 
-static SOURCES: Sources = Sources { below: lp_vfs::below::take, mappings: written::of_file };
+static SOURCES: Sources =
+    Sources { below: lp_vfs::below::take, through: lp_vfs::below::through::read, mappings: written::of_file };
 
 /// Makes all threads look closely at absolute paths. The process has a root directory in a mount, or others
 /// may give it one.

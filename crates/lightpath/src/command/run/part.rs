@@ -20,6 +20,7 @@ pub(super) fn take_part<T>(
 /// The task of this process, in the slot that it has claimed.
 fn task_of(region: Region<'static>, process: ProcessId, lane: LaneId) -> Box<Task<'static>> {
     let mut task = Box::new(Task::new(region, process, lane, lp_vfs::clock::now));
-    task.sources = &lp_vfs::task::Sources { below: below::take, mappings: |_, _| {} };
+    task.sources =
+        &lp_vfs::task::Sources { below: below::take, through: below::through::read, mappings: |_, _| {} };
     task
 }

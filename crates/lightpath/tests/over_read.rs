@@ -1,0 +1,222 @@
+//! Reads of files of a host tree: what is read once passes through, what is read again is kept.
+
+mod trees;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+use trees::{LIST, Trees, said, sh};
+
+/// 200 files of 64 KiB, and one with a few bytes more than 3 MiB.
+const MAKE: &str = r#"
+python3 -c "
+import os
+os.mkdir('many')
+for n in range(200):
+    with open(f'many/f{n}', 'wb') as f: f.write(b''.join(bytes([(n + k) % 251]) * 4096 for k in range(16)))
+with open('large', 'wb') as f: f.write(b''.join(bytes([k % 251]) * 4096 for k in range(768)) + b'end')
+with open('small', 'wb') as f: f.write(bytes(k % 253 for k in range(20000)))
+"
+mkdir empty; chmod 755 empty; chmod 600 small many/*
+"#;
+
+fn python(script: &str) -> String {
+    format!("python3 - <<'END'\nimport ctypes, hashlib, mmap, os, signal, socket, sys\n{script}\nEND\n")
+}
+
+/// Bytes of the host's file system that the session's region takes.
+fn space(trees: &Trees) -> u64 {
+    let region = trees.home.path().join("state/lightpath").join(trees.session()).join("region");
+    fs::metadata(region).unwrap().blocks() * 512
+}
+
+#[test]
+fn what_is_read_once_is_not_copied() {
+    const ALL: u64 = 200 * (64 << 10);
+    let trees = Trees::new(MAKE);
+    let read = "for f in many/*; do cat $f; done | md5sum";
+    let expected = sh(&trees.copy(), read);
+    trees.over("true");
+    let before = space(&trees);
+    assert_eq!(trees.over(read), expected);
+    let once = space(&trees);
+    assert!(once - before < ALL / 2, "{} bytes for {ALL} that were read once", once - before);
+    assert_eq!(trees.over(read), expected);
+    let twice = space(&trees);
+    assert!(twice - before >= ALL, "{} bytes for {ALL} that were read twice", twice - before);
+    assert_eq!(trees.over(&format!("{read}; {LIST}")), expected + &sh(&trees.copy(), LIST));
+    assert_eq!(trees.says(&["diff"]), "");
+}
+
+/// Reads of any length, at any offset, by several processes, to memory that is not all there.
+#[test]
+fn reads_are_those_of_a_copy() {
+    let trees = Trees::new(MAKE);
+    let script = python(
+        r#"
+def md5(data): return hashlib.md5(data).hexdigest()
+def pieces(name, size, skip=0):
+    fd, said = os.open(name, os.O_RDONLY), []
+    os.lseek(fd, skip, os.SEEK_SET)
+    while data := os.read(fd, size): said.append((len(data), md5(data)))
+    return said
+for name in ('large', 'small', 'many/f1'):
+    for size in (1 << 20, 100000, 16384, 4095, 65536): print(name, size, pieces(name, size))
+print(pieces('many/f2', 20000, 16384), pieces('many/f2', 20000), pieces('many/f2', 1 << 20, 65535))
+# Two readers of one file, in turns.
+a, b = os.open('many/f3', os.O_RDONLY), os.open('many/f3', os.O_RDONLY)
+print([(md5(os.read(a, 16384)), md5(os.read(b, 20000))) for _ in range(5)])
+# A child goes on where its parent was.
+fd = os.open('many/f4', os.O_RDONLY)
+print(md5(os.read(fd, 30000)), flush=True)
+if os.fork() == 0:
+    print(md5(os.read(fd, 30000)), flush=True)
+    os._exit(0)
+os.wait()
+print(md5(os.read(fd, 30000)), os.read(fd, 1))
+# Memory that ends.
+libc = ctypes.CDLL(None, use_errno=True)
+libc.pread.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_long]
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+at = libc.mmap(None, 8 << 12, 3, 34, -1, 0)
+libc.munmap(ctypes.c_void_p(at + (4 << 12)), 4 << 12)
+fd = os.open('many/f5', os.O_RDONLY)
+for start, length in ((0, 65536), (2 << 12, 65536), (4 << 12, 65536), (0, 65536)):
+    got = libc.pread(fd, at + start, length, 0)
+    print(got, md5(ctypes.string_at(at + start, got)) if got > 0 else ctypes.get_errno())
+print(libc.pread(fd, None, 65536, 0), ctypes.get_errno())
+# The program's memory is the file.
+fd = os.open('many/f6', os.O_RDONLY)
+m = mmap.mmap(fd, 0, access=mmap.ACCESS_COPY)
+print(os.preadv(os.open('many/f7', os.O_RDONLY), [m], 0), md5(m), md5(os.read(fd, 1 << 20)))
+print(os.preadv(os.open('many/f8', os.O_RDONLY), [bytearray(5), bytearray(60000)], 0))
+# Whoever writes has all of it.
+fd = os.open('many/f9', os.O_RDONLY)
+first = os.read(fd, 20000)
+w = os.open('many/f9', os.O_RDWR)
+os.pwrite(w, b'written', 30000)
+rest = os.read(fd, 1 << 20)
+print(md5(first), md5(rest), rest[10000:10007])
+os.truncate('many/f10', 20001)
+print(md5(open('many/f10', 'rb').read()))
+open('many/f11', 'wb').close()
+print(open('many/f11', 'rb').read())
+fd = os.open('many/f12', os.O_RDONLY)
+os.read(fd, 20000)
+os.unlink('many/f12')
+print(md5(os.read(fd, 1 << 20)))
+"#,
+    );
+    assert_eq!(trees.over(&script), sh(&trees.copy(), &script));
+    trees.says(&["apply"]);
+    assert_eq!(sh(&trees.tree(), LIST), sh(&trees.copy(), LIST));
+}
+
+/// Runs a script over the tree that says `ready` and then reads a byte; meanwhile the host changes.
+fn beside(trees: &Trees, script: &str, change: &str) -> String {
+    let file = trees.home.path().join("script.py");
+    fs::write(&file, format!("import os\n{script}")).unwrap();
+    let mut command = trees.lightpath(&["run", "--over", ".", "--", "python3", file.to_str().unwrap()]);
+    let mut run =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut ready = [0; 6];
+    run.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    // The host's clock of change times may have ticks.
+    thread::sleep(Duration::from_millis(20));
+    sh(&trees.tree(), change);
+    run.stdin.as_mut().unwrap().write_all(b"g").unwrap();
+    said(&run.wait_with_output().unwrap())
+}
+
+/// What was read twice stays. What was read once or less is an error, and nothing is a mixture.
+#[test]
+fn a_file_that_changes_on_the_host_is_kept_or_an_error() {
+    let trees = Trees::new(MAKE);
+    let script = r#"
+def read(name):
+    try:
+        with open(name, 'rb') as f: return sum(f.read())
+    except OSError as e: return e.errno
+names = ['many/f1', 'many/f2', 'many/f3', 'many/f4', 'large', 'many/f5']
+seen = {}
+for name in names[:2] * 2 + names[2:5]: seen.setdefault(name, []).append(read(name))
+half = os.open('many/f6', os.O_RDONLY)
+os.read(half, 20000)
+os.stat('many/f5')
+print('ready', flush=True)
+os.read(0, 1)
+for name in names: print(name, [read(name) == was for was in seen.get(name, [])] or read(name), read(name))
+try: os.read(half, 20000)
+except OSError as e: print(e.errno)
+print(read('many/f7') != 5, read('small') != 5)
+"#;
+    let change = "for f in many/f[1-6]; do printf changed | dd of=$f bs=1 seek=50 conv=notrunc 2> /dev/null; done; echo more >> large";
+    let text = beside(&trees, script, change);
+    let sum = |n: u64| (0..16).map(|k| (n + k) % 251 * 4096).sum::<u64>();
+    let expected = format!(
+        "many/f1 [True, True] {}\nmany/f2 [True, True] {}\nmany/f3 [False] 5\nmany/f4 [False] 5\nlarge [False] 5\nmany/f5 5 5\n5\nTrue True\n",
+        sum(1),
+        sum(2)
+    );
+    assert_eq!(text, expected);
+    // The next run begins with what the host has now.
+    assert_eq!(trees.over("md5sum many/f3 large"), sh(&trees.tree(), "md5sum many/f3 large"));
+}
+
+/// A file that is open stays readable for a process that may not reach the host's any more.
+#[test]
+fn open_files_are_read_by_those_who_lose_their_way_to_the_host() {
+    // SAFETY: asks for the user.
+    if unsafe { libc::geteuid() } != 0 {
+        println!("skipped: root is needed");
+        return;
+    }
+    let trees = Trees::new(MAKE);
+    fs::set_permissions(trees.home.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let ways = [
+        "os.setuid(65534)",
+        "os.setresgid(7, 7, 7); os.setreuid(7, 7)",
+        "os.setgroups([]); os.seteuid(65534)",
+        "libc.setfsuid(65534)",
+        "os.chroot('empty')",
+        "libc.unshare(0x10000000)",
+        "libc.unshare(0x20000); libc.mount(b'none', b'/', None, 0x44000, None); libc.mount(b'none', os.getcwd().encode() + b'/..', b'tmpfs', 0, None)",
+        "libc.prctl(22, 1)",
+    ];
+    for way in ways {
+        let read = if way.contains("prctl") {
+            // Strict mode permits read(2), write(2) and exit(2).
+            "room = ctypes.create_string_buffer(30000)\nlibc.prctl(22, 1)\nn = libc.read(fds[0], room, 30000)\nlibc.write(1, b'%d' % n, len(b'%d' % n))\nlibc.syscall(60, 0)".to_owned()
+        } else {
+            format!("{way}\nprint([hashlib.md5(os.read(fd, 70000)).hexdigest() for fd in fds])")
+        };
+        let script = python(&format!(
+            "libc = ctypes.CDLL(None)\nfds = [os.open(name, os.O_RDONLY) for name in ('small', 'many/f1')]\n{read}"
+        ));
+        let output =
+            trees.lightpath(&["run", "--discard", "--over", ".", "--", "sh", "-c", &script]).output();
+        assert_eq!(said(&output.unwrap()), sh(&trees.copy(), &script), "{way}");
+    }
+    // And for one that gets it over a socket.
+    let script = python(
+        r#"
+here, there = socket.socketpair()
+if os.fork() == 0:
+    os.setuid(65534)
+    there.send(b'x')
+    _, fds, _, _ = socket.recv_fds(there, 1, 1)
+    print(hashlib.md5(os.read(fds[0], 70000)).hexdigest(), flush=True)
+    os._exit(0)
+here.recv(1)
+fd = os.open('small', os.O_RDONLY)
+socket.send_fds(here, [b'f'], [fd])
+print(os.wait()[1])
+"#,
+    );
+    assert_eq!(trees.over(&script), sh(&trees.copy(), &script));
+}
