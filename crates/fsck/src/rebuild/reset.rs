@@ -27,6 +27,7 @@ const KEPT_FLAGS: u32 = inode_flags::IMMUTABLE
     | inode_flags::ORIGIN
     | inode_flags::PENDING
     | inode_flags::LINKED_BELOW
+    | inode_flags::XATTRS_BELOW
     | inode_flags::SPACE
     | inode_flags::HOSTS
     | inode_flags::KIND;

@@ -86,7 +86,7 @@ pub struct Inode {
     /// For an inode without links: which lane keeps it, and which frees it. Atomic.
     pub custody: Custody,
     /// Target of a short symbolic link; of a file or directory with [`inode_flags::ORIGIN`] the list and the
-    /// offset of its record (`lp_vfs::below`). Immutable.
+    /// offset of its record, and what else `lp_vfs::below` keeps. Immutable but for that.
     pub inline: [AtomicU8; SHORT_TARGET],
     /// Guards the tree of record locks and flocks, like `flc_lock` of Linux's `struct file_lock_context`.
     pub locks_lock: OwnerLock,
@@ -109,8 +109,8 @@ impl Inode {
 /// Bit of [`Inode::acl`]: something may be mounted on the inode.
 pub const COVERED: u32 = 1 << 31;
 
-/// [`Inode::acl`], but for [`COVERED`], of a directory without an ACL whose names are still to be taken from
-/// the layer below.
+/// [`Inode::acl`], but for [`COVERED`], of a directory without an ACL whose names, and of a regular file whose
+/// extended attributes are still to be taken from the layer below.
 pub const NO_ACL_YET: u32 = !COVERED;
 
 /// Numbers of a layer's inodes are shown if they are below this; above are those of inodes that the layer
@@ -180,6 +180,9 @@ pub mod inode_flags {
     /// A process maps it and may write to it by that: what it has written is not in the times until it looks
     /// (`lp_vfs::mapping::written`).
     pub const WRITABLE_MAP: u32 = 1 << 27;
+    /// A regular file whose extended attributes are still to be taken from the layer below.
+    /// [`NO_ACL_YET`](super::NO_ACL_YET) may stand in place of its ACL, so that no check passes it unseen.
+    pub const XATTRS_BELOW: u32 = 1 << 28;
     /// The type as in the mode, so that one look tells whether a file is a regular one without a shadow.
     /// Immutable; 0 where only the mode tells.
     pub const KIND: u32 = 0o170_000;

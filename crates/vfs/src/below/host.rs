@@ -22,7 +22,7 @@ use lp_region::records::ABOVE_LAYER;
 
 use crate::below::list::{self, Record, RecordAt};
 use crate::below::memory::Memory;
-use crate::below::{Dir, Each, File, Layer, Names};
+use crate::below::{Dir, Each, File, Layer, Names, Seen};
 use crate::caller::id_map::{self, IdKind};
 use crate::caller::task::{Task, Time};
 
@@ -167,10 +167,10 @@ fn with_room(open: impl FnOnce() -> Result<usize>) -> Result<usize> {
 /// The attributes of what a name denotes or, if it is empty, of the descriptor itself; and its mount, 0 if
 /// the kernel does not say.
 fn attributes(dirfd: Fd, name: *const u8) -> Result<(Record, u64)> {
-    let mut found = MaybeUninit::<Statx>::zeroed();
+    let mut found = MaybeUninit::<Statx>::uninit();
     let flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH;
     let mask = STATX_BASIC_STATS | STATX_BTIME | STATX_MNT_ID;
-    // SAFETY: the name is NUL-terminated, and the kernel fills the structure in.
+    // SAFETY: the name is NUL-terminated, and the kernel fills all of the structure in.
     let found = unsafe {
         lp_abi::syscall!(__NR_statx, dirfd, name, flags, mask, found.as_mut_ptr())?;
         found.assume_init()
@@ -276,7 +276,7 @@ impl Dir for HostDir {
         unsafe { lp_abi::syscall!(__NR_readlinkat, self.fd.get(), name.as_ptr(), to.as_mut_ptr(), to.len()) }
     }
 
-    fn attributes(&self, name: &[u8], each: Each<'_>) -> Result<()> {
+    fn attributes(&self, name: &[u8], each: Each<'_>) -> Result<Seen> {
         let mut path = [0; Fd::LINK + NAME_MAX + 1];
         let path = proc_path(&mut path, self.fd.get(), name);
         let flags = AT_SYMLINK_NOFOLLOW;
@@ -288,8 +288,9 @@ impl Dir for HostDir {
                 size => size,
             };
         if matches!(size, Ok(0) | Err(Errno::EOPNOTSUPP | Errno::ENOENT | Errno::ENOTDIR)) {
-            return Ok(());
+            return Ok(Seen::All);
         }
+        let mut all = Seen::All;
         let mut room = Memory::new()?;
         let (names, values) = room.halves();
         // SAFETY: the path is NUL-terminated, and the kernel writes within the buffer.
@@ -300,11 +301,12 @@ impl Dir for HostDir {
             match unsafe { lp_abi::syscall!(__NR_lgetxattr, path, name.as_ptr(), to, len) } {
                 Ok(length) => each(&name[..name.len() - 1], &values[..length])?,
                 // Removed since, or not visible to this user.
-                Err(Errno::ENODATA | Errno::EACCES | Errno::EPERM | Errno::EOPNOTSUPP) => {}
+                Err(Errno::ENODATA | Errno::EOPNOTSUPP) => {}
+                Err(Errno::EACCES | Errno::EPERM) => all = Seen::Some,
                 Err(errno) => return Err(errno),
             }
         }
-        Ok(())
+        Ok(all)
     }
 }
 
@@ -330,8 +332,8 @@ impl File for OwnedFd {
     }
 
     fn check(&self, seen: &Record) -> Result<()> {
-        let mut now = MaybeUninit::<Stat>::zeroed();
-        // SAFETY: the kernel fills the structure in.
+        let mut now = MaybeUninit::<Stat>::uninit();
+        // SAFETY: the kernel fills all of the structure in.
         let now = unsafe {
             lp_abi::syscall!(__NR_fstat, self.get(), now.as_mut_ptr())?;
             now.assume_init()

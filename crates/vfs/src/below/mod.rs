@@ -24,6 +24,7 @@
 //! Lists are files of root [`list::ROOT`], which no mount shows. Lock order: the directory or file that is
 //! being taken in, then that root, then a list.
 
+mod attributes;
 mod content;
 pub mod frozen;
 mod host;
@@ -46,7 +47,7 @@ use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_region::{InodeId, InodeRef};
 
 use crate::below::list::{Record, RecordAt};
-pub use crate::caller::below::{Habit, Need, complete, is_hosts, is_pending};
+pub use crate::caller::below::{Habit, Need, complete, is_hosts, is_pending, lacks_attributes};
 use crate::caller::task::{Task, Time};
 use crate::inodes::inode::{self, Locked};
 use crate::names::listing::{mark_of, set_mark};
@@ -74,6 +75,13 @@ trait Layer {
 /// Callback for each extended attribute: its name and its value.
 type Each<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<()>;
 
+/// Whether a process may read all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Seen {
+    All,
+    Some,
+}
+
 /// Callback for each name: the name, the number that is listed for it, and its type.
 type Names<'a> = &'a mut dyn FnMut(&[u8], u64, u8) -> Result<()>;
 
@@ -94,8 +102,8 @@ trait Dir {
     /// Copies the target of a symbolic link and returns its length.
     fn target(&self, name: &[u8], to: &mut [u8]) -> Result<usize>;
 
-    /// Calls `each` with the extended attributes of what a name denotes.
-    fn attributes(&self, name: &[u8], each: Each<'_>) -> Result<()>;
+    /// Calls `each` with the extended attributes of what a name denotes, those that this process may read.
+    fn attributes(&self, name: &[u8], each: Each<'_>) -> Result<Seen>;
 }
 
 /// A file of a layer.
@@ -157,6 +165,7 @@ pub fn take(task: &Task<'_>, of: InodeRef, need: Need) -> Result<()> {
     match need {
         _ if !is_file => names::take(task, of, need),
         Need::Names => Ok(()),
+        Need::Attributes => attributes::take(task, of),
         Need::Nothing if spot(inode).is_some() => content::forgo(task, of),
         Need::Map => frozen::map(task, of),
         _ if spot(inode).is_none() => frozen::whole(task, of),

@@ -10,8 +10,8 @@ use crate::below::host::{self, HostTree};
 use crate::below::links;
 use crate::below::list::{self, RecordAt, State};
 use crate::below::numbers::{self, Numbers};
-use crate::below::taking::{Taking, attributes, dress};
-use crate::below::{Layer, listing, lock, may_call, spot};
+use crate::below::taking::{Taking, dress};
+use crate::below::{Layer, attributes, listing, lock, may_call, spot};
 use crate::caller::below::{self, Need, is_pending};
 use crate::caller::task::Task;
 use crate::inodes::inode::{self, Locked};
@@ -47,7 +47,7 @@ pub fn lay(task: &Task<'_>, root: u32, path: &[u8]) -> Result<()> {
     }
     let spot = RecordAt { list, offset };
     // The spot tells whether the rest is there, so it comes last.
-    attributes(task, &HostTree.dir(task, spot)?, &b".\0"[..1], at.id, &seen)?;
+    attributes::take_with_name(task, &HostTree.dir(task, spot)?, &b".\0"[..1], at.id, &seen)?;
     let _locked = inode::lock(task, at.id);
     dress(record, &seen, spot);
     list::set_target(task.region, spot, at);
@@ -106,7 +106,8 @@ fn batch(task: &Task<'_>, id: InodeId, _locked: &Locked<'_>, next: &mut Progress
     may_call()?;
     let at = spot(inode).ok_or(Errno::EIO)?;
     let dir = HostTree.dir(task, at)?;
-    let taking = Taking { dir: id, from: &dir, numbers: Numbers::of(task, id, at)?, counts: false };
+    let (numbers, attributes) = (Numbers::of(task, id, at)?, task.habit.asks());
+    let taking = Taking { dir: id, from: &dir, numbers, attributes, counts: false };
     let (list, state) = taking.list(task, at, need)?;
     list::set_list(task.region, at, list);
     if state == State::Complete {

@@ -177,7 +177,7 @@ pub fn take_in(task: &Task<'_>, dir: InodeRef, of: RecordAt, name: &[u8], seen: 
     let seen = &list::record(task.region, at)?;
     let from = HostTree.dir(task, of)?;
     let numbers = Numbers::of(task, dir.id, of)?;
-    let taking = Taking { dir: dir.id, from: &from, numbers, counts: true };
+    let taking = Taking { dir: dir.id, from: &from, numbers, attributes: false, counts: true };
     let load = {
         let _locked = lock(task, dir)?;
         let times = times_of(task, dir.id);

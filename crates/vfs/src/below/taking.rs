@@ -1,36 +1,32 @@
 //! One name of a directory: its list's record, its inode and its entry.
 
 use lp_abi::linux::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
-use lp_abi::{Errno, NAME_MAX, PATH_MAX, Result, UserSlice};
+use lp_abi::{Errno, NAME_MAX, PATH_MAX, Result};
 use lp_region::records::{COVERED, Inode, NO_ACL_YET, inode_flags};
 use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
 use lp_region::{DirentId, InodeId, InodeRef};
 
 use crate::below::list::{self, NameRoom, Record, RecordAt, State};
 use crate::below::numbers::{self, Numbers};
-use crate::below::{Dir, listing, set_spot, spot, through};
+use crate::below::{Dir, attributes, listing, set_spot, spot, through};
 use crate::caller::below::Need;
 use crate::caller::task::{SLACK, Task, Time};
-use crate::inodes::blob::{BlobDraft, BlobKind};
 use crate::inodes::inode;
 use crate::inodes::make::NewInode;
-use crate::inodes::xattrs::{self, XattrValue};
 use crate::names::change::{self, Links, Plain, Seats};
 use crate::names::dir::{self, Seat};
 use crate::names::hash::{self, Load};
 use crate::names::name::{self, Name};
 use crate::names::{dirent, link_target, removal};
-use crate::rights::acl;
 use crate::rights::permission::Victim;
-
-/// Namespaces of extended attributes that are taken, besides the ACLs.
-const TAKEN: [&[u8]; 3] = [b"user.", b"security.", b"trusted."];
 
 /// A directory whose names are taken in.
 pub(super) struct Taking<'d, D> {
     pub(super) dir: InodeId,
     pub(super) from: &'d D,
     pub(super) numbers: Numbers,
+    /// Whether files get their extended attributes with their names.
+    pub(super) attributes: bool,
     /// Whether names are counted as they get their entries; if not, the directory counts them already.
     pub(super) counts: bool,
 }
@@ -120,8 +116,9 @@ impl<D: Dir> Taking<'_, D> {
             }
         };
         // Before the record says so nobody else can reach it: whoever comes after a death takes them again.
-        if known != Some(target) && list::record(region, at)?.target() != target {
-            attributes(task, from, name.bytes(), target.id, seen)?;
+        let may_wait = seen.mode & S_IFMT == S_IFREG && !self.attributes;
+        if !may_wait && known != Some(target) && list::record(region, at)?.target() != target {
+            attributes::take_with_name(task, from, name.bytes(), target.id, seen)?;
         }
         list::set_target(region, at, target);
         let stands = chain.map_or(Ok(target), |chain| chain.enter(at, target))?;
@@ -215,54 +212,6 @@ fn target(task: &Task<'_>, from: &impl Dir, name: &Name<'_>, link: InodeId) -> R
     link_target::set_target(task, link, &room[..length.min(PATH_MAX - 1)])
 }
 
-/// Takes the extended attributes of what a name, which a NUL follows, denotes.
-pub(super) fn attributes(
-    task: &Task<'_>,
-    from: &impl Dir,
-    name: &[u8],
-    id: InodeId,
-    seen: &Record,
-) -> Result<()> {
-    if seen.mode & S_IFMT == S_IFLNK {
-        return Ok(());
-    }
-    let inode = task.region.inode(id);
-    let mut some = false;
-    let locked = inode::lock(task, id);
-    from.attributes(name, &mut |name, value| {
-        some = true;
-        match name {
-            acl::ACCESS_NAME => put_acl(task, inode, BlobKind::Acl, value),
-            acl::DEFAULT_NAME => put_acl(task, inode, BlobKind::DefaultAcl, value),
-            name if TAKEN.iter().any(|space| name.starts_with(space)) => {
-                // SAFETY: the layer's bytes outlive the call, which only reads them.
-                let bytes = unsafe { UserSlice::new(value.as_ptr(), value.len()) };
-                let value = XattrValue { bytes, flags: 0 };
-                xattrs::replace(task, id, inode, name, Some(value))
-            }
-            _ => Ok(()),
-        }
-    })?;
-    if some {
-        let time = |index: usize| Time { sec: seen.seconds[index], nsec: seen.nanoseconds[index] };
-        inode::set_times(inode, time(0), time(1), time(2));
-    }
-    drop(locked);
-    Ok(())
-}
-
-/// Gives an inode the ACL that it has in the layer below, unless it has one. The caller must hold its lock.
-fn put_acl(task: &Task<'_>, inode: &Inode, which: BlobKind, value: &[u8]) -> Result<()> {
-    if which.handle(inode) != 0 {
-        return Ok(());
-    }
-    let draft = BlobDraft::new(task, inode.root.load(Relaxed))?; // Relaxed: immutable.
-    draft.append(value)?;
-    draft.attach(which.word(inode));
-    task.region.settle::<Inode>(task.lane);
-    Ok(())
-}
-
 /// Sets the attributes of an inode that nobody uses yet from a record.
 pub(super) fn dress(inode: &Inode, seen: &Record, at: RecordAt) {
     let kind = seen.mode & S_IFMT;
@@ -287,6 +236,9 @@ pub(super) fn dress(inode: &Inode, seen: &Record, at: RecordAt) {
     if kind == S_IFDIR || kind == S_IFREG && seen.size != 0 {
         flags |= inode_flags::PENDING;
     }
+    if kind == S_IFREG {
+        flags |= inode_flags::XATTRS_BELOW;
+    }
     if kind != S_IFDIR && seen.nlink > 1 {
         flags |= inode_flags::LINKED_BELOW;
     }
@@ -295,7 +247,7 @@ pub(super) fn dress(inode: &Inode, seen: &Record, at: RecordAt) {
     inode.btime_nsec.store(seen.nanoseconds[3], Relaxed);
     inode.seq.end();
     inode::set_times(inode, time(0), time(1), time(2));
-    if kind == S_IFDIR && inode.acl.load(Relaxed) == 0 {
+    if matches!(kind, S_IFREG | S_IFDIR) && inode.acl.load(Relaxed) == 0 {
         inode.acl.store(NO_ACL_YET, Release);
     }
 }

@@ -4,7 +4,7 @@
 use core::cell::Cell;
 
 use lp_abi::{Errno, Result};
-use lp_region::records::{Inode, inode_flags};
+use lp_region::records::{COVERED, Inode, NO_ACL_YET, inode_flags};
 use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_region::{InodeId, InodeRef, Region};
 
@@ -19,6 +19,8 @@ pub enum Need {
     Names,
     /// What an open for reading needs from a file.
     Opened,
+    /// The extended attributes of a regular file.
+    Attributes,
     /// The page map of a file, which is about to lose a name.
     Map,
     /// A byte range of a file: offset and length.
@@ -34,6 +36,48 @@ pub(crate) const MISSING: Errno = Errno::EUCLEAN;
 #[inline(always)]
 pub fn is_pending(inode: &Inode) -> bool {
     inode.flags.load(Relaxed) & inode_flags::PENDING != 0 // Relaxed: checked again under the lock.
+}
+
+/// Whether the extended attributes of a regular file are still to be taken.
+#[inline(always)]
+pub fn lacks_attributes(inode: &Inode) -> bool {
+    // Acquire: the ACL is there if not. PAIRS: the release store in `below::attributes`.
+    inode.flags.load(Acquire) & inode_flags::XATTRS_BELOW != 0
+}
+
+/// Whether the ACL of a regular file is still to be taken.
+#[inline(always)]
+pub(crate) fn lacks_acl(inode: &Inode) -> bool {
+    // Relaxed: taken once, and before the flag goes.
+    lacks_attributes(inode) && inode.acl.load(Relaxed) & !COVERED == NO_ACL_YET
+}
+
+/// Takes the extended attributes that a file lacks, if they can be taken: those that the host has changed
+/// cannot, and stay lacking. The caller must hold no lock and not be writing.
+#[inline]
+pub(crate) fn try_attributes(task: &Task<'_>, inode: &Inode) {
+    let _ = attributes(task, inode);
+}
+
+/// Takes the extended attributes that a file lacks. The caller must hold no lock and not be writing.
+///
+/// # Errors
+/// Those of [`complete`]; `EACCES` if the caller may not read one.
+#[inline]
+pub(crate) fn attributes(task: &Task<'_>, inode: &Inode) -> Result<()> {
+    if lacks_attributes(inode) { take(task, id_of(task.region, inode), Need::Attributes) } else { Ok(()) }
+}
+
+/// Takes the ACL that a file lacks. The caller must hold no lock and not be writing.
+///
+/// # Errors
+/// Those of [`complete`].
+#[cold]
+pub(crate) fn acl(task: &Task<'_>, inode: &Inode) -> Result<()> {
+    match attributes(task, inode) {
+        Err(errno) if lacks_acl(inode) => Err(errno),
+        _ => Ok(()),
+    }
 }
 
 /// Whether a directory stands for the host's of its name. It has [`lp_region::records::COVERED`] too.
@@ -69,18 +113,20 @@ pub(crate) fn take(task: &Task<'_>, id: InodeId, need: Need) -> Result<()> {
     (task.sources.below)(task, InodeRef { id, generation }, need)
 }
 
-/// Whether a program that lists a directory will ask for more of its names, as the last one whose names were
-/// listed tells: reading all at once is quicker then.
+/// Whether a program that looks at a directory will ask for more of its names, as those tell at which it
+/// looked before: reading all at once is quicker then.
 #[derive(Default)]
 pub struct Habit {
     /// The directory whose names were listed last.
     listed: Cell<u64>,
     /// How many directories are taken in at once before the next is listed.
     whole: Cell<u32>,
+    /// How many are taken in with the extended attributes of files.
+    attributes: Cell<u32>,
 }
 
 impl Habit {
-    /// Directories that are taken in at once after one listing was too little.
+    /// Directories that are taken in at once after less was too little.
     const WHOLE: u32 = 32;
 
     /// Whether the next directory is to be listed.
@@ -89,14 +135,28 @@ impl Habit {
         if !last.id.is_none() && !is_pending(region.inode(last.id)) {
             self.whole.set(Habit::WHOLE);
         }
-        let left = self.whole.get();
-        self.whole.set(left.saturating_sub(1));
-        left == 0
+        !Habit::one_of(&self.whole)
+    }
+
+    /// Whether names are to be taken with the extended attributes of files.
+    pub(crate) fn asks(&self) -> bool {
+        Habit::one_of(&self.attributes)
+    }
+
+    /// Notes that extended attributes of files were needed.
+    pub(crate) fn has_asked(&self) {
+        self.attributes.set(Habit::WHOLE);
     }
 
     /// Notes a directory whose names were listed.
     pub(crate) fn has_listed(&self, dir: InodeRef) {
         self.listed.set(dir.to_word());
+    }
+
+    fn one_of(left: &Cell<u32>) -> bool {
+        let some = left.get();
+        left.set(some.saturating_sub(1));
+        some != 0
     }
 }
 

@@ -6,6 +6,7 @@ use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, MountId};
 
+use crate::caller::below;
 use crate::caller::event::Touched;
 use crate::caller::task::{Place, Task};
 use crate::calls::target;
@@ -40,6 +41,7 @@ fn change(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), mode: u32
 }
 
 fn set(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), mode: u32) -> Result<()> {
+    below::try_attributes(task, inode);
     let _writing = writer::begin(task, mount)?;
     let _locked = inode::lock(task, id);
     // Relaxed throughout: under the lock.

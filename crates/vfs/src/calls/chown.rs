@@ -7,6 +7,7 @@ use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, MountId};
 
+use crate::caller::below;
 use crate::caller::event::Touched;
 use crate::caller::id_map::{self, IdKind};
 use crate::caller::task::{Place, Task};
@@ -64,6 +65,7 @@ fn in_run(task: &Task, owner: u32, group: u32) -> Result<(u32, u32)> {
 }
 
 fn set(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), owner: u32, group: u32) -> Result<()> {
+    below::try_attributes(task, inode);
     let _writing = writer::begin(task, mount)?;
     let (owner, group) = in_run(task, owner, group)?;
     let _locked = inode::lock(task, id);

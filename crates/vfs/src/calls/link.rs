@@ -6,6 +6,7 @@ use lp_region::DirentId;
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering;
 
+use crate::caller::below;
 use crate::caller::event;
 use crate::caller::task::{Outside, Place, Task};
 use crate::calls::landlock::{self, Refer};
@@ -138,6 +139,7 @@ pub(crate) fn link_at(task: &Task<'_>, found: &Found, parent: &Parent) -> Result
     let is_same_mount = found.mount == parent.mount;
     let target = found.inode;
     let (dir, file) = (task.region.inode(parent.dir.id), task.region.inode(target.id));
+    below::try_attributes(task, file);
     let _writing = writer::begin_walked(task, parent.mount)?;
     let mut locked = dir::enter(task, parent.dir)?;
     let place = name::Key::new(parent.dir.id, &name);

@@ -452,7 +452,8 @@ fn may_open_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Ope
         return Err(Errno::EROFS);
     }
     permission::check(task, record, how.access)?;
-    let marks = inode_flags::APPEND | inode_flags::SHADOW | inode_flags::PENDING | inode_flags::EXECUTED;
+    let below = inode_flags::PENDING | inode_flags::XATTRS_BELOW;
+    let marks = inode_flags::APPEND | inode_flags::SHADOW | inode_flags::EXECUTED | below;
     if record.flags.load(Ordering::Relaxed) & marks != 0 {
         return open_marked_slow(task, found, how, kind);
     }
@@ -464,17 +465,22 @@ fn may_open_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Ope
 fn open_marked_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Opened> {
     let flags = task.region.inode(found.inode.id).flags.load(Ordering::Relaxed);
     let cuts = kind == S_IFREG && how.has(O_TRUNC);
+    let writes = how.access & permission::WRITE != 0;
     let overwrites = how.flags & O_ACCMODE != O_RDONLY && !how.has(O_APPEND);
     if flags & inode_flags::APPEND != 0 && (overwrites || cuts) {
         return Err(Errno::EPERM);
     }
+    if writes || cuts {
+        // Which of them go with the content.
+        below::try_attributes(task, task.region.inode(found.inode.id));
+    }
     if flags & inode_flags::PENDING != 0 {
         // Programs that read a directory compare its attributes before and after.
-        let need = match how.access & permission::WRITE {
+        let need = match writes {
             _ if kind == S_IFDIR => Need::Names,
             _ if cuts => Need::Nothing,
-            0 => Need::Opened,
-            _ => Need::All,
+            false => Need::Opened,
+            true => Need::All,
         };
         let _writing = match need {
             Need::Nothing => Some(writer::begin(task, found.mount)?),
@@ -482,7 +488,7 @@ fn open_marked_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<
         };
         below::take(task, found.inode.id, need)?;
     }
-    if flags & inode_flags::EXECUTED != 0 && how.access & permission::WRITE != 0 {
+    if flags & inode_flags::EXECUTED != 0 && writes {
         busy::may_write_slow(task, found.inode)?;
     }
     if flags & inode_flags::LEASED != 0 && kind == S_IFREG {

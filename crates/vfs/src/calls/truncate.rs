@@ -86,15 +86,16 @@ pub fn truncate(task: &Task, dirfd: Fd, path: UserPtr, length: i64) -> Result<Pl
             S_IFDIR => return Err(Errno::EISDIR),
             _ => return Err(Errno::EINVAL),
         }
+        below::try_attributes(task, inode);
         if below::is_pending(inode) {
-            permission::check(task, inode, permission::WRITE)?;
+            permission::check_known(task, inode, permission::WRITE)?;
             below::complete(task, inode)?;
         }
         if inode.flags.load(Relaxed) & (inode_flags::LEASED | inode_flags::EXECUTED) != 0 {
             may_truncate_slow(task, id, inode, mount, length as u64)?;
         }
         let writing = writer::begin(task, mount)?;
-        permission::check(task, inode, permission::WRITE)?;
+        permission::check_known(task, inode, permission::WRITE)?;
         if landlock::is_held(task) {
             may_truncate_held(task, found, inode)?;
         }
@@ -117,7 +118,7 @@ pub fn truncate(task: &Task, dirfd: Fd, path: UserPtr, length: i64) -> Result<Pl
 #[cold]
 fn may_truncate_slow(task: &Task, id: InodeId, inode: &Inode, mount: MountId, length: u64) -> Result<()> {
     drop(writer::begin(task, mount)?);
-    permission::check(task, inode, permission::WRITE)?;
+    permission::check_known(task, inode, permission::WRITE)?;
     may_resize(task, inode, length)?;
     busy::may_write_slow(task, InodeRef { id, generation: inode.generation.load(Relaxed) })?;
     if watched::is_leased(inode) { watched::break_leases_slow(task, id, None) } else { Ok(()) }

@@ -6,6 +6,7 @@ use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, MountId};
 
+use crate::caller::below;
 use crate::caller::event::Touched;
 use crate::caller::task::{Place, Task, Time};
 use crate::calls::target;
@@ -73,6 +74,7 @@ fn wanted(times: Times) -> Result<(Set, Set)> {
 
 fn change(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), set: (Set, Set)) -> Result<()> {
     mapping::settle_times(task, id, inode);
+    below::try_attributes(task, inode);
     let writing = writer::begin(task, mount)?;
     let locked = inode::lock(task, id);
     may_change(task, inode, set)?;
@@ -106,7 +108,7 @@ fn may_change(task: &Task, inode: &Inode, set: (Set, Set)) -> Result<()> {
     if set == (Set::Now, Set::Now) {
         return match credentials::owns(task, inode) {
             true => Ok(()),
-            false => permission::check(task, inode, permission::WRITE),
+            false => permission::check_known(task, inode, permission::WRITE),
         };
     }
     if flags & inode_flags::APPEND != 0 || !credentials::owns(task, inode) {

@@ -11,6 +11,7 @@ use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, MountId, ucopy};
 
+use crate::caller::below;
 use crate::caller::event::Touched;
 use crate::caller::task::{Place, Task};
 use crate::calls::target;
@@ -223,7 +224,7 @@ fn may(task: &Task, inode: &Inode, space: Space, access: Access) -> Result<()> {
         Space::Unknown => {}
     }
     let want = if access == Access::Write { permission::WRITE } else { permission::READ };
-    permission::check(task, inode, want)
+    permission::check_known(task, inode, want)
 }
 
 /// Checks that tmpfs supports attributes of this name, like `xattr_resolve_name`.
@@ -248,6 +249,7 @@ fn set(task: &Task, of: On, name: &Name, value: XattrValue) -> Result<()> {
 }
 
 fn set_value(task: &Task, (id, inode, mount): On, name: &Name, value: XattrValue) -> Result<()> {
+    below::attributes(task, inode)?;
     let _writing = writer::begin(task, mount)?;
     let name = name.get();
     let space = space(name);
@@ -262,7 +264,7 @@ fn set_value(task: &Task, (id, inode, mount): On, name: &Name, value: XattrValue
         may_secure(task, inode, name, &value)?;
     }
     resolve(name, space)?;
-    xattrs::replace(task, id, inode, name, Some(value))
+    xattrs::replace(task, (id, inode), name, Some(value), task.now())
 }
 
 /// The kernel's cap_inode_setxattr: `security.` belongs to the administrator, and file capabilities must be
@@ -296,6 +298,7 @@ fn remove(task: &Task, of: On, name: &Name) -> Result<()> {
 }
 
 fn remove_value(task: &Task, (id, inode, mount): On, name: &Name) -> Result<()> {
+    below::attributes(task, inode)?;
     let _writing = writer::begin(task, mount)?;
     let name = name.get();
     let space = space(name);
@@ -308,17 +311,20 @@ fn remove_value(task: &Task, (id, inode, mount): On, name: &Name) -> Result<()> 
         may_administer(task, inode, name)?;
     }
     resolve(name, space)?;
-    xattrs::replace(task, id, inode, name, None)
+    xattrs::replace(task, (id, inode), name, None, task.now())
 }
 
 fn get(task: &Task, id: InodeId, inode: &Inode, name: &Name, to: UserSlice) -> Result<usize> {
     let name = name.get();
     let space = space(name);
     if let Space::Acl(which) = space {
+        below::acl(task, inode)?;
         return acl::get(task, id, inode, which, to);
     }
+    below::acl(task, inode)?;
     may(task, inode, space, Access::Read)?;
     resolve(name, space)?;
+    below::attributes(task, inode)?;
     if BlobKind::Xattr.handle(inode) == 0 {
         return Err(Errno::ENODATA);
     }
@@ -342,6 +348,7 @@ fn get(task: &Task, id: InodeId, inode: &Inode, name: &Name, to: UserSlice) -> R
 }
 
 fn list(task: &Task, id: InodeId, inode: &Inode, to: UserSlice) -> Result<usize> {
+    below::attributes(task, inode)?;
     // Each is looked at once, as in the kernel's simple_xattr_list.
     if [BlobKind::Acl, BlobKind::DefaultAcl, BlobKind::Xattr].iter().all(|kind| kind.handle(inode) == 0) {
         return Ok(0);

@@ -240,18 +240,25 @@ impl Swap {
 
 /// Makes a draft an inode's blob, or removes the blob, and frees the former one. Sets the inode's mode and
 /// `ctime`. The caller must hold the inode's lock and not be in a `seq` section.
-pub(crate) fn swap(task: &Task, of: InodeId, which: BlobKind, draft: Option<BlobDraft>, mode: u32) {
+pub(crate) fn swap(
+    task: &Task,
+    of: InodeId,
+    which: BlobKind,
+    draft: Option<BlobDraft>,
+    (mode, time): (u32, Time),
+) {
     let old = which.handle(task.region.inode(of));
     let inode = task.region.inode(of);
-    // Names still to be taken in need a trap: see `below`.
-    let is_trap = which == BlobKind::Acl && inode::is_dir(inode) && below::is_pending(inode);
+    // What is still to be taken in needs a trap: see `below`.
+    let lacks_names = inode::is_dir(inode) && below::is_pending(inode);
+    let is_trap = which == BlobKind::Acl && (lacks_names || below::lacks_attributes(inode));
     let none = if is_trap { NO_ACL_YET } else { 0 };
     let new = draft.map_or(none, |draft| {
         let id = draft.id;
         core::mem::forget(draft);
         id.0
     });
-    let swap = Swap { of, which, new, old, mode, time: task.now() };
+    let swap = Swap { of, which, new, old, mode, time };
     let intent = intent::write(task, op::BLOB, &swap.to_words());
     swap.apply(task, task.lane);
     drop(intent);

@@ -6,7 +6,7 @@ use lp_region::InodeId;
 use lp_region::records::Inode;
 use lp_region::sync::Ordering::Relaxed;
 
-use crate::caller::task::Task;
+use crate::caller::task::{Task, Time};
 use crate::inodes::blob::{self, BlobDraft, BlobKind, View};
 
 /// `XATTR_NAME_MAX` and a NUL.
@@ -75,10 +75,10 @@ pub(crate) fn compare(view: View, record: &XattrRecord, name: &[u8]) -> core::cm
 /// Sets or removes an attribute, and sets `ctime`. The caller must hold the inode's lock.
 pub(crate) fn replace(
     task: &Task,
-    id: InodeId,
-    inode: &Inode,
+    (id, inode): (InodeId, &Inode),
     name: &[u8],
     value: Option<XattrValue>,
+    ctime: Time,
 ) -> Result<()> {
     let old = blob::of(task, inode, BlobKind::Xattr);
     let existing = old.and_then(|view| records(view).find(|record| compare(view, record, name).is_eq()));
@@ -108,7 +108,8 @@ pub(crate) fn replace(
         copy(&draft, view, rest, view.len())?;
     }
     let draft = (!draft.view().is_empty()).then_some(draft);
-    blob::swap(task, id, BlobKind::Xattr, draft, inode.mode.load(Relaxed)); // Relaxed: under the lock.
+    // Relaxed: under the lock.
+    blob::swap(task, id, BlobKind::Xattr, draft, (inode.mode.load(Relaxed), ctime));
     Ok(())
 }
 
@@ -132,9 +133,9 @@ fn copy(draft: &BlobDraft, from: View, start: u64, end: u64) -> Result<()> {
 pub(crate) fn drop_capability(task: &Task, id: InodeId, inode: &Inode) {
     // Without memory for the shorter list, remove the whole list rather than keep capabilities for other
     // content.
-    match replace(task, id, inode, CAPABILITY, None) {
+    match replace(task, (id, inode), CAPABILITY, None, task.now()) {
         Ok(()) | Err(Errno::ENODATA) => {}
         // Relaxed: under the lock.
-        Err(_) => blob::swap(task, id, BlobKind::Xattr, None, inode.mode.load(Relaxed)),
+        Err(_) => blob::swap(task, id, BlobKind::Xattr, None, (inode.mode.load(Relaxed), task.now())),
     }
 }

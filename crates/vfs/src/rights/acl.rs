@@ -237,7 +237,7 @@ pub(crate) fn set(task: &Task, id: InodeId, inode: &Inode, which: BlobKind, valu
     may_set(task, inode, which, draft.is_some())?;
     let mut mode = inode.mode.load(Relaxed); // Relaxed: under the lock.
     let Some(draft) = draft else {
-        blob::swap(task, id, which, None, mode);
+        blob::swap(task, id, which, None, (mode, task.now()));
         return Ok(());
     };
     if !is_valid(view) {
@@ -256,7 +256,7 @@ pub(crate) fn set(task: &Task, id: InodeId, inode: &Inode, which: BlobKind, valu
             kept = None;
         }
     }
-    blob::swap(task, id, which, kept, mode);
+    blob::swap(task, id, which, kept, (mode, task.now()));
     Ok(())
 }
 
@@ -266,7 +266,8 @@ pub(crate) fn set(task: &Task, id: InodeId, inode: &Inode, which: BlobKind, valu
 /// Those of [`set`].
 pub(crate) fn remove(task: &Task, id: InodeId, inode: &Inode, which: BlobKind) -> Result<()> {
     may_set(task, inode, which, false)?;
-    blob::swap(task, id, which, None, inode.mode.load(Relaxed)); // Relaxed: under the lock.
+    // Relaxed: under the lock.
+    blob::swap(task, id, which, None, (inode.mode.load(Relaxed), task.now()));
     Ok(())
 }
 
@@ -325,7 +326,7 @@ pub(crate) fn chmod(task: &Task, id: InodeId, inode: &Inode, mode: u32) -> Resul
             _ => {}
         }
     }
-    blob::swap(task, id, BlobKind::Acl, Some(draft), mode);
+    blob::swap(task, id, BlobKind::Acl, Some(draft), (mode, task.now()));
     Ok(true)
 }
 

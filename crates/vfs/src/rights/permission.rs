@@ -20,10 +20,20 @@ pub const READ: u32 = 4;
 
 /// Checks that the caller may do `want` ([`READ`] | [`WRITE`] | [`EXEC`]) with the inode.
 ///
+/// Takes the ACL of a file from the layer below first, if it is needed: the caller must hold no lock but that
+/// of a directory, if it checks that directory, and not be writing.
+///
 /// # Errors
 /// `EACCES`; `EPERM` for writing to an immutable file. `crate::lane::writer` handles read-only file systems.
+/// Those of [`below::complete`] for the ACL.
 #[inline(always)]
 pub fn check(task: &Task<'_>, inode: &Inode, want: u32) -> Result<()> {
+    if plainly_may(task, inode, want) { Ok(()) } else { check_slow(task, inode, want) }
+}
+
+/// Whether mode and owner alone tell that the caller may do `want`.
+#[inline(always)]
+fn plainly_may(task: &Task<'_>, inode: &Inode, want: u32) -> bool {
     // Relaxed, here and below: each field is one word and used as seen, as in Linux. The ACL handle needs no
     // lock: 0 means that there is none.
     let mode = inode.mode.load(Ordering::Relaxed);
@@ -33,10 +43,19 @@ pub fn check(task: &Task<'_>, inode: &Inode, want: u32) -> Result<()> {
             && inode.uid.load(Ordering::Relaxed) == task.credentials.get().fsuid.load(Ordering::Relaxed)
     };
     let fixed = || inode.flags.load(Ordering::Relaxed) & inode_flags::IMMUTABLE != 0;
-    if (everyone || owner()) && (want & WRITE == 0 || !fixed()) {
+    (everyone || owner()) && (want & WRITE == 0 || !fixed())
+}
+
+/// [`check`] by a caller that has called [`below::try_attributes`] and may hold locks.
+///
+/// # Errors
+/// Those of [`check`]; `EIO` if the ACL could not be taken.
+pub(crate) fn check_known(task: &Task<'_>, inode: &Inode, want: u32) -> Result<()> {
+    if plainly_may(task, inode, want) {
         return Ok(());
     }
-    check_slow(task, inode, want)
+    let who = Identity::of(task.credentials.get());
+    if needs_acl(task, inode, want, who) { Err(Errno::EIO) } else { decide(task, inode, want, who) }
 }
 
 #[inline(never)]
@@ -49,6 +68,24 @@ fn check_slow(task: &Task<'_>, inode: &Inode, want: u32) -> Result<()> {
 /// # Errors
 /// Those of [`check`].
 pub(crate) fn check_as(task: &Task<'_>, inode: &Inode, want: u32, who: Identity) -> Result<()> {
+    if needs_acl(task, inode, want, who) {
+        below::acl(task, inode)?;
+    }
+    decide(task, inode, want, who)
+}
+
+/// Whether it takes an ACL to decide that is still to be taken from the layer below.
+fn needs_acl(task: &Task<'_>, inode: &Inode, want: u32, who: Identity) -> bool {
+    // Relaxed: as in `plainly_may`.
+    let mode = inode.mode.load(Ordering::Relaxed);
+    below::lacks_acl(inode)
+        && inode.uid.load(Ordering::Relaxed) != who.uid
+        && mode & S_IRWXG != 0
+        && !(overrides(mode, want, who.caps) && credentials::reach(task, inode, who.caps))
+}
+
+/// [`check_as`] for an inode whose ACL is there.
+fn decide(task: &Task<'_>, inode: &Inode, want: u32, who: Identity) -> Result<()> {
     if want & WRITE != 0 && inode.flags.load(Ordering::Relaxed) & inode_flags::IMMUTABLE != 0 {
         return Err(Errno::EPERM);
     }

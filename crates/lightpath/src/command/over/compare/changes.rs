@@ -206,12 +206,15 @@ impl Tree<'_> {
                 _ => false,
             };
         let link = kind(now.mode) == libc::S_IFLNK;
+        let inode = self.task.region.inode(new.inode.id);
+        // What nobody has asked for, nobody has changed.
+        let is_asked = !(same && below::lacks_attributes(inode));
         Ok(What {
             kind: kinds,
             content,
             mode: !link && seen.mode & 0o7777 != now.mode & 0o7777,
             owner: (seen.uid, seen.gid) != (now.uid, now.gid),
-            xattr: !kinds && !link && self.xattrs(path)? != host::xattrs(&self.over.join(path))?,
+            xattr: !kinds && !link && is_asked && self.xattrs(path)? != host::xattrs(&self.over.join(path))?,
             times: (seen.seconds[1], seen.nanoseconds[1]) != (now.mtime.sec, now.mtime.nsec),
         })
     }

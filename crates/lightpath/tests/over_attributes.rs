@@ -1,0 +1,170 @@
+//! Extended attributes of a host tree: those of files are read when something needs them.
+
+mod trees;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+use trees::{Trees, killed_at, said, sh};
+
+/// Files with attributes, some with two names, some empty; ACLs that give and take rights of user 65534.
+const MAKE: &str = r#"
+set -e
+mkdir d e; chmod 755 d e
+for n in 1 2 3 4 5 6 7 8 9; do echo $n > d/f$n; setfattr -n user.k -v value$n d/f$n; done
+setfattr -n user.other -v o d/f1; setfattr -n user.a -v a d/f1; ln d/f1 e/one
+: > d/empty; setfattr -n user.k -v e d/empty; : > d/plain; echo plain > e/plain
+chmod 640 d/f2; setfacl -m u:65534:rw d/f2
+chmod 644 d/f3; setfacl -m u:65534:--- d/f3
+chmod 660 d/empty; setfacl -m u:65534:rw d/empty
+chmod 600 d/f4
+cap=0x0100000200200000000000000000000000000000
+for n in 5 6 7 8; do setfattr -n security.capability -v $cap d/f$n; done
+"#;
+
+const SHOW: &str = "(cd d && getfattr -d -m - * ../e/* ; getfacl -p * ../e/*; stat -c '%n %a %u %h' *) 2>&1";
+
+fn is_root() -> bool {
+    // SAFETY: asks for the user.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    if !is_root {
+        println!("skipped: root is needed");
+    }
+    is_root
+}
+
+/// A tree that others may search.
+fn open_trees() -> Trees {
+    let trees = Trees::new(MAKE);
+    fs::set_permissions(trees.home.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    trees
+}
+
+/// Each call that needs attributes, first of all in a session.
+#[test]
+fn whatever_needs_attributes_finds_them() {
+    if !is_root() {
+        return;
+    }
+    let calls = [
+        "getfattr -d -m - d/f1 e/one d/plain",
+        "getfacl -p d/f2 d/plain",
+        "setfattr -n user.new -v n d/f1",
+        "setfattr -n user.k -v changed d/f1; setfattr -x user.a e/one",
+        "setfattr -x user.none d/f1",
+        "setfacl -m u:7:r d/f3; setfacl -b d/f2",
+        "chmod 600 d/f2; chmod 664 d/f3; chmod 700 d/f1",
+        "chown 7 d/f5; chown 7 d/f2; chgrp 7 d/plain",
+        "echo more >> d/f6; : > d/f7; truncate -s 1 d/f8; printf x >> d/empty; echo x > d/plain",
+        "dd if=/dev/zero of=d/f5 bs=1 count=1 conv=notrunc 2>/dev/null",
+        "mv d/f1 d/moved; ln d/f2 d/two; rm d/f3; cp -a d/f6 e/copy; cp d/f6 d/bare",
+        "mv d away; mkdir d; mv away/f2 d/f2",
+        "tar cf t.tar --xattrs --acls d && mkdir x && tar xf t.tar --xattrs --acls -C x && getfattr -d x/d/f1",
+    ];
+    let show = "find . -type f | LC_ALL=C sort | while read f; do getfattr -d -m - $f; getfacl -p $f; stat -c '%n %a %u %g %h %s' $f; done 2>&1";
+    for call in calls {
+        let trees = open_trees();
+        let script = format!("{{ find . -size +0; {call}; }} 2>&1 | LC_ALL=C sort");
+        assert_eq!(trees.over(&script), sh(&trees.copy(), &script), "{call}");
+        assert_eq!(trees.over(show), sh(&trees.copy(), show), "{call}: attributes");
+        trees.says(&["apply"]);
+        assert_eq!(sh(&trees.tree(), show), sh(&trees.copy(), show), "{call}: after apply");
+    }
+}
+
+/// ACLs decide for a user who owns nothing, whichever call comes first.
+#[test]
+fn acls_decide_from_the_first_call_on() {
+    if !is_root() {
+        return;
+    }
+    let calls = [
+        "open(name).close()",
+        "open(name, 'a').close()",
+        "open(name, 'w').close()",
+        "print(os.access(name, os.R_OK), os.access(name, os.W_OK), os.access(name, os.R_OK, effective_ids=True))",
+        "os.utime(name)",
+        "os.utime(name, (1, 1))",
+        "os.truncate(name, 0)",
+        "os.link(name, '/'.join((os.getcwd(), 'e', name[2:] + 'link')))",
+        "print(os.getxattr(name, 'user.k'))",
+        "os.setxattr(name, 'user.k', b'new')",
+        "print(sorted(os.listxattr(name)) if os.access(name, os.R_OK) else 0)",
+        "print(os.getxattr(name, 'system.posix_acl_access'))",
+        "os.chmod(name, 0o600)",
+        "os.execv(name, ['x'])",
+    ];
+    let trees = open_trees();
+    for call in calls {
+        let script = format!(
+            "chmod 777 e; python3 - <<'END'\nimport os\nos.setresgid(7, 7, 7); os.setgroups([]); os.setresuid(65534, 65534, 65534)\nfor name in ['d/f2', 'd/f3', 'd/f4', 'd/f1', 'd/empty', 'd/plain']:\n  try:\n    {call}\n    print(name, 'done')\n  except OSError as e: print(name, e.errno)\nEND\n"
+        );
+        fs::remove_dir_all(trees.copy()).unwrap();
+        sh(trees.home.path(), "cp -a tree copy");
+        let output =
+            trees.lightpath(&["run", "--discard", "--over", ".", "--", "sh", "-c", &script]).output();
+        assert_eq!(said(&output.unwrap()), sh(&trees.copy(), &script), "{call}");
+    }
+}
+
+/// Attributes are those that the file had when it was first seen, or an error.
+#[test]
+fn attributes_that_change_on_the_host_are_an_error_or_kept() {
+    let trees = Trees::new(
+        "mkdir d e; for n in 1 2 3; do echo $n > d/f$n; echo $n > e/f$n; setfattr -n user.k -v was d/f$n e/f$n; done",
+    );
+    let ready = trees.home.path().join("ready");
+    let script = "stat d/* e/* > /dev/null; getfattr --only-values -n user.k d/f1; echo; mv e/f2 e/g; : > $READY; read go; \
+        getfattr --only-values -n user.k d/f2; echo; getfattr -n user.k e/f1 2>&1; getfattr --only-values -n user.k e/f3; echo; \
+        chmod 600 e/f1; cat e/f1 2>&1; stat -c %a e/f1";
+    let mut command = trees.lightpath(&["run", "--over", ".", "--", "sh", "-c", script]);
+    command.env("READY", &ready).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut run = command.spawn().unwrap();
+    while !ready.exists() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    // The host's clock of change times may have ticks.
+    thread::sleep(Duration::from_millis(20));
+    sh(&trees.tree(), "for f in d/f2 e/f1 e/f2; do setfattr -n user.k -v is $f; done");
+    drop(run.stdin.take());
+    let text = said(&run.wait_with_output().unwrap());
+    let expected = "was\nwas\ne/f1: user.k: Input/output error\nwas\ncat: e/f1: Input/output error\n600\n";
+    assert_eq!(text, expected);
+    let diff = trees.lightpath(&["diff", "--name-status"]).output().unwrap();
+    let (said, complaint) = (String::from_utf8_lossy(&diff.stdout), String::from_utf8_lossy(&diff.stderr));
+    assert!(
+        complaint.contains("conflict: e/f1") && complaint.contains("conflict: e/f2"),
+        "{said}{complaint}"
+    );
+}
+
+/// A look at attributes that is killed leaves what the next one completes, and no change.
+#[test]
+fn a_look_at_attributes_that_is_killed_is_repeated() {
+    let trees = Trees::new(
+        "mkdir d; for n in $(seq 60); do echo $n > d/f$n; setfattr -n user.k -v v$n d/f$n; setfattr -n user.b -v b d/f$n; setfacl -m u:7:r d/f$n; done",
+    );
+    let show = "cd d && getfattr -d -m - f* && getfacl f* && stat -c '%n %a %Z %i' f*";
+    let expected = sh(&trees.tree(), show);
+    let (mut calls, mut kills, mut ended) = (450, 0, false);
+    while !ended {
+        let mut look = trees.lightpath(&["run", "--over", ".", "--", "getfattr", "d/f30"]);
+        ended = killed_at(&mut look, calls);
+        assert_eq!(trees.over(show), expected, "killed at call {calls}");
+        assert_eq!(trees.says(&["diff"]), "", "killed at call {calls}");
+        trees.says(&["discard"]);
+        calls += 61;
+        kills += 1;
+    }
+    assert!(kills > 5, "{kills} kills");
+}
+
+#[test]
+fn show_is_the_same_over_a_tree() {
+    let trees = Trees::new(MAKE);
+    assert_eq!(trees.over(SHOW), sh(&trees.tree(), SHOW));
+    assert_eq!(trees.says(&["diff"]), "");
+}

@@ -1,0 +1,150 @@
+//! Extended attributes, ACLs among them. Those of directories are taken with their names: walks check them.
+//! So are those of what else has few. Those of regular files wait until something needs them, because most
+//! programs never ask: then those of all files of the directory are taken, each once its origin was compared,
+//! and in the directories to which the process comes next with the names.
+//!
+//! A file that lacks them is marked ([`inode_flags::XATTRS_BELOW`]), and [`NO_ACL_YET`] in place of its ACL
+//! ends the quick check of its permissions. What changes attributes, or content by which attributes change,
+//! takes them first.
+
+use lp_abi::linux::{S_IFLNK, S_IFMT, S_IFREG};
+use lp_abi::{Errno, NAME_MAX, Result, UserSlice};
+use lp_region::records::{COVERED, Inode, NO_ACL_YET, inode_flags};
+use lp_region::sync::Ordering::{Relaxed, Release};
+use lp_region::{InodeId, InodeRef};
+
+use crate::below::host::HostTree;
+use crate::below::list::{self, NameRoom, Record, RecordAt};
+use crate::below::{Dir, Layer, Seen, lock, may_call, spot};
+use crate::caller::below::lacks_attributes;
+use crate::caller::task::{SLACK, Task};
+use crate::inodes::blob::{self, BlobDraft, BlobKind};
+use crate::inodes::inode;
+use crate::inodes::xattrs::{self, XattrValue};
+use crate::life::reclaim;
+use crate::rights::acl;
+
+/// Namespaces of extended attributes that are taken, besides the ACLs.
+const TAKEN: [&[u8]; 3] = [b"user.", b"security.", b"trusted."];
+
+/// Takes the attributes that a regular file lacks, and those of the other files of its directory.
+///
+/// # Errors
+/// Those of [`super::take`]; `EIO` if the file has changed.
+#[cold]
+pub(super) fn take(task: &Task<'_>, of: InodeRef) -> Result<()> {
+    match take_once(task, of) {
+        Err(Errno::ENOSPC) => {
+            reclaim::all(task);
+            take_once(task, of)
+        }
+        done => done,
+    }
+}
+
+fn take_once(task: &Task<'_>, of: InodeRef) -> Result<()> {
+    let (region, inode) = (task.region, task.region.inode(of.id));
+    let at = spot(inode).ok_or(Errno::EIO)?;
+    let above = list::up(&list::head(region, at.list)?).ok_or(Errno::EIO)?;
+    may_call()?;
+    task.habit.has_asked();
+    let dir = HostTree.dir(task, above)?;
+    list::each(region, at.list, list::FIRST, |here, seen| {
+        let target = seen.target();
+        let record = region.inode(target.id);
+        if target.id.is_some() && lacks_attributes(record) && spot(record) == Some(here) {
+            match take_one(task, &dir, (here, seen), target) {
+                Err(errno) if here == at || errno == Errno::ENOSPC => return Err(errno),
+                _ => {}
+            }
+        }
+        Ok(true)
+    })?;
+    if lacks_attributes(inode) { Err(Errno::EIO) } else { Ok(()) }
+}
+
+/// Takes the attributes of one file, whose record is at `at`, unless it has changed.
+fn take_one(
+    task: &Task<'_>,
+    from: &impl Dir,
+    (at, seen): (RecordAt, &Record),
+    target: InodeRef,
+) -> Result<()> {
+    let inode = task.region.inode(target.id);
+    let mut room: NameRoom = [0; NAME_MAX + 1 + SLACK];
+    let name = list::name(task.region, at, seen, &mut room)?;
+    let _locked = lock(task, target)?;
+    if !lacks_attributes(inode) {
+        return Ok(());
+    }
+    let all = put(task, from, name, target.id)?;
+    let of = |record: &Record| (record.dev, record.ino, record.seconds[2], record.nanoseconds[2]);
+    if from.look(task, name)?.is_none_or(|now| of(&now) != of(seen)) {
+        let (mode, ctime) = (inode.mode.load(Relaxed), inode::attributes_locked(inode).ctime);
+        blob::swap(task, target.id, BlobKind::Acl, None, (mode, ctime));
+        return Err(Errno::EIO);
+    }
+    settle(inode, all);
+    if all == Seen::All { Ok(()) } else { Err(Errno::EACCES) }
+}
+
+/// Records that a file has its ACL and, if `all` attributes were read, those. The caller must hold the lock.
+fn settle(inode: &Inode, all: Seen) {
+    // Relaxed, all loads: under the lock.
+    if inode.acl.load(Relaxed) & !COVERED == NO_ACL_YET {
+        inode.acl.fetch_and(COVERED, Release); // Release: as below.
+    }
+    if all == Seen::All {
+        // Release: the ACL is there. PAIRS: the load in `lacks_attributes`.
+        inode.flags.store(inode.flags.load(Relaxed) & !inode_flags::XATTRS_BELOW, Release);
+    }
+}
+
+/// Takes the attributes of what a name, which a NUL follows, denotes and `seen` describes.
+pub(super) fn take_with_name(
+    task: &Task<'_>,
+    from: &impl Dir,
+    name: &[u8],
+    id: InodeId,
+    seen: &Record,
+) -> Result<()> {
+    if seen.mode & S_IFMT == S_IFLNK {
+        return Ok(());
+    }
+    let _locked = inode::lock(task, id);
+    let all = put(task, from, name, id)?;
+    if seen.mode & S_IFMT == S_IFREG {
+        settle(task.region.inode(id), all);
+    }
+    Ok(())
+}
+
+/// Gives an inode the attributes of what a name denotes. The change time stays. The caller must hold the
+/// inode's lock.
+fn put(task: &Task<'_>, from: &impl Dir, name: &[u8], id: InodeId) -> Result<Seen> {
+    let inode = task.region.inode(id);
+    from.attributes(name, &mut |name, value| match name {
+        acl::ACCESS_NAME => put_acl(task, inode, BlobKind::Acl, value),
+        acl::DEFAULT_NAME => put_acl(task, inode, BlobKind::DefaultAcl, value),
+        name if TAKEN.iter().any(|space| name.starts_with(space)) => {
+            // SAFETY: the layer's bytes outlive the call, which only reads them.
+            let bytes = unsafe { UserSlice::new(value.as_ptr(), value.len()) };
+            let value = XattrValue { bytes, flags: 0 };
+            let time = inode::attributes_locked(inode).ctime;
+            xattrs::replace(task, (id, inode), name, Some(value), time)
+        }
+        _ => Ok(()),
+    })
+}
+
+/// Gives an inode the ACL that it has in the layer below, unless it has one. The caller must hold its lock.
+fn put_acl(task: &Task<'_>, inode: &Inode, which: BlobKind, value: &[u8]) -> Result<()> {
+    if which.handle(inode) != 0 {
+        return Ok(());
+    }
+    let draft = BlobDraft::new(task, inode.root.load(Relaxed))?; // Relaxed: immutable.
+    draft.append(value)?;
+    draft.attach(which.word(inode));
+    task.region.settle::<Inode>(task.lane);
+    Ok(())
+}
