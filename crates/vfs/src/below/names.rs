@@ -76,14 +76,17 @@ pub fn take(task: &Task<'_>, of: InodeRef, need: Need) -> Result<()> {
     }
 }
 
-/// How far names have been created: the place of the next record, and the position of its entry.
+/// How far names have been created: the place of the next record, and the position of its entry; how many
+/// names there are before it, and how many of them are directories.
 struct Progress {
     offset: u32,
     position: u64,
+    count: u32,
+    below: u32,
 }
 
 fn take_once(task: &Task<'_>, of: InodeRef, need: Need) -> Result<()> {
-    let mut next = Progress { offset: list::FIRST, position: 0 };
+    let mut next = Progress { offset: list::FIRST, position: 0, count: 0, below: 0 };
     loop {
         let locked = lock(task, of)?;
         let inode = task.region.inode(of.id);
@@ -131,6 +134,8 @@ fn batch(task: &Task<'_>, id: InodeId, _locked: &Locked<'_>, next: &mut Progress
         }
         next.offset = at.offset + seen.bytes();
         next.position += u64::from(!seen.is_piece());
+        next.count += u32::from(!seen.is_gone());
+        next.below += u32::from(seen.mode & S_IFMT == S_IFDIR);
         Ok(true)
     });
     inode.data_seq.begin();
@@ -139,8 +144,8 @@ fn batch(task: &Task<'_>, id: InodeId, _locked: &Locked<'_>, next: &mut Progress
     made?;
     if end {
         match state {
-            State::Names => list_names(task, id, list)?,
-            _ => finish(task, id, list)?,
+            State::Names => list_names(task, id, list, next)?,
+            _ => finish(task, id, next),
         }
     }
     Ok(crowded)
@@ -175,13 +180,14 @@ fn set_links(inode: &Inode, below: u32, flags: u32) {
 
 /// Records that the subdirectories are there and the other names listed. The caller must hold the
 /// directory's lock.
-fn list_names(task: &Task<'_>, id: InodeId, list: InodeId) -> Result<()> {
+fn list_names(task: &Task<'_>, id: InodeId, list: InodeId, done: &Progress) -> Result<()> {
     let inode = task.region.inode(id);
     let mark = listing::found(task, list)?;
     if mark.end(task.region)? == u64::from(mark.entries) {
         // There are no others.
         list::finish(task, list, State::Complete, mark.entries);
-        return finish(task, id, list);
+        finish(task, id, done);
+        return Ok(());
     }
     set_links(inode, mark.entries, inode.flags.load(Relaxed)); // Relaxed: under the lock.
     set_mark(inode, Some(mark));
@@ -191,20 +197,14 @@ fn list_names(task: &Task<'_>, id: InodeId, list: InodeId) -> Result<()> {
 }
 
 /// Records that all names are there. The caller must hold the directory's lock.
-fn finish(task: &Task<'_>, id: InodeId, list: InodeId) -> Result<()> {
+fn finish(task: &Task<'_>, id: InodeId, done: &Progress) {
     let inode = task.region.inode(id);
-    let (mut below, mut count) = (0, 0);
-    list::each(task.region, list, list::FIRST, |_, seen| {
-        below += u32::from(seen.mode & S_IFMT == S_IFDIR);
-        count += 1;
-        Ok(true)
-    })?;
-    set_count(inode, count);
-    set_links(inode, below, inode.flags.load(Relaxed) & !inode_flags::PENDING); // Relaxed: under the lock.
+    set_count(inode, done.count);
+    // Relaxed: under the lock.
+    set_links(inode, done.below, inode.flags.load(Relaxed) & !inode_flags::PENDING);
     if inode.acl.load(Relaxed) & !COVERED == NO_ACL_YET {
         // Release: all names are there. PAIRS: the load in `walk::may_everyone_search`, which is Relaxed: see
         // there.
         inode.acl.fetch_and(COVERED, Release);
     }
-    Ok(())
 }
