@@ -110,27 +110,61 @@ fn acls_decide_from_the_first_call_on() {
     }
 }
 
+/// Runs a script over the tree that creates the file `$READY` and then reads a line; meanwhile the host
+/// changes.
+fn beside(trees: &Trees, script: &str, change: &str) -> String {
+    let ready = trees.home.path().join("ready");
+    let mut command = trees.lightpath(&["run", "--over", ".", "--", "sh", "-c", script]);
+    command.env("READY", &ready).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut run = command.spawn().unwrap();
+    while !ready.exists() {
+        assert!(run.try_wait().unwrap().is_none(), "the run has ended");
+        thread::sleep(Duration::from_millis(5));
+    }
+    // The host's clock of change times may have ticks.
+    thread::sleep(Duration::from_millis(20));
+    sh(&trees.tree(), change);
+    drop(run.stdin.take());
+    said(&run.wait_with_output().unwrap())
+}
+
+/// A user who may not read all attributes of a file does not decide for others that there are none, and an
+/// ACL that nobody has seen is no reason to let anybody in.
+#[test]
+fn what_one_may_not_read_is_there_for_others() {
+    if !is_root() {
+        return;
+    }
+    let trees = open_trees();
+    let user = |call: &str| {
+        format!(
+            "python3 - <<'END'\nimport os\nos.setgroups([]); os.setresgid(7, 7, 7); os.setresuid(65534, 65534, 65534)\ntry: print({call})\nexcept OSError as e: print(e.errno)\nEND\n"
+        )
+    };
+    let script = [
+        "stat d/* > /dev/null; : > $READY; read go; ",
+        &user("os.listxattr('d/f4')"),
+        "getfattr --only-values -n user.k d/f4; echo\n",
+        &user("os.getxattr('d/f3', 'system.posix_acl_access')[:1]"),
+        &user("os.open('d/f2', os.O_RDONLY) > 0"),
+        &user("os.open('d/f3', os.O_RDONLY) > 0"),
+        "cat d/f3\n",
+    ];
+    let text = beside(&trees, &script.concat(), "chmod 641 d/f2");
+    assert_eq!(text, "13\nvalue4\nb'\\x02'\n5\n13\n3\n");
+}
+
 /// Attributes are those that the file had when it was first seen, or an error.
 #[test]
 fn attributes_that_change_on_the_host_are_an_error_or_kept() {
     let trees = Trees::new(
         "mkdir d e; for n in 1 2 3; do echo $n > d/f$n; echo $n > e/f$n; setfattr -n user.k -v was d/f$n e/f$n; done",
     );
-    let ready = trees.home.path().join("ready");
     let script = "stat d/* e/* > /dev/null; getfattr --only-values -n user.k d/f1; echo; mv e/f2 e/g; : > $READY; read go; \
         getfattr --only-values -n user.k d/f2; echo; getfattr -n user.k e/f1 2>&1; getfattr --only-values -n user.k e/f3; echo; \
         chmod 600 e/f1; cat e/f1 2>&1; stat -c %a e/f1";
-    let mut command = trees.lightpath(&["run", "--over", ".", "--", "sh", "-c", script]);
-    command.env("READY", &ready).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut run = command.spawn().unwrap();
-    while !ready.exists() {
-        thread::sleep(Duration::from_millis(5));
-    }
-    // The host's clock of change times may have ticks.
-    thread::sleep(Duration::from_millis(20));
-    sh(&trees.tree(), "for f in d/f2 e/f1 e/f2; do setfattr -n user.k -v is $f; done");
-    drop(run.stdin.take());
-    let text = said(&run.wait_with_output().unwrap());
+    let change = "for f in d/f2 e/f1 e/f2; do setfattr -n user.k -v is $f; done";
+    let text = beside(&trees, script, change);
     let expected = "was\nwas\ne/f1: user.k: Input/output error\nwas\ncat: e/f1: Input/output error\n600\n";
     assert_eq!(text, expected);
     let diff = trees.lightpath(&["diff", "--name-status"]).output().unwrap();
