@@ -196,6 +196,17 @@ fn a_look_at_attributes_that_is_killed_is_repeated() {
     assert!(kills > 5, "{kills} kills");
 }
 
+/// An apply of the old name of a file alone removes the host's file: what is missing of it is read before.
+#[test]
+fn a_moved_file_keeps_its_attributes_when_its_old_name_is_applied() {
+    let trees = Trees::new("echo f > f; setfattr -n user.k -v v f");
+    trees.over("mv f g");
+    trees.says(&["apply", "f"]);
+    assert!(!trees.tree().join("f").exists());
+    trees.says(&["apply"]);
+    assert_eq!(sh(&trees.tree(), "cat g; getfattr --only-values -n user.k g"), "f\nv");
+}
+
 #[test]
 fn show_is_the_same_over_a_tree() {
     let trees = Trees::new(MAKE);

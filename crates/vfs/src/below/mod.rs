@@ -47,7 +47,9 @@ use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_region::{InodeId, InodeRef};
 
 use crate::below::list::{Record, RecordAt};
-pub use crate::caller::below::{Habit, Need, complete, is_hosts, is_pending, lacks_attributes};
+pub use crate::caller::below::{
+    Habit, Need, complete, complete_attributes, is_hosts, is_pending, lacks_attributes,
+};
 use crate::caller::task::{Task, Time};
 use crate::inodes::inode::{self, Locked};
 use crate::names::listing::{mark_of, set_mark};

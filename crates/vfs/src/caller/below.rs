@@ -56,7 +56,7 @@ pub(crate) fn lacks_acl(inode: &Inode) -> bool {
 /// cannot, and stay lacking. The caller must hold no lock and not be writing.
 #[inline]
 pub(crate) fn try_attributes(task: &Task<'_>, inode: &Inode) {
-    let _ = attributes(task, inode);
+    let _ = complete_attributes(task, inode);
 }
 
 /// Takes the extended attributes that a file lacks. The caller must hold no lock and not be writing.
@@ -64,7 +64,7 @@ pub(crate) fn try_attributes(task: &Task<'_>, inode: &Inode) {
 /// # Errors
 /// Those of [`complete`]; `EACCES` if the caller may not read one.
 #[inline]
-pub(crate) fn attributes(task: &Task<'_>, inode: &Inode) -> Result<()> {
+pub fn complete_attributes(task: &Task<'_>, inode: &Inode) -> Result<()> {
     if lacks_attributes(inode) { take(task, id_of(task.region, inode), Need::Attributes) } else { Ok(()) }
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn attributes(task: &Task<'_>, inode: &Inode) -> Result<()> {
 /// Those of [`complete`].
 #[cold]
 pub(crate) fn acl(task: &Task<'_>, inode: &Inode) -> Result<()> {
-    match attributes(task, inode) {
+    match complete_attributes(task, inode) {
         Err(errno) if lacks_acl(inode) => Err(errno),
         _ => Ok(()),
     }

@@ -249,7 +249,7 @@ fn set(task: &Task, of: On, name: &Name, value: XattrValue) -> Result<()> {
 }
 
 fn set_value(task: &Task, (id, inode, mount): On, name: &Name, value: XattrValue) -> Result<()> {
-    below::attributes(task, inode)?;
+    below::complete_attributes(task, inode)?;
     let _writing = writer::begin(task, mount)?;
     let name = name.get();
     let space = space(name);
@@ -298,7 +298,7 @@ fn remove(task: &Task, of: On, name: &Name) -> Result<()> {
 }
 
 fn remove_value(task: &Task, (id, inode, mount): On, name: &Name) -> Result<()> {
-    below::attributes(task, inode)?;
+    below::complete_attributes(task, inode)?;
     let _writing = writer::begin(task, mount)?;
     let name = name.get();
     let space = space(name);
@@ -324,7 +324,7 @@ fn get(task: &Task, id: InodeId, inode: &Inode, name: &Name, to: UserSlice) -> R
     below::acl(task, inode)?;
     may(task, inode, space, Access::Read)?;
     resolve(name, space)?;
-    below::attributes(task, inode)?;
+    below::complete_attributes(task, inode)?;
     if BlobKind::Xattr.handle(inode) == 0 {
         return Err(Errno::ENODATA);
     }
@@ -348,7 +348,7 @@ fn get(task: &Task, id: InodeId, inode: &Inode, name: &Name, to: UserSlice) -> R
 }
 
 fn list(task: &Task, id: InodeId, inode: &Inode, to: UserSlice) -> Result<usize> {
-    below::attributes(task, inode)?;
+    below::complete_attributes(task, inode)?;
     // Each is looked at once, as in the kernel's simple_xattr_list.
     if [BlobKind::Acl, BlobKind::DefaultAcl, BlobKind::Xattr].iter().all(|kind| kind.handle(inode) == 0) {
         return Ok(0);

@@ -7,8 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use lp_region::records::Inode;
 use lp_region::sync::Ordering::{Acquire, Relaxed};
-use lp_vfs::below::complete;
+use lp_vfs::below::{complete, complete_attributes};
 
 use super::put::TEMPORARY;
 use super::writer::Writer;
@@ -31,12 +32,12 @@ impl Writer<'_> {
             if let Some(new) = &change.new {
                 let record = self.tree.task.region.inode(new.inode.id);
                 if !is_dir(new.attributes.mode) {
-                    complete(self.tree.task, record).map_err(tree::error).map_err(at(&change.path))?;
+                    self.keep(record).map_err(at(&change.path))?;
                 }
             }
         }
         for change in &self.changes.all {
-            self.keep_content(change).map_err(at(&change.path))?;
+            self.keep_origin(change).map_err(at(&change.path))?;
         }
         self.begin(kept).map_err(at(&kept.journal()))?;
         // What makes place for another type, the deepest first.
@@ -76,14 +77,20 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Reads the content of a file that has another name in the session before its origin is removed.
-    fn keep_content(&self, change: &Change) -> io::Result<()> {
+    /// Reads what is missing of a file.
+    fn keep(&self, record: &Inode) -> io::Result<()> {
+        let task = self.tree.task;
+        complete(task, record).and_then(|()| complete_attributes(task, record)).map_err(tree::error)
+    }
+
+    /// Reads what is missing of a file that has another name in the session before its origin is removed.
+    fn keep_origin(&self, change: &Change) -> io::Result<()> {
         let Some(old) = change.old.filter(|old| !is_dir(old.seen.mode)) else { return Ok(()) };
         let target = old.seen.target();
         let record = self.tree.task.region.inode(target.id);
         // Acquire: the generation grows before the slot is used again. Relaxed: nobody else uses the session.
         let lives = record.generation.load(Acquire) == target.generation && record.nlink.load(Relaxed) != 0;
-        if lives { complete(self.tree.task, record).map_err(tree::error) } else { Ok(()) }
+        if lives { self.keep(record) } else { Ok(()) }
     }
 
     /// Notes what will be written, and removes what one that was killed left.
