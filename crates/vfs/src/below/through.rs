@@ -1,8 +1,8 @@
 //! Reads that pass through: content that a program reads from start to end is read from the layer into the
 //! program's memory, and nothing of it is kept. A tree that is searched once would otherwise be copied.
 //!
-//! An inode says how far its content has passed through ([`passed`]). A read that goes on there passes
-//! through as well, unless it is short. All others take content in ([`super::content`]), so what is read a
+//! An inode says how far its content has passed through (`passed`). A read that goes on there passes
+//! through as well, unless it is short. All others take content in (`content.rs`), so what is read a
 //! second time is kept from then on.
 //!
 //! Nothing is locked. A file is written only once all of its content is there, so while it is pending it has
