@@ -2,8 +2,8 @@
 //! program's memory, and nothing of it is kept. A tree that is searched once would otherwise be copied.
 //!
 //! An inode says how far its content has passed through (`passed`). A read that goes on there passes
-//! through as well, unless it is short. All others take content in (`content.rs`), so what is read a
-//! second time is kept from then on.
+//! through as well, unless it is short and neither the first nor the last. All others take content in
+//! (`content.rs`), so what is read a second time is kept from then on.
 //!
 //! Nothing is locked. A file is written only once all of its content is there, so while it is pending it has
 //! the content of the layer, and a read that passes through takes place at the moment when it finds the file
@@ -23,9 +23,9 @@ use crate::below::{File, Layer, list, may_call, spot};
 use crate::caller::below::is_pending;
 use crate::caller::task::Task;
 
-/// Bytes of the shortest read that passes through, unless it reaches the end of the file: the layer's file is
-/// opened for each.
-const LEAST: u64 = 16 << 10;
+/// Bytes of the shortest read that passes through, unless it begins at the start of the file, as the look at a
+/// header does, or reaches the end: the layer's file is opened for each.
+const LEAST: u64 = 8 << 10;
 
 /// How many bytes of a file's content, from its start, have passed through. Behind the words that name the
 /// file's record.
@@ -57,7 +57,7 @@ pub fn read(task: &Task<'_>, of: InodeRef, to: UserSlice, offset: u64) -> Result
     let wanted = left.min(to.len() as u64);
     // Relaxed: a hint.
     let goes_on = passed(inode).load(Relaxed) == offset;
-    if !goes_on || wanted == 0 || wanted < left.min(LEAST) || may_call().is_err() {
+    if !goes_on || wanted == 0 || offset != 0 && wanted < left.min(LEAST) || may_call().is_err() {
         return Ok(None);
     }
     let file = HostTree.file(task, at)?;
