@@ -22,6 +22,7 @@ once() {
 
 # An archive of SIZE x 2,000 C files of 0.5 to 4.5 KiB, in directories of 100.
 write_tree() {
+    rm -rf "$SCRATCH/tree"
     mkdir "$SCRATCH/tree"
     perl -e '
         my ($top, $files) = @ARGV;

@@ -219,12 +219,19 @@ fn figures_of(mut command: Command) -> Result<Vec<Figure>> {
     let (output, errors) = gather_output(&mut child)?;
     let status = child.wait()?;
     if !status.success() {
-        bail!("{status}: {}", errors.lines().last().unwrap_or("no message"));
+        bail!("{status}: {}", last_lines(&errors));
     }
     let figures: Option<Vec<_>> = output.lines().map(Figure::parse).collect();
     figures
         .filter(|figures| !figures.is_empty())
         .with_context(|| format!("cannot read its output: {output:?}"))
+}
+
+/// What a workload says at its end: its own message, and before it that of the program that failed.
+fn last_lines(errors: &str) -> String {
+    let mut lines: Vec<_> = errors.lines().rev().take(2).collect();
+    lines.reverse();
+    if lines.is_empty() { "no message".to_owned() } else { lines.join("; ") }
 }
 
 /// Reads both outputs to their end; a child that outlives [`LIMIT`] is killed with its group.

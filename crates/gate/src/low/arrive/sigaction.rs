@@ -16,8 +16,8 @@ use core::sync::atomic::Ordering;
 
 use lp_abi::Errno;
 use lp_abi::linux::{
-    __NR_exit_group, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTORER, SA_SIGINFO, SIG_SETMASK, SIGBUS,
-    SIGCHLD, SIGCONT, SIGKILL, SIGSEGV, SIGSTOP, SIGURG, SIGWINCH,
+    __NR_exit_group, SA_RESETHAND, SA_SIGINFO, SIG_SETMASK, SIGBUS, SIGCHLD, SIGCONT, SIGKILL, SIGSEGV,
+    SIGSTOP, SIGURG, SIGWINCH,
 };
 use lp_region::ucopy;
 
@@ -31,12 +31,10 @@ use crate::low::live::deferred;
 use crate::low::live::deferred::interrupted;
 use crate::low::live::first_call;
 use crate::low::live::signal::{
-    Context, DEFAULT, IGNORE, actions, bit, is_fault, kernel_action, set_mask, take_handler,
+    Context, actions, bit, fault_action, is_fault, kernel_action, lp_signal_address, set_mask, take_handler,
 };
 use crate::low::live::wait;
-use crate::low::thread::actions::Action;
-use crate::low::thread::actions::KernelAction;
-use crate::low::thread::actions::SIGNALS;
+use crate::low::thread::actions::{Action, DEFAULT, IGNORE, KernelAction, SIGNALS};
 use crate::low::thread::current;
 use crate::low::thread::pending::Info;
 use crate::low::thread::tls;
@@ -77,15 +75,6 @@ global_asm!(
     route = sym route,
 );
 
-unsafe extern "C" {
-    static lp_signal: u8;
-    static __restore_rt: u8;
-}
-
-fn lp_signal_address() -> usize {
-    &raw const lp_signal as usize
-}
-
 /// Installs the handler for faults. Attach calls it once, before any code of the program.
 pub(crate) fn attach() {
     for signal in [SIGSEGV, SIGBUS] {
@@ -117,15 +106,6 @@ pub(crate) fn exec_failed() {
         if program.handler == IGNORE {
             let _ = kernel_action(signal as usize, Some(&fault_action()), None);
         }
-    }
-}
-
-fn fault_action() -> KernelAction {
-    KernelAction {
-        handler: lp_signal_address(),
-        flags: u64::from(SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTORER),
-        restorer: &raw const __restore_rt as usize,
-        mask: 0,
     }
 }
 
@@ -168,48 +148,73 @@ fn change(signal: usize, new: *const KernelAction, old: *mut KernelAction) -> lp
     let program = match new.is_null() {
         true => None,
         // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid action.
-        false => Some(unsafe { ucopy::get(new) }?),
+        false => Some(unsafe { ucopy::get(new) }?.kept()),
     };
     let action = actions().of(signal).ok_or(Errno::EINVAL)?;
     let before = action.get();
-    let mut was = KernelAction::default();
-    match program {
-        None => kernel_action(signal, None, Some(&mut was))?,
-        Some(program) => {
-            let handled = program.handler != DEFAULT && program.handler != IGNORE;
-            let kernel = match (handled, is_fault(signal)) {
-                // `route` implements SA_RESETHAND: the handler of a deferred signal must still be there
-                // afterwards. It may touch what only the gate's handler of SIGBUS makes present.
-                (true, _) => KernelAction {
-                    handler: lp_signal_address(),
-                    flags: program.flags & !u64::from(SA_RESETHAND) | u64::from(SA_SIGINFO),
-                    mask: program.mask & !bit(SIGBUS),
-                    ..program
-                },
-                (false, true) => fault_action(),
-                (false, false) => program,
-            };
-            if handled || is_fault(signal) {
-                action.set(&program);
-            }
-            if discards(signal as u32, program.handler) {
-                deferred::forget(signal);
-            }
-            match kernel_action(signal, Some(&kernel), Some(&mut was)) {
-                Ok(done) => done,
-                Err(errno) => {
-                    action.set(&before);
-                    return Err(errno);
-                }
-            }
+    let is_installed = action.is_installed();
+    let seen = match program {
+        // The kernel has what it would get.
+        Some(program)
+            if is_installed && program.is_handled() && for_kernel(&program) == for_kernel(&before) =>
+        {
+            action.set(&program);
+            before
         }
+        None if is_installed => before,
+        _ => change_kernels(signal, action, program.as_ref())?,
     };
     if old.is_null() {
         return Ok(());
     }
-    let seen = if was.handler == lp_signal_address() { before } else { was };
     // SAFETY: the copy routine handles bad pointers.
     unsafe { ucopy::put(old, &seen) }
+}
+
+/// What the kernel gets for an action of the program's with a handler. `route` implements SA_RESETHAND: the
+/// handler of a deferred signal must still be there afterwards. It may touch what only the gate's handler of
+/// SIGBUS makes present.
+fn for_kernel(program: &KernelAction) -> Option<KernelAction> {
+    program.is_handled().then(|| KernelAction {
+        handler: lp_signal_address(),
+        flags: program.flags & !u64::from(SA_RESETHAND) | u64::from(SA_SIGINFO),
+        mask: program.mask & !bit(SIGBUS),
+        ..*program
+    })
+}
+
+/// Changes the action, if there is a new one, by the kernel's call. Returns the previous one.
+///
+/// # Errors
+/// Those of rt_sigaction(2).
+fn change_kernels(
+    signal: usize,
+    action: &Action,
+    program: Option<&KernelAction>,
+) -> lp_abi::Result<KernelAction> {
+    let before = action.get();
+    let kernel = program.map(|program| match for_kernel(program) {
+        Some(kernel) => kernel,
+        None if is_fault(signal) => fault_action(),
+        None => *program,
+    });
+    if let Some(program) = program {
+        if program.is_handled() || is_fault(signal) {
+            action.set(program);
+        }
+        if discards(signal as u32, program.handler) {
+            deferred::forget(signal);
+        }
+    }
+    let mut was = KernelAction::default();
+    if let Err(errno) = kernel_action(signal, kernel.as_ref(), Some(&mut was)) {
+        action.set(&before);
+        return Err(errno);
+    }
+    if let Some(program) = program {
+        action.set_installed(program.is_handled());
+    }
+    Ok(if was.handler == lp_signal_address() { before } else { was })
 }
 
 /// Whether the kernel discards a pending signal when it gets this handler.
@@ -297,6 +302,9 @@ fn repair(signal: usize, address: usize, access: Access) -> bool {
 /// instruction runs again; a signal that was sent is sent again. A limited process can only exit.
 fn default(signal: usize, info: &Info, by_instruction: bool) {
     if !lp_abi::sys::is_limited() {
+        if let Some(action) = actions().of(signal) {
+            action.set_installed(false);
+        }
         let _ = kernel_action(signal, Some(&KernelAction::default()), None);
         if !by_instruction {
             deferred::send(signal, info);

@@ -15,9 +15,9 @@ use core::mem::offset_of;
 
 use lp_abi::Errno;
 use lp_abi::linux::{
-    __NR_clone, __NR_clone3, __NR_exit, __NR_exit_group, __NR_vfork, CLONE_FILES, CLONE_FS, CLONE_NEWUSER,
-    CLONE_PARENT_SETTID, CLONE_PIDFD, CLONE_SETTLS, CLONE_THREAD, CLONE_VFORK, CLONE_VM, SIG_BLOCK,
-    SIG_SETMASK, SIGCHLD, clone_args,
+    __NR_clone, __NR_clone3, __NR_exit, __NR_exit_group, __NR_vfork, CLONE_CLEAR_SIGHAND, CLONE_FILES,
+    CLONE_FS, CLONE_NEWUSER, CLONE_PARENT_SETTID, CLONE_PIDFD, CLONE_SETTLS, CLONE_THREAD, CLONE_VFORK,
+    CLONE_VM, SIG_BLOCK, SIG_SETMASK, SIGCHLD, clone_args,
 };
 use lp_abi::sys::{self, syscall6};
 use lp_region::ucopy;
@@ -26,7 +26,7 @@ use crate::High;
 use crate::low::above::Above;
 use crate::low::dispatch::{AGAIN, MAKE_THREAD, NOT_OURS, SHARE_MEMORY};
 use crate::low::live::deferred;
-use crate::low::live::signal::set_mask;
+use crate::low::live::signal::{self, set_mask};
 use crate::low::thread::current;
 use crate::low::thread::lend;
 use crate::low::thread::pool;
@@ -49,9 +49,7 @@ pub(crate) unsafe extern "sysv64" fn fork(
     _: usize,
 ) -> isize {
     let thread = current();
-    thread.shares_table.set(false);
-    thread.shares_directories.set(false);
-    thread.enters_namespace.set(false);
+    thread.makes_plain_child();
     // fork(2) as clone(2), which can say where the child's id goes.
     thread.set_share_call([__NR_clone as usize, SIGCHLD as usize, 0, 0]);
     copy_here([0, 0])
@@ -69,9 +67,7 @@ pub(crate) unsafe extern "sysv64" fn vfork(
     let thread = current();
     thread.set_share_call([__NR_vfork as usize, first, second, third]);
     thread.share_given.set([first, second, third]);
-    thread.shares_table.set(false);
-    thread.shares_directories.set(false);
-    thread.enters_namespace.set(false);
+    thread.makes_plain_child();
     share(ChildStack::Parents)
 }
 
@@ -210,6 +206,7 @@ fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: ChildStack) -> isize 
     let [first, second, third, fourth, fifth, _] = arguments;
     thread.share_given.set([first, second, third]);
     thread.set_share_call([nr as usize, first, second, third]);
+    thread.clears_handlers.set(nr == __NR_clone3 && flags & CLONE_CLEAR_SIGHAND != 0);
     thread.enters_namespace.set(has(CLONE_NEWUSER));
     if has(CLONE_NEWUSER) {
         High::join(thread);
@@ -348,12 +345,20 @@ fn copy_here(rest: [usize; 2]) -> isize {
     // memory.
     let result = unsafe { deferred::fork(nr, arguments) };
     if result == 0 {
-        pool::after_fork_child();
-        High::after_fork_child(thread);
+        become_copy(thread);
     } else {
         High::after_fork_parent(thread, result);
     }
     result
+}
+
+/// The child's side, in its own copy of the memory.
+fn become_copy(thread: &Thread) {
+    pool::after_fork_child();
+    if thread.clears_handlers.get() {
+        signal::clear();
+    }
+    High::after_fork_child(thread);
 }
 
 fn announce_child(thread: &Thread) {
@@ -428,15 +433,18 @@ pub(crate) extern "sysv64" fn share_child() {
         thread.child.set(core::ptr::null_mut());
         thread.own_stack.set(0);
         thread.switched.set(0);
-        pool::after_fork_child();
-        High::after_fork_child(thread);
+        become_copy(thread);
         set_mask(SIG_SETMASK, mask);
         return;
     }
     thread.tid.set(pool::own_tid());
-    High::after_vfork_child(thread);
     // SAFETY: the parent waits, so its record stays valid.
-    set_mask(SIG_SETMASK, unsafe { (*thread.parent.get()).share_mask.get() });
+    let parent = unsafe { &*thread.parent.get() };
+    if parent.clears_handlers.get() {
+        signal::clear();
+    }
+    High::after_vfork_child(thread);
+    set_mask(SIG_SETMASK, parent.share_mask.get());
 }
 
 fn after_share(thread: &Thread, result: isize) {

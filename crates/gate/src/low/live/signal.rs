@@ -3,12 +3,12 @@
 use core::sync::atomic::Ordering;
 
 use lp_abi::linux::{
-    __NR_rt_sigaction, __NR_rt_sigprocmask, SA_RESETHAND, SA_RESTART, SIG_BLOCK, SIGBUS, SIGFPE, SIGILL,
-    SIGSEGV, SIGSYS, SIGTRAP,
+    __NR_rt_sigaction, __NR_rt_sigprocmask, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART, SA_RESTORER,
+    SA_SIGINFO, SIG_BLOCK, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP,
 };
 
 use crate::low::above::Access;
-use crate::low::thread::actions::{Actions, KernelAction};
+use crate::low::thread::actions::{Actions, DEFAULT, KernelAction};
 use crate::low::thread::{current, home};
 
 /// The signal actions that apply to the calling thread.
@@ -101,7 +101,7 @@ pub(crate) const fn bit(signal: u32) -> u64 {
 pub(crate) fn take_handler(signal: usize) -> Option<usize> {
     let action = actions().of(signal)?;
     let program = action.get();
-    if program.handler == DEFAULT || program.handler == IGNORE {
+    if !program.is_handled() {
         return None;
     }
     if program.flags & u64::from(SA_RESETHAND) != 0 {
@@ -111,6 +111,7 @@ pub(crate) fn take_handler(signal: usize) -> Option<usize> {
             .compare_exchange(program.handler, DEFAULT, Ordering::Relaxed, Ordering::Relaxed)
             .ok()?;
         if !is_fault(signal) {
+            action.set_installed(false);
             let _ = kernel_action(signal, Some(&KernelAction { handler: DEFAULT, ..program }), None);
         }
     }
@@ -120,6 +121,38 @@ pub(crate) fn take_handler(signal: usize) -> Option<usize> {
 /// SIGSEGV and SIGBUS: the gate handles these whatever the program does.
 pub(crate) fn is_fault(signal: usize) -> bool {
     signal == SIGSEGV as usize || signal == SIGBUS as usize
+}
+
+unsafe extern "C" {
+    static lp_signal: u8;
+    static __restore_rt: u8;
+}
+
+/// The handler that the kernel gets for every signal that the program handles.
+pub(crate) fn lp_signal_address() -> usize {
+    &raw const lp_signal as usize
+}
+
+/// In a child whose handlers the kernel has cleared (CLONE_CLEAR_SIGHAND).
+#[cold]
+pub(crate) fn clear() {
+    actions().clear();
+    // A limited process makes the program's own calls only.
+    if !lp_abi::sys::is_limited() {
+        for signal in [SIGSEGV, SIGBUS] {
+            let _ = kernel_action(signal as usize, Some(&fault_action()), None);
+        }
+    }
+}
+
+/// The kernel's action for the signals of faults, unless the program handles them.
+pub(crate) fn fault_action() -> KernelAction {
+    KernelAction {
+        handler: lp_signal_address(),
+        flags: u64::from(SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTORER),
+        restorer: &raw const __restore_rt as usize,
+        mask: 0,
+    }
 }
 
 /// The kernel's rt_sigaction(2).
@@ -152,9 +185,3 @@ pub(crate) fn set_mask(how: u32, mask: u64) -> u64 {
     let _ = unsafe { lp_abi::syscall!(__NR_rt_sigprocmask, how, &raw const mask, &raw mut before, 8) };
     before
 }
-
-/// `SIG_DFL`.
-pub(crate) const DEFAULT: usize = 0;
-
-/// `SIG_IGN`.
-pub(crate) const IGNORE: usize = 1;

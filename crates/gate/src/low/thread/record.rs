@@ -42,6 +42,8 @@ pub(crate) struct Thread {
     pub(crate) shares_directories: Cell<bool>,
     /// Whether it is created in a user namespace of its own.
     pub(crate) enters_namespace: Cell<bool>,
+    /// Whether it is created without handlers of signals.
+    pub(crate) clears_handlers: Cell<bool>,
     /// The thread's own credentials, if it has some; the memory stays with the record.
     pub(crate) credentials: Cell<*mut Process>,
     /// The `clone_args` of clone3(2) that the kernel gets in place of the program's.
@@ -105,6 +107,13 @@ pub(crate) const STACK: usize = 64 << 10;
 pub(crate) struct Stack(UnsafeCell<MaybeUninit<[u8; STACK]>>);
 
 impl Thread {
+    /// The child that is about to be made shares and enters nothing, as that of fork(2).
+    pub(crate) fn makes_plain_child(&self) {
+        let all =
+            [&self.shares_table, &self.shares_directories, &self.enters_namespace, &self.clears_handlers];
+        all.into_iter().for_each(|flag| flag.set(false));
+    }
+
     /// Sets the call that creates a child: its number and three arguments.
     pub(crate) fn set_share_call(&self, call: [usize; 4]) {
         for (to, word) in self.share_call.iter().zip(call) {
