@@ -191,6 +191,30 @@ static void strict_never(void)
     syscall(SYS_exit, 0);
 }
 
+/* What ends a process in strict mode: a fault by its signal, all else by the kernel's SIGKILL. */
+static void strict_ends(void)
+{
+    for (int how = 0; how < 4; how++) {
+        int status = -1;
+        pid_t child = fork();
+        if (!child) {
+            int fd = open(path, O_RDWR | O_CREAT, 0600);
+            prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT);
+            write(fd, "s", 1);
+            if (how == 0)
+                *(volatile int *)8 = 1;
+            if (how == 1)
+                __asm__ volatile("hlt");
+            if (how == 2)
+                abort();
+            _exit(0);
+        }
+        for (int left = 600; left && waitpid(child, &status, WNOHANG) != child; left--)
+            left == 1 ? kill(child, SIGTERM) : usleep(100000);
+        say("%d: %x\n", how, status & 0x7f);
+    }
+}
+
 static int shared;
 
 static void *worker(void *number)
@@ -413,7 +437,7 @@ static void together(void)
 
 static const struct { const char *name; void (*run)(void); } cases[] = {
     { "never", never }, { "never_host", never_host }, { "before", before }, { "after", after }, { "dups", dups },
-    { "strict", strict }, { "strict_never", strict_never }, { "threads", threads }, { "signals", signals },
+    { "strict", strict }, { "strict_never", strict_never }, { "strict_ends", strict_ends }, { "threads", threads }, { "signals", signals },
     { "jumps", jumps }, { "resets", resets },
     { "forks", forks }, { "denied", denied }, { "sockets", sockets }, { "failing", failing }, { "together", together },
 };

@@ -19,6 +19,7 @@ use lp_abi::linux::{
     __NR_exit_group, SA_RESETHAND, SA_SIGINFO, SIG_SETMASK, SIGBUS, SIGCHLD, SIGCONT, SIGKILL, SIGSEGV,
     SIGSTOP, SIGURG, SIGWINCH,
 };
+use lp_abi::sys::syscall6;
 use lp_region::ucopy;
 
 use crate::High;
@@ -251,7 +252,7 @@ extern "sysv64" fn route(signal: usize, info: *mut Info, context: *mut u8) -> us
     }
     let is_ignored = actions().of(signal).is_none_or(|action| action.get().handler == IGNORE);
     if by_instruction || !is_ignored {
-        default(signal, info, by_instruction);
+        default(signal, info, by_instruction, &context);
     }
     0
 }
@@ -299,8 +300,9 @@ fn repair(signal: usize, address: usize, access: Access) -> bool {
 }
 
 /// Performs a signal's default action: the kernel's own, with its core dump and status. A faulting
-/// instruction runs again; a signal that was sent is sent again. A limited process can only exit.
-fn default(signal: usize, info: &Info, by_instruction: bool) {
+/// instruction runs again; a signal that was sent is sent again. A limited process may make neither call: it
+/// blocks the signal of a fault, which the kernel then ends it by, or else exits.
+fn default(signal: usize, info: &Info, by_instruction: bool, context: &Context) {
     if !lp_abi::sys::is_limited() {
         if let Some(action) = actions().of(signal) {
             action.set_installed(false);
@@ -309,8 +311,10 @@ fn default(signal: usize, info: &Info, by_instruction: bool) {
         if !by_instruction {
             deferred::send(signal, info);
         }
-    } else if by_instruction || !discards(signal as u32, DEFAULT) {
-        // SAFETY: exit_group(2) takes no pointers.
-        let _ = unsafe { lp_abi::syscall!(__NR_exit_group, 128 + signal) };
+    } else if by_instruction {
+        context.set_mask(context.mask() | bit(signal as u32));
+    } else if !discards(signal as u32, DEFAULT) {
+        // In strict mode the kernel kills it for the call. SAFETY: exit_group(2) takes no pointers.
+        let _ = unsafe { syscall6(__NR_exit_group, 128 + signal, 0, 0, 0, 0, 0) };
     }
 }
