@@ -293,7 +293,9 @@ static void restart(int first_restarts, int second_restarts)
             open("fifo", O_RDONLY);
         _exit(0);
     }
-    AWAIT(shared->ready && sleeps(child));
+    /* Under load a process may sleep for a moment before it waits. */
+    for (int calm = 0; calm < 20; usleep(5000))
+        calm = shared->ready && sleeps(child) ? calm + 1 : 0;
     kill(child, SIGSTOP);
     kill(child, SIGUSR2);
     kill(child, SIGUSR1);
