@@ -125,7 +125,7 @@ static int open_chain(const char *name)
 {
     int fd = open(name, O_RDONLY);
     for (int n = 0; n < 30 && fd < 0; n++) {
-        usleep(1000);
+        usleep(1000 * n);
         fd = open(name, O_RDONLY);
     }
     return fd;
@@ -136,7 +136,7 @@ static int stat_chain(const char *name)
     struct stat st;
     int done = stat(name, &st);
     for (int n = 0; n < 30 && done < 0; n++) {
-        usleep(1000);
+        usleep(1000 * n);
         done = stat(name, &st);
     }
     return done;
