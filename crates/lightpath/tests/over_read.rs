@@ -202,6 +202,26 @@ fn open_files_are_read_by_those_who_lose_their_way_to_the_host() {
             trees.lightpath(&["run", "--discard", "--over", ".", "--", "sh", "-c", &script]).output();
         assert_eq!(said(&output.unwrap()), sh(&trees.copy(), &script), "{way}");
     }
+    // A child in a user namespace, and a program that lacks the capability by which the file was opened.
+    sh(trees.home.path(), "chown 7 tree/small tree/many/f2 copy/small copy/many/f2");
+    let script = python(
+        r#"
+libc, libc.syscall.argtypes = ctypes.CDLL(None), [ctypes.c_long] * 6
+fd = os.open('small', os.O_RDONLY)
+if libc.syscall(56, 0x10000011, 0, 0, 0, 0) == 0:
+    print(hashlib.md5(os.read(fd, 70000)).hexdigest(), flush=True)
+    os._exit(0)
+print(os.wait()[1], flush=True)
+libc.prctl(8, 1)
+os.setresuid(65534, 65534, 65534)
+caps = (ctypes.c_uint * 6)(2, 2)
+libc.capset((ctypes.c_uint * 2)(0x20080522, 0), caps)
+os.dup2(os.open('many/f2', os.O_RDONLY), 0)
+os.execlp('md5sum', 'md5sum')
+"#,
+    );
+    assert_eq!(trees.over(&script), sh(&trees.copy(), &script));
+    trees.says(&["discard"]);
     // And for one that gets it over a socket.
     let script = python(
         r#"

@@ -10,6 +10,7 @@ use lp_region::process::{CALLS_ALL_TRACED, CALLS_COUNTED, CALLS_TRACED, Run};
 use lp_region::records::PROGRAMS;
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{LaneId, ProcessId, Region, RunId};
+use lp_vfs::below::opened;
 use lp_vfs::boot::ImageIds;
 use lp_vfs::getcwd::Start;
 use lp_vfs::table::entry;
@@ -165,6 +166,13 @@ impl Above for High {
     fn make_unannounced(thread: &Thread) {
         if let Some(task) = task_of(thread) {
             fork::make_unannounced(task, ProcessId(thread.forked.get()));
+        }
+    }
+
+    fn before_namespace(thread: &Thread) {
+        join::join(thread);
+        if let Some(task) = task_of(thread) {
+            opened::complete(task);
         }
     }
 

@@ -1,7 +1,7 @@
 //! The credentials that a thread's calls are checked against: the process's, or a record of its own.
 
 use lp_abi::linux::{__NR_mmap, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
-use lp_region::process::Process;
+use lp_region::process::{Process, caps};
 use lp_region::sync::{AtomicU32, Ordering};
 use lp_vfs::below::opened;
 use lp_vfs::boot::{load_credentials, load_groups, load_securebits, set_securebits};
@@ -125,8 +125,15 @@ fn load_all(credentials: &Process, process: &Process) {
     load_securebits(credentials);
 }
 
-/// The new image gets this thread's credentials; the process record may hold others.
+/// The new image gets this thread's credentials; the process record may hold others. It may lack this one's
+/// capabilities, unless it is root's: open files get what they lack.
 pub(crate) fn before_exec(task: &Task) {
+    // Relaxed: this thread's own.
+    let (caps, user) = (&task.credentials.get().caps, &task.credentials.get().fsuid);
+    let reads = caps.load(Ordering::Relaxed) & (caps::DAC_OVERRIDE | caps::DAC_READ_SEARCH) != 0;
+    if reads && user.load(Ordering::Relaxed) != 0 {
+        opened::complete(task);
+    }
     if !is_shared(task) {
         // Relaxed, here and below: orders nothing.
         task.process.gate_words[STALE].store(1, Ordering::Relaxed);

@@ -209,7 +209,7 @@ fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: ChildStack) -> isize 
     thread.clears_handlers.set(nr == __NR_clone3 && flags & CLONE_CLEAR_SIGHAND != 0);
     thread.enters_namespace.set(has(CLONE_NEWUSER));
     if has(CLONE_NEWUSER) {
-        High::join(thread);
+        High::before_namespace(thread);
         // The kernel's create_user_ns; it finds contradicting flags first.
         if !has(CLONE_FS) && High::is_rooted(thread) {
             return Errno::EPERM.to_ret();
