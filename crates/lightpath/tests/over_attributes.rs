@@ -154,6 +154,38 @@ fn what_one_may_not_read_is_there_for_others() {
     assert_eq!(text, "13\nvalue4\nb'\\x02'\n5\n13\n3\n");
 }
 
+/// A file in a directory that one may search and not read, whose names somebody else has looked at.
+#[test]
+fn attributes_are_taken_where_one_may_only_search() {
+    if !is_root() {
+        return;
+    }
+    let trees = open_trees();
+    sh(&trees.tree(), "chmod 711 d");
+    let script = "stat d/* > /dev/null; setpriv --reuid 65534 --regid 7 --clear-groups \
+        sh -c 'cat d/f1; cat d/f2; getfattr --only-values -n user.k d/f5'";
+    assert_eq!(trees.over(script), sh(&trees.tree(), script));
+}
+
+/// A user who does not see attributes of the namespace `trusted` does not decide that there are none.
+#[test]
+fn attributes_that_one_does_not_see_are_there_for_root() {
+    if !is_root() {
+        return;
+    }
+    let trees = open_trees();
+    let set =
+        "setfattr -n trusted.t -v t d/f1; setfattr -n trusted.t -v t d/f5; setfattr -n trusted.t -v t d/f6";
+    sh(&trees.tree(), set);
+    sh(&trees.copy(), set);
+    let user = "setpriv --reuid 65534 --regid 7 --clear-groups getfattr -d -m - d/f1 d/f5 d/f6 e/plain";
+    let change = "setfattr -x user.k d/f5; setfattr -x trusted.t d/f6; echo more >> d/f1; echo more >> d/f5";
+    let script = format!("{user}; getfattr -d -m - d/f1; {change}; {user}; {SHOW}");
+    assert_eq!(trees.over(&script), sh(&trees.copy(), &script));
+    trees.says(&["apply"]);
+    assert_eq!(sh(&trees.tree(), SHOW), sh(&trees.copy(), SHOW));
+}
+
 /// Attributes are those that the file had when it was first seen, or an error.
 #[test]
 fn attributes_that_change_on_the_host_are_an_error_or_kept() {

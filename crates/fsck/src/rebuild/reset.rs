@@ -28,6 +28,7 @@ const KEPT_FLAGS: u32 = inode_flags::IMMUTABLE
     | inode_flags::PENDING
     | inode_flags::LINKED_BELOW
     | inode_flags::XATTRS_BELOW
+    | inode_flags::TRUSTED_BELOW
     | inode_flags::SPACE
     | inode_flags::HOSTS
     | inode_flags::KIND;

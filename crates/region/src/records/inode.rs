@@ -183,6 +183,9 @@ pub mod inode_flags {
     /// A regular file whose extended attributes are still to be taken from the layer below.
     /// [`NO_ACL_YET`](super::NO_ACL_YET) may stand in place of its ACL, so that no check passes it unseen.
     pub const XATTRS_BELOW: u32 = 1 << 28;
+    /// A regular file whose attributes of the namespace `trusted` are still to be taken: whoever took the others
+    /// does not see them.
+    pub const TRUSTED_BELOW: u32 = 1 << 29;
     /// The type as in the mode, so that one look tells whether a file is a regular one without a shadow.
     /// Immutable; 0 where only the mode tells.
     pub const KIND: u32 = 0o170_000;

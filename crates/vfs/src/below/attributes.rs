@@ -9,13 +9,14 @@
 
 use lp_abi::linux::{S_IFLNK, S_IFMT, S_IFREG};
 use lp_abi::{Errno, NAME_MAX, Result, UserSlice};
+use lp_region::process::caps;
 use lp_region::records::{COVERED, Inode, NO_ACL_YET, inode_flags};
 use lp_region::sync::Ordering::{Relaxed, Release};
 use lp_region::{InodeId, InodeRef};
 
 use crate::below::host::HostTree;
 use crate::below::list::{self, NameRoom, Record, RecordAt};
-use crate::below::{Dir, Layer, Seen, lock, may_call, spot};
+use crate::below::{Dir, Layer, Seen, Use, lock, may_call, spot};
 use crate::caller::below::lacks_attributes;
 use crate::caller::task::{SLACK, Task};
 use crate::inodes::blob::{self, BlobDraft, BlobKind};
@@ -44,37 +45,54 @@ pub(super) fn take(task: &Task<'_>, of: InodeRef) -> Result<()> {
 
 fn take_once(task: &Task<'_>, of: InodeRef) -> Result<()> {
     let (region, inode) = (task.region, task.region.inode(of.id));
+    let trusted = sees_trusted(task);
+    let lacks = |inode: &Inode| lacks_attributes(inode) || trusted && lacks_trusted(inode);
+    if !lacks(inode) {
+        return Ok(());
+    }
     let at = spot(inode).ok_or(Errno::EIO)?;
     let above = list::up(&list::head(region, at.list)?).ok_or(Errno::EIO)?;
     may_call()?;
     task.habit.has_asked();
-    let dir = HostTree.dir(task, above)?;
+    let dir = HostTree.dir(task, above, Use::Search)?;
     list::each(region, at.list, list::FIRST, |here, seen| {
         let target = seen.target();
         let record = region.inode(target.id);
-        if target.id.is_some() && lacks_attributes(record) && spot(record) == Some(here) {
-            match take_one(task, &dir, (here, seen), target) {
+        if target.id.is_some() && lacks(record) && spot(record) == Some(here) {
+            match take_one(task, &dir, (here, seen), target, trusted) {
                 Err(errno) if here == at || errno == Errno::ENOSPC => return Err(errno),
                 _ => {}
             }
         }
         Ok(true)
     })?;
-    if lacks_attributes(inode) { Err(Errno::EIO) } else { Ok(()) }
+    if lacks(inode) { Err(Errno::EIO) } else { Ok(()) }
 }
 
-/// Takes the attributes of one file, whose record is at `at`, unless it has changed.
+/// Whether the process sees attributes of the namespace `trusted`, if any process of the run does.
+fn sees_trusted(task: &Task<'_>) -> bool {
+    let held = task.credentials.get().caps.load(Relaxed); // Relaxed: the thread's own.
+    held & (caps::SYS_ADMIN | caps::IN_NAMESPACE) == caps::SYS_ADMIN
+}
+
+fn lacks_trusted(inode: &Inode) -> bool {
+    inode.flags.load(Relaxed) & inode_flags::TRUSTED_BELOW != 0 // Relaxed: checked again under the lock.
+}
+
+/// Takes the attributes of one file, whose record is at `at`, unless it has changed. `trusted`: see
+/// [`sees_trusted`].
 fn take_one(
     task: &Task<'_>,
     from: &impl Dir,
     (at, seen): (RecordAt, &Record),
     target: InodeRef,
+    trusted: bool,
 ) -> Result<()> {
     let inode = task.region.inode(target.id);
     let mut room: NameRoom = [0; NAME_MAX + 1 + SLACK];
     let name = list::name(task.region, at, seen, &mut room)?;
     let _locked = lock(task, target)?;
-    if !lacks_attributes(inode) {
+    if !(lacks_attributes(inode) || trusted && lacks_trusted(inode)) {
         return Ok(());
     }
     let all = put(task, from, name, target.id)?;
@@ -84,19 +102,22 @@ fn take_one(
         blob::swap(task, target.id, BlobKind::Acl, None, (mode, ctime));
         return Err(Errno::EIO);
     }
-    settle(inode, all);
+    settle(inode, all, trusted);
     if all == Seen::All { Ok(()) } else { Err(Errno::EACCES) }
 }
 
-/// Records that a file has its ACL and, if `all` attributes were read, those. The caller must hold the lock.
-fn settle(inode: &Inode, all: Seen) {
+/// Records that a file has its ACL and, if `all` attributes were read, those, but for those of the namespace
+/// `trusted` if the process does not see them. The caller must hold the lock.
+fn settle(inode: &Inode, all: Seen, trusted: bool) {
     // Relaxed, all loads: under the lock.
     if inode.acl.load(Relaxed) & !COVERED == NO_ACL_YET {
         inode.acl.fetch_and(COVERED, Release); // Release: as below.
     }
     if all == Seen::All {
+        let flags = inode.flags.load(Relaxed) & !(inode_flags::XATTRS_BELOW | inode_flags::TRUSTED_BELOW);
+        let left = if trusted { 0 } else { inode_flags::TRUSTED_BELOW };
         // Release: the ACL is there. PAIRS: the load in `lacks_attributes`.
-        inode.flags.store(inode.flags.load(Relaxed) & !inode_flags::XATTRS_BELOW, Release);
+        inode.flags.store(flags | left, Release);
     }
 }
 
@@ -114,16 +135,18 @@ pub(super) fn take_with_name(
     let _locked = inode::lock(task, id);
     let all = put(task, from, name, id)?;
     if seen.mode & S_IFMT == S_IFREG {
-        settle(task.region.inode(id), all);
+        settle(task.region.inode(id), all, sees_trusted(task));
     }
     Ok(())
 }
 
-/// Gives an inode the attributes of what a name denotes. The change time stays. The caller must hold the
-/// inode's lock.
+/// Gives an inode the attributes of what a name denotes, or those of the namespace `trusted` if it lacks no
+/// others. The change time stays. The caller must hold the inode's lock.
 fn put(task: &Task<'_>, from: &impl Dir, name: &[u8], id: InodeId) -> Result<Seen> {
     let inode = task.region.inode(id);
+    let has_others = lacks_trusted(inode) && !lacks_attributes(inode);
     from.attributes(name, &mut |name, value| match name {
+        name if has_others && !name.starts_with(b"trusted.") => Ok(()),
         acl::ACCESS_NAME => put_acl(task, inode, BlobKind::Acl, value),
         acl::DEFAULT_NAME => put_acl(task, inode, BlobKind::DefaultAcl, value),
         name if TAKEN.iter().any(|space| name.starts_with(space)) => {

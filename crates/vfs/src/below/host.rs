@@ -22,7 +22,7 @@ use lp_region::records::ABOVE_LAYER;
 
 use crate::below::list::{self, Record, RecordAt};
 use crate::below::memory::Memory;
-use crate::below::{Dir, Each, File, Layer, Names, Seen};
+use crate::below::{Dir, Each, File, Layer, Names, Seen, Use};
 use crate::caller::id_map::{self, IdKind};
 use crate::caller::task::{Task, Time};
 
@@ -51,8 +51,12 @@ impl Layer for HostTree {
     type Dir = HostDir;
     type File = OwnedFd;
 
-    fn dir(&self, task: &Task<'_>, at: RecordAt) -> Result<HostDir> {
-        let fd = found(open(task, at, O_RDONLY | O_DIRECTORY))?;
+    fn dir(&self, task: &Task<'_>, at: RecordAt, how: Use) -> Result<HostDir> {
+        let access = match how {
+            Use::List => O_RDONLY,
+            Use::Search => O_PATH,
+        };
+        let fd = found(open(task, at, access | O_DIRECTORY))?;
         let (seen, (now, mount)) = (list::record(task.region, at)?, of(&fd)?);
         let same = (seen.dev, seen.ino) == (now.dev, now.ino) && now.mode & S_IFMT == S_IFDIR;
         if same {

@@ -65,7 +65,7 @@ trait Layer {
     ///
     /// # Errors
     /// `EIO` if it is not the one that was seen; those of open(2).
-    fn dir(&self, task: &Task<'_>, at: RecordAt) -> Result<Self::Dir>;
+    fn dir(&self, task: &Task<'_>, at: RecordAt, how: Use) -> Result<Self::Dir>;
 
     /// Opens a file for reading.
     ///
@@ -76,6 +76,15 @@ trait Layer {
 
 /// Callback for each extended attribute: its name and its value.
 type Each<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<()>;
+
+/// What a directory is opened for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Use {
+    /// To list its names.
+    List,
+    /// To look at names that are known, for which it need not be readable.
+    Search,
+}
 
 /// Whether a process may read all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -11,7 +11,7 @@ use crate::below::links;
 use crate::below::list::{self, RecordAt, State};
 use crate::below::numbers::{self, Numbers};
 use crate::below::taking::{Taking, dress};
-use crate::below::{Layer, attributes, listing, lock, may_call, spot};
+use crate::below::{Layer, Use, attributes, listing, lock, may_call, spot};
 use crate::caller::below::{self, Need, is_pending};
 use crate::caller::task::Task;
 use crate::inodes::inode::{self, Locked};
@@ -47,7 +47,7 @@ pub fn lay(task: &Task<'_>, root: u32, path: &[u8]) -> Result<()> {
     }
     let spot = RecordAt { list, offset };
     // The spot tells whether the rest is there, so it comes last.
-    attributes::take_with_name(task, &HostTree.dir(task, spot)?, &b".\0"[..1], at.id, &seen)?;
+    attributes::take_with_name(task, &HostTree.dir(task, spot, Use::Search)?, &b".\0"[..1], at.id, &seen)?;
     let _locked = inode::lock(task, at.id);
     dress(record, &seen, spot);
     list::set_target(task.region, spot, at);
@@ -108,7 +108,7 @@ fn batch(task: &Task<'_>, id: InodeId, _locked: &Locked<'_>, next: &mut Progress
     let inode = task.region.inode(id);
     may_call()?;
     let at = spot(inode).ok_or(Errno::EIO)?;
-    let dir = HostTree.dir(task, at)?;
+    let dir = HostTree.dir(task, at, Use::List)?;
     let (numbers, attributes) = (Numbers::of(task, id, at)?, task.habit.asks());
     let taking = Taking { dir: id, from: &dir, numbers, attributes, counts: false };
     let (list, state) = taking.list(task, at, need)?;

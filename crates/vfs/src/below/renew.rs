@@ -14,7 +14,7 @@ use crate::below::links::{self, Chain};
 use crate::below::list::{self, Record, RecordAt, State};
 use crate::below::numbers::Numbers;
 use crate::below::taking::Taking;
-use crate::below::{Layer, lock};
+use crate::below::{Layer, Use, lock};
 use crate::caller::task::{Task, Time};
 use crate::inodes::inode;
 use crate::life::reclaim;
@@ -175,7 +175,7 @@ pub fn take_in(task: &Task<'_>, dir: InodeRef, of: RecordAt, name: &[u8], seen: 
     let list = InodeId(list::record(task.region, of)?.list);
     let at = append(task, list, name, seen)?;
     let seen = &list::record(task.region, at)?;
-    let from = HostTree.dir(task, of)?;
+    let from = HostTree.dir(task, of, Use::Search)?;
     let numbers = Numbers::of(task, dir.id, of)?;
     let taking = Taking { dir: dir.id, from: &from, numbers, attributes: false, counts: true };
     let load = {

@@ -65,7 +65,12 @@ pub(crate) fn try_attributes(task: &Task<'_>, inode: &Inode) {
 /// Those of [`complete`]; `EACCES` if the caller may not read one.
 #[inline]
 pub fn complete_attributes(task: &Task<'_>, inode: &Inode) -> Result<()> {
-    if lacks_attributes(inode) { take(task, id_of(task.region, inode), Need::Attributes) } else { Ok(()) }
+    let some = inode_flags::XATTRS_BELOW | inode_flags::TRUSTED_BELOW;
+    // PAIRS: the release store in `below::attributes`.
+    if inode.flags.load(Acquire) & some == 0 {
+        return Ok(());
+    }
+    take(task, id_of(task.region, inode), Need::Attributes)
 }
 
 /// Takes the ACL that a file lacks. The caller must hold no lock and not be writing.
