@@ -195,6 +195,9 @@ fn bad_input_is_one_line() {
     assert!(line(trees.fails(&["run", "--over", "nowhere", "--", "true"])).contains("No such file"));
     assert!(line(trees.fails(&["run", "--over", "f", "--", "true"])).contains("Not a directory"));
     assert!(line(trees.fails(&["run", "--over", ".", "--region", "r", "--", "true"])).contains("--region"));
+    let lightpath = env!("CARGO_BIN_EXE_lightpath");
+    let inside = trees.fails(&["run", "--", lightpath, "run", "--over", ".", "--", "true"]);
+    assert!(line(inside).contains("inside a run"));
     assert!(line(trees.fails(&["diff"])).contains("no session"));
     assert!(line(trees.fails(&["apply", "--session", "x"])).contains("no session x"));
     trees.over("echo x > f");
@@ -204,6 +207,30 @@ fn bad_input_is_one_line() {
     assert!(
         !output.status.success() && trees.home.path().join("state/lightpath").join(trees.session()).exists()
     );
+}
+
+/// A tree with paths that no call takes.
+#[test]
+fn a_tree_deeper_than_paths_reach() {
+    let trees = Trees::new("");
+    let script = |what: &str| {
+        format!(
+            "python3 - <<'END'\nimport os\nfd = os.open('.', os.O_RDONLY)\nfor n in range(7000):\n    {what}\n    \
+             below = os.open('d', os.O_RDONLY, dir_fd=fd)\n    os.close(fd)\n    fd = below\n\
+             end = os.open('end', os.O_RDWR | os.O_CREAT | os.O_APPEND, dir_fd=fd)\nprint(os.read(end, 9))\n\
+             os.write(end, b'more')\nEND\n"
+        )
+    };
+    sh(&trees.tree(), &script("os.mkdir('d', dir_fd=fd)"));
+    assert_eq!(trees.over(&script("pass")), "b'more'\n");
+    assert!(trees.fails(&["diff"]).contains("File name too long"));
+    assert!(trees.fails(&["apply"]).contains("File name too long"));
+    assert_eq!(trees.over(&format!("echo n > n; {}", script("pass"))), "b'moremore'\n");
+    let tar = trees.home.path().join("all.tar");
+    trees.says(&["export", "--tar", tar.to_str().unwrap()]);
+    trees.says(&["discard"]);
+    // The library would remove it recursively.
+    sh(&trees.tree(), "rm -rf d");
 }
 
 #[test]

@@ -113,7 +113,8 @@ pub mod writer {
 
 pub mod xattr {
     pub use crate::calls::xattr::{
-        fgetxattr, flistxattr, fremovexattr, fsetxattr, getxattr, listxattr, removexattr, setxattr,
+        fgetxattr, flistxattr, fremovexattr, fsetxattr, getxattr, getxattr_of, listxattr, listxattr_of,
+        removexattr, setxattr,
     };
     pub use crate::inodes::xattrs::XattrValue;
 }

@@ -83,6 +83,14 @@ pub fn fgetxattr(task: &Task, fd: Fd, name: UserPtr, to: UserSlice) -> Result<us
     get(task, held.inode_id(), held.inode, &name, to)
 }
 
+/// [`getxattr`] of an inode that nobody removes.
+///
+/// # Errors
+/// Those of [`fgetxattr`].
+pub fn getxattr_of(task: &Task, of: InodeId, name: UserPtr, to: UserSlice) -> Result<usize> {
+    get(task, of, task.region.inode(of), &Name::import(name)?, to)
+}
+
 /// Lists the attribute names of what a path names and returns the size of the list.
 ///
 /// # Errors
@@ -104,6 +112,14 @@ pub fn listxattr(
 pub fn flistxattr(task: &Task, fd: Fd, to: UserSlice) -> Result<usize> {
     let held = task.fget_no_path(fd)?;
     list(task, held.inode_id(), held.inode, to)
+}
+
+/// [`listxattr`] of an inode that nobody removes.
+///
+/// # Errors
+/// Those of [`flistxattr`].
+pub fn listxattr_of(task: &Task, of: InodeId, to: UserSlice) -> Result<usize> {
+    list(task, of, task.region.inode(of), to)
 }
 
 /// Removes an attribute of what a path names.

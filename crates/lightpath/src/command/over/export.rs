@@ -144,7 +144,7 @@ fn put<W: Write>(tree: &Tree<'_>, archive: &mut Archive<W>, path: &Path, new: &N
         rdev: u64::from(found.rdev),
         size: found.size,
         mtime: (found.mtime.sec, found.mtime.nsec),
-        xattrs: if is_link { Xattrs::new() } else { tree.xattrs(path)? },
+        xattrs: if is_link { Xattrs::new() } else { tree.xattrs(new)? },
         target: if is_link { Some(tree.target(new)?) } else { None },
         identity: (found.nlink > 1 && !is_dir(found.mode)).then(|| (0, new.inode.to_word())),
     };

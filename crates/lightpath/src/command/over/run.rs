@@ -62,6 +62,8 @@ pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure
         let line = format!("--over is given for {} directories; the maximum is {MOST}", at.len());
         return Err(Failure::new(USAGE, line));
     }
+    mountpoint::check_apart(&at).map_err(|line| Failure::new(USAGE, line))?;
+    check_caller()?;
     let kept = match options.discard {
         true => None,
         false => Some(Kept::open(&over, options.session.as_deref())?),
@@ -73,8 +75,6 @@ pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure
         over: over.all().to_vec(),
         ..options.clone()
     };
-    mountpoint::check_apart(&options.at).map_err(|line| Failure::new(USAGE, line))?;
-    check_caller()?;
     start(
         &options,
         command,

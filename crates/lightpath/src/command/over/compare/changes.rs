@@ -20,6 +20,7 @@ use lp_vfs::below::list::{self, NameRoom};
 
 use super::host;
 use super::tree::{New, Old, Tree, error, is_dir, kind};
+use crate::command::output::failure::reason;
 
 /// Bytes that are compared at a time.
 const STEP: usize = 1 << 16;
@@ -55,6 +56,9 @@ pub(crate) struct Link {
     /// Whether the host has the same file at this name.
     pub(crate) is_there: bool,
 }
+
+/// A name, what it was, and what it is.
+type Compared = (PathBuf, Option<Old>, Option<New>);
 
 /// What there is to say of a session.
 #[derive(Default)]
@@ -103,13 +107,18 @@ impl Tree<'_> {
         let mut found = Changes::default();
         for root in self.roots() {
             let (path, old, new) = root?;
-            self.compare(path, Some(&old), Some(&new), &mut found)?;
+            let mut left = vec![(path.to_owned(), Some(old), Some(new))];
+            while let Some((path, old, new)) = left.pop() {
+                self.compare(&path, old.as_ref(), new.as_ref(), &mut found)?;
+                left.extend(self.below(&path, old.as_ref(), new.as_ref())?);
+            }
         }
         pair_renames(&mut found.all);
         found.all.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(found)
     }
 
+    /// Compares a name; of a directory, not what it holds.
     fn compare(
         &self,
         path: &Path,
@@ -134,14 +143,19 @@ impl Tree<'_> {
             let (path, old, new) = (path.to_owned(), old.copied(), new.cloned());
             found.all.push(Change { path, old, new, from: None, what });
         }
+        Ok(())
+    }
+
+    /// The names in what was or is a directory, with what they were and are, the last first.
+    fn below(&self, path: &Path, old: Option<&Old>, new: Option<&New>) -> io::Result<Vec<Compared>> {
         let old = old.filter(|old| is_dir(old.seen.mode));
         let new = new.filter(|new| is_dir(new.attributes.mode));
-        let (before, now) = match (old, new) {
+        let (mut before, now) = match (old, new) {
             // Of what has not been taken in nothing has changed.
             (Some(old), Some(new)) if old.seen.target() == new.inode && self.waits(new) => {
                 match below::has_listing(self.task.region.inode(new.inode.id)) {
                     true => (self.records_of(old)?, self.entries_of(new)?),
-                    false => return Ok(()),
+                    false => return Ok(Vec::new()),
                 }
             }
             _ => (
@@ -149,11 +163,11 @@ impl Tree<'_> {
                 new.map_or(Ok(BTreeMap::new()), |new| self.names_now(new))?,
             ),
         };
-        let names: std::collections::BTreeSet<_> = before.keys().chain(now.keys()).collect();
-        for name in names {
-            self.compare(&path.join(name), before.get(name), now.get(name), found)?;
-        }
-        Ok(())
+        let mut names: Vec<Compared> =
+            now.into_iter().map(|(name, new)| (path.join(&name), before.remove(&name), Some(new))).collect();
+        names.extend(before.into_iter().map(|(name, old)| (path.join(name), Some(old), None)));
+        names.sort_by(|one, other| other.0.cmp(&one.0));
+        Ok(names)
     }
 
     /// Whether names of a directory are still to be taken in.
@@ -214,7 +228,7 @@ impl Tree<'_> {
             content,
             mode: !link && seen.mode & 0o7777 != now.mode & 0o7777,
             owner: (seen.uid, seen.gid) != (now.uid, now.gid),
-            xattr: !kinds && !link && is_asked && self.xattrs(path)? != host::xattrs(&self.over.join(path))?,
+            xattr: !kinds && !link && is_asked && self.xattrs(new)? != host::xattrs(&self.over.join(path))?,
             times: (seen.seconds[1], seen.nanoseconds[1]) != (now.mtime.sec, now.mtime.nsec),
         })
     }
@@ -257,7 +271,7 @@ impl Tree<'_> {
             }
             (None, Ok(_)) => Some("was made on the host too".to_owned()),
             (Some(_), Err(e)) if host::is_absence(&e) => Some("has been removed on the host".to_owned()),
-            (_, Err(e)) => Some(e.to_string()),
+            (_, Err(e)) => Some(format!("cannot be looked at on the host: {}", reason(&e))),
             (Some(old), Ok(found)) => {
                 let seen = &old.seen;
                 let same = (found.dev(), found.ino()) == (seen.dev, seen.ino)

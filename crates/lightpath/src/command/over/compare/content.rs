@@ -2,12 +2,12 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 
-use lp_abi::{Errno, Fd, UserPtr, UserSlice};
+use lp_abi::{UserPtr, UserSlice};
 use lp_region::sync::Ordering::Relaxed;
-use lp_vfs::{Place, below, link_target, read, xattr};
+use lp_vfs::{below, link_target, read, xattr};
 
 use super::host::{XATTR_MAX, Xattrs};
 use super::tree::{New, Tree, error};
@@ -43,27 +43,18 @@ impl Tree<'_> {
         Ok(OsString::from_vec(target).into())
     }
 
-    /// The extended attributes of a path of the session.
-    pub(crate) fn xattrs(&self, path: &Path) -> io::Result<Xattrs> {
-        let path = [self.at.join(path).as_os_str().as_bytes(), b"\0"].concat();
-        let at = |place: lp_abi::Result<Place<usize>>| match place {
-            Ok(Place::Inside(length)) => Ok(length),
-            Ok(Place::Outside(_)) => Err(Errno::ENOENT),
-            Err(errno) => Err(errno),
-        };
-        let flags = libc::AT_SYMLINK_NOFOLLOW as u32;
+    /// The extended attributes of a file.
+    pub(crate) fn xattrs(&self, new: &New) -> io::Result<Xattrs> {
+        let id = new.inode.id;
         let mut names = vec![0; XATTR_MAX];
-        // SAFETY: a NUL ends the path, which lives on and is only read.
-        let path = unsafe { UserPtr::new(path.as_ptr()) };
-        let room = lent(&mut names);
-        let listed = at(xattr::listxattr(self.task, Fd::CWD, path, flags, room)).map_err(error)?;
+        let listed = xattr::listxattr_of(self.task, id, lent(&mut names)).map_err(error)?;
         let mut all = Xattrs::new();
         for name in names[..listed].split_inclusive(|byte| *byte == 0) {
             let mut value = vec![0; XATTR_MAX];
             // SAFETY: a NUL ends the name, which is only read; the call keeps no pointer.
             let name_at = unsafe { UserPtr::new(name.as_ptr()) };
-            let got = xattr::getxattr(self.task, Fd::CWD, path, flags, name_at, lent(&mut value));
-            value.truncate(at(got).map_err(error)?);
+            let got = xattr::getxattr_of(self.task, id, name_at, lent(&mut value)).map_err(error)?;
+            value.truncate(got);
             all.insert(name[..name.len() - 1].to_vec(), value);
         }
         Ok(all)

@@ -14,7 +14,7 @@ use super::tree::{New, Tree, kind};
 
 impl Tree<'_> {
     /// What a file of the session has beside content.
-    pub(crate) fn looks(&self, path: &Path, new: &New) -> io::Result<Looks> {
+    pub(crate) fn looks(&self, new: &New) -> io::Result<Looks> {
         let wanted = &new.attributes;
         let time = |time: lp_vfs::Time| Timespec { tv_sec: time.sec, tv_nsec: i64::from(time.nsec) };
         let is_link = kind(wanted.mode) == libc::S_IFLNK;
@@ -23,7 +23,7 @@ impl Tree<'_> {
             owner: (wanted.uid, wanted.gid),
             atime: time(wanted.atime),
             mtime: time(wanted.mtime),
-            xattrs: if is_link { Xattrs::new() } else { self.xattrs(path)? },
+            xattrs: if is_link { Xattrs::new() } else { self.xattrs(new)? },
         })
     }
 }

@@ -97,8 +97,13 @@ impl Tree<'_> {
         glance.look(self.task.region, self.over, (path, old), has_times(found, &old.seen))?;
         plan.apart = glance.looked;
         for (path, old) in glance.differing {
+            let found = match self.look(&path) {
+                // What no path leads to is left as it was seen: what is read of it is compared then.
+                Err(e) if e.kind() == io::ErrorKind::InvalidFilename => continue,
+                found => found?,
+            };
             // What has gone since is found by the next run.
-            if let Some(found) = self.look(&path)?.filter(|found| is_same(found, &old.seen)) {
+            if let Some(found) = found.filter(|found| is_same(found, &old.seen)) {
                 self.directory(&path, &old, &found, &self.seen(old.seen.target()), plan)?;
             }
         }

@@ -19,8 +19,6 @@ pub(crate) struct Tree<'t> {
     pub(crate) task: &'t Task<'static>,
     /// What paths of the host are relative to.
     pub(crate) over: &'t Path,
-    /// What paths in the session are relative to.
-    pub(crate) at: &'t Path,
     /// The paths of the directories, by the numbers of their roots.
     pub(crate) roots: Vec<PathBuf>,
 }
@@ -57,7 +55,7 @@ pub(crate) fn error(errno: Errno) -> io::Error {
 impl<'t> Tree<'t> {
     /// What a session shows.
     pub(crate) fn of(task: &'t Task<'static>, kept: &'t Kept) -> Self {
-        Tree { task, over: kept.over.above(), at: kept.at.above(), roots: kept.over.below() }
+        Tree { task, over: kept.over.above(), roots: kept.over.below() }
     }
 
     /// The directories that the session is over, with their paths and what they were.

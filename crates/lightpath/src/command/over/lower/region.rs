@@ -61,8 +61,8 @@ fn in_child(from: &Path, to: &Path) -> Result<(), Why> {
     let claim = Claim::open(&options, &paths).map_err(|failure| Why::new(failure.to_string()))?;
     let mut to = Unpacking::begin(to)?;
     let put = claim.with_task(|task| {
-        let (over, at, roots) = (point.path(), point.path(), vec![PathBuf::new()]);
-        whole(&Tree { task, over, at, roots }, &mut to)
+        let (over, roots) = (point.path(), vec![PathBuf::new()]);
+        whole(&Tree { task, over, roots }, &mut to)
     });
     put.map_err(|e| Why::at(from, &tree::error(e)))??;
     to.end()
@@ -75,7 +75,7 @@ fn whole(tree: &Tree<'_>, to: &mut Unpacking) -> Result<(), Why> {
     let mut first = BTreeMap::new();
     while let Some((path, new)) = left.pop() {
         let fail = |e: io::Error| Why::at(&path, &e);
-        let looks = tree.looks(&path, &new).map_err(fail)?;
+        let looks = tree.looks(&new).map_err(fail)?;
         let word = new.inode.to_word();
         let name = std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str());
         match kind(new.attributes.mode) {

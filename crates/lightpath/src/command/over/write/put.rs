@@ -37,14 +37,14 @@ impl Writer<'_> {
         let was_it = change.old.is_some_and(|old| old.seen.target() == new.inode) && !change.what.kind;
         let names = links.map_or(1, Vec::len);
         if was_it && !change.what.content {
-            self.dress(&path, &change.path, new)?;
+            self.dress(&path, new)?;
         } else if was_it && new.attributes.nlink as usize > names {
             // It has names on the host that nobody has looked at here: they stay its names.
             let file = OpenOptions::new().write(true).truncate(true).open(&path)?;
             self.fill(file, new)?;
-            self.dress(&path, &change.path, new)?;
+            self.dress(&path, new)?;
         } else {
-            self.replace(&path, &change.path, new)?;
+            self.replace(&path, new)?;
         }
         if names > 1 {
             written.insert(new.inode.to_word(), path);
@@ -67,7 +67,7 @@ impl Writer<'_> {
     }
 
     /// Makes it anew under a temporary name.
-    fn replace(&self, path: &Path, below: &Path, new: &New) -> io::Result<()> {
+    fn replace(&self, path: &Path, new: &New) -> io::Result<()> {
         let temporary = path.with_file_name(TEMPORARY);
         gone(fs::remove_file(&temporary))?;
         let mode = new.attributes.mode;
@@ -88,7 +88,7 @@ impl Writer<'_> {
                 )?;
             }
         }
-        self.dress(&temporary, below, new)?;
+        self.dress(&temporary, new)?;
         fs::rename(temporary, path)
     }
 
@@ -108,7 +108,7 @@ impl Writer<'_> {
     }
 
     /// Gives a file of the host owner, mode, extended attributes and times.
-    pub(super) fn dress(&self, path: &Path, below: &Path, new: &New) -> io::Result<()> {
-        self.tree.looks(below, new)?.give(path)
+    pub(super) fn dress(&self, path: &Path, new: &New) -> io::Result<()> {
+        self.tree.looks(new)?.give(path)
     }
 }

@@ -71,7 +71,7 @@ impl Writer<'_> {
         }
         for change in self.changes.all.iter().rev() {
             if let Some(new) = change.new.as_ref().filter(|new| is_dir(new.attributes.mode)) {
-                self.dress(&self.host(&change.path), &change.path, new).map_err(at(&change.path))?;
+                self.dress(&self.host(&change.path), new).map_err(at(&change.path))?;
             }
         }
         Ok(())
