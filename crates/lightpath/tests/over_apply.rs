@@ -132,6 +132,23 @@ fn a_session_that_ends_is_whole_or_gone() {
     }
 }
 
+/// An apply that cannot write a file leaves nothing of it, and the next one writes it.
+#[test]
+fn an_apply_without_space_leaves_no_part_of_a_file() {
+    let trees = Trees::new("echo f > f");
+    trees.over("head -c 1000000 /dev/zero > large; echo more >> f");
+    let lightpath = env!("CARGO_BIN_EXE_lightpath");
+    let state = trees.home.path().join("state");
+    let apply = format!(
+        "trap '' XFSZ; ulimit -f 200; XDG_STATE_HOME={} {lightpath} apply 2>&1; ls -A",
+        state.display()
+    );
+    let said = sh(&trees.tree(), &apply);
+    assert!(said.contains("File too large") && !said.contains(".lightpath"), "{said}");
+    trees.says(&["apply"]);
+    assert_eq!(sh(&trees.tree(), "ls -A; wc -c < large; cat f"), "f\nlarge\n1000000\nf\nmore\n");
+}
+
 #[test]
 fn no_run_starts_as_an_apply_writes() {
     let trees = Trees::new(MAKE);

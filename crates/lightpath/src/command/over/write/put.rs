@@ -70,26 +70,34 @@ impl Writer<'_> {
     fn replace(&self, path: &Path, new: &New) -> io::Result<()> {
         let temporary = path.with_file_name(TEMPORARY);
         gone(fs::remove_file(&temporary))?;
+        if let Err(e) = self.make(&temporary, new) {
+            // It takes space that may be what is missing.
+            let _ = fs::remove_file(&temporary);
+            return Err(e);
+        }
+        fs::rename(temporary, path)
+    }
+
+    fn make(&self, path: &Path, new: &New) -> io::Result<()> {
         let mode = new.attributes.mode;
         match kind(mode) {
             libc::S_IFREG => {
-                let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+                let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
                 self.fill(file, new)?;
             }
-            libc::S_IFLNK => std::os::unix::fs::symlink(self.tree.target(new)?, &temporary)?,
+            libc::S_IFLNK => std::os::unix::fs::symlink(self.tree.target(new)?, path)?,
             kind => {
                 let device = u64::from(new.attributes.rdev);
                 rustix::fs::mknodat(
                     CWD,
-                    &temporary,
+                    path,
                     rustix::fs::FileType::from_raw_mode(kind),
                     Mode::from_raw_mode(0o600),
                     device,
                 )?;
             }
         }
-        self.dress(&temporary, new)?;
-        fs::rename(temporary, path)
+        self.dress(path, new)
     }
 
     fn fill(&self, mut file: File, new: &New) -> io::Result<()> {
