@@ -1,5 +1,6 @@
 /* What rt_sigaction(2) keeps and reports. */
 #include "signals.h"
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -99,4 +100,50 @@ GROUP(signal, actions_of_a_child_without_handlers)
         say_action(SIGUSR1, NULL);
         say_action(SIGSEGV, NULL);
     }
+}
+
+static volatile int round_of, done, handled;
+
+static void counts(int signal)
+{
+    (void)signal;
+    handled++;
+}
+
+/* Ignores the signal once in each round. */
+static void *ignores(void *rounds)
+{
+    struct sigaction ignored = { .sa_handler = SIG_IGN };
+    for (long round = 1; round <= (long)rounds; round++) {
+        while (round_of < round)
+            sched_yield();
+        sigaction(SIGUSR1, &ignored, NULL);
+        done = round;
+    }
+    return NULL;
+}
+
+/* Whoever was last, a handler that is set afterwards is called. */
+GROUP(signal, actions_that_two_threads_change)
+{
+    enum { ROUNDS = 60000 };
+    struct sigaction action = { .sa_handler = counts };
+    pthread_t other;
+    pthread_create(&other, NULL, ignores, (void *)(long)ROUNDS);
+    int lost = 0;
+    for (int round = 1; round <= ROUNDS; round++) {
+        sigaction(SIGUSR1, &action, NULL);
+        round_of = round;
+        for (volatile int n = round % 97; n > 0; n--)
+            ;
+        sigaction(SIGUSR1, &action, NULL);
+        while (done < round)
+            sched_yield();
+        sigaction(SIGUSR1, &action, NULL);
+        int before = handled;
+        raise(SIGUSR1);
+        lost += handled == before;
+    }
+    pthread_join(other, NULL);
+    say("lost %d", lost);
 }

@@ -32,7 +32,8 @@ use crate::low::live::deferred;
 use crate::low::live::deferred::interrupted;
 use crate::low::live::first_call;
 use crate::low::live::signal::{
-    Context, actions, bit, fault_action, is_fault, kernel_action, lp_signal_address, set_mask, take_handler,
+    Context, actions, bit, fault_action, is_fault, kernel_action, lp_signal_address, set_kernels, set_mask,
+    take_handler,
 };
 use crate::low::live::wait;
 use crate::low::thread::actions::{Action, DEFAULT, IGNORE, KernelAction, SIGNALS};
@@ -152,36 +153,22 @@ fn change(signal: usize, new: *const KernelAction, old: *mut KernelAction) -> lp
         false => Some(unsafe { ucopy::get(new) }?.kept()),
     };
     let action = actions().of(signal).ok_or(Errno::EINVAL)?;
-    let before = action.get();
-    let is_installed = action.is_installed();
-    let seen = match program {
-        // The kernel has what it would get.
-        Some(program)
-            if is_installed && program.is_handled() && for_kernel(&program) == for_kernel(&before) =>
-        {
-            action.set(&program);
-            before
-        }
-        None if is_installed => before,
-        _ => change_kernels(signal, action, program.as_ref())?,
+    // Under a filter the kernel decides whether the call may be made.
+    let known = match &program {
+        _ if lp_abi::sys::is_limited() => None,
+        None => action.is_installed().then(|| action.get()),
+        Some(program) if program.is_handled() => action.replace(program),
+        Some(_) => None,
+    };
+    let seen = match known {
+        Some(before) => before,
+        None => change_kernels(signal, action, program.as_ref())?,
     };
     if old.is_null() {
         return Ok(());
     }
     // SAFETY: the copy routine handles bad pointers.
     unsafe { ucopy::put(old, &seen) }
-}
-
-/// What the kernel gets for an action of the program's with a handler. `route` implements SA_RESETHAND: the
-/// handler of a deferred signal must still be there afterwards. It may touch what only the gate's handler of
-/// SIGBUS makes present.
-fn for_kernel(program: &KernelAction) -> Option<KernelAction> {
-    program.is_handled().then(|| KernelAction {
-        handler: lp_signal_address(),
-        flags: program.flags & !u64::from(SA_RESETHAND) | u64::from(SA_SIGINFO),
-        mask: program.mask & !bit(SIGBUS),
-        ..*program
-    })
 }
 
 /// Changes the action, if there is a new one, by the kernel's call. Returns the previous one.
@@ -194,28 +181,42 @@ fn change_kernels(
     program: Option<&KernelAction>,
 ) -> lp_abi::Result<KernelAction> {
     let before = action.get();
-    let kernel = program.map(|program| match for_kernel(program) {
-        Some(kernel) => kernel,
-        None if is_fault(signal) => fault_action(),
-        None => *program,
-    });
-    if let Some(program) = program {
-        if program.is_handled() || is_fault(signal) {
-            action.set(program);
-        }
-        if discards(signal as u32, program.handler) {
-            deferred::forget(signal);
-        }
-    }
     let mut was = KernelAction::default();
-    if let Err(errno) = kernel_action(signal, kernel.as_ref(), Some(&mut was)) {
-        action.set(&before);
-        return Err(errno);
-    }
-    if let Some(program) = program {
-        action.set_installed(program.is_handled());
+    match program {
+        None => kernel_action(signal, None, Some(&mut was)).map(drop)?,
+        Some(program) => {
+            let change = action.begin();
+            if program.is_handled() || is_fault(signal) {
+                action.set(program);
+            }
+            if discards(signal as u32, program.handler) {
+                deferred::forget(signal);
+            }
+            let done = kernel_action(signal, Some(&for_kernel(signal, program)), Some(&mut was));
+            if done.is_err() {
+                action.set(&before);
+            }
+            action.changed(change, done.is_ok() && program.is_handled());
+            done?;
+        }
     }
     Ok(if was.handler == lp_signal_address() { before } else { was })
+}
+
+/// What the kernel gets for an action of the program's. With a handler, `route` implements SA_RESETHAND: the
+/// handler of a deferred signal must still be there afterwards. It may touch what only the gate's handler of
+/// SIGBUS makes present.
+fn for_kernel(signal: usize, program: &KernelAction) -> KernelAction {
+    match (program.is_handled(), is_fault(signal)) {
+        (true, _) => KernelAction {
+            handler: lp_signal_address(),
+            flags: program.flags & !u64::from(SA_RESETHAND) | u64::from(SA_SIGINFO),
+            mask: program.mask & !bit(SIGBUS),
+            ..*program
+        },
+        (false, true) => fault_action(),
+        (false, false) => *program,
+    }
 }
 
 /// Whether the kernel discards a pending signal when it gets this handler.
@@ -305,9 +306,8 @@ fn repair(signal: usize, address: usize, access: Access) -> bool {
 fn default(signal: usize, info: &Info, by_instruction: bool, context: &Context) {
     if !lp_abi::sys::is_limited() {
         if let Some(action) = actions().of(signal) {
-            action.set_installed(false);
+            set_kernels(signal, action, &KernelAction::default());
         }
-        let _ = kernel_action(signal, Some(&KernelAction::default()), None);
         if !by_instruction {
             deferred::send(signal, info);
         }

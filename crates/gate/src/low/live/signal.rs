@@ -8,7 +8,7 @@ use lp_abi::linux::{
 };
 
 use crate::low::above::Access;
-use crate::low::thread::actions::{Actions, DEFAULT, KernelAction};
+use crate::low::thread::actions::{Action, Actions, DEFAULT, KernelAction};
 use crate::low::thread::{current, home};
 
 /// The signal actions that apply to the calling thread.
@@ -111,8 +111,7 @@ pub(crate) fn take_handler(signal: usize) -> Option<usize> {
             .compare_exchange(program.handler, DEFAULT, Ordering::Relaxed, Ordering::Relaxed)
             .ok()?;
         if !is_fault(signal) {
-            action.set_installed(false);
-            let _ = kernel_action(signal, Some(&KernelAction { handler: DEFAULT, ..program }), None);
+            set_kernels(signal, action, &KernelAction { handler: DEFAULT, ..program });
         }
     }
     Some(program.handler)
@@ -153,6 +152,13 @@ pub(crate) fn fault_action() -> KernelAction {
         restorer: &raw const __restore_rt as usize,
         mask: 0,
     }
+}
+
+/// Gives the kernel an action without a handler.
+pub(crate) fn set_kernels(signal: usize, action: &Action, to: &KernelAction) {
+    let change = action.begin();
+    let _ = kernel_action(signal, Some(to), None);
+    action.changed(change, false);
 }
 
 /// The kernel's rt_sigaction(2).
