@@ -10,7 +10,6 @@ use lp_region::process::{CALLS_ALL_TRACED, CALLS_COUNTED, CALLS_TRACED, Run};
 use lp_region::records::PROGRAMS;
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{LaneId, ProcessId, Region, RunId};
-use lp_vfs::below::opened;
 use lp_vfs::boot::ImageIds;
 use lp_vfs::getcwd::Start;
 use lp_vfs::table::entry;
@@ -27,6 +26,7 @@ use crate::high::life::heritage;
 use crate::high::life::join;
 use crate::high::life::left;
 use crate::high::life::look;
+use crate::high::life::way;
 use crate::high::memory::{areas, bus, fault, missing, written};
 use crate::high::route::{libraries, rooted};
 use crate::high::run::region;
@@ -172,7 +172,7 @@ impl Above for High {
     fn before_namespace(thread: &Thread) {
         join::join(thread);
         if let Some(task) = task_of(thread) {
-            opened::complete(task);
+            way::before_losing(task);
         }
     }
 

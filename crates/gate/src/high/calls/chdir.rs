@@ -4,7 +4,6 @@ use lp_abi::linux::{__NR_chdir, __NR_chroot, __NR_fchdir, __NR_getcwd};
 use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
-use lp_vfs::below::opened;
 use lp_vfs::task::{Place, Task};
 use lp_vfs::{chdir, getcwd, root, target};
 
@@ -12,6 +11,7 @@ use crate::high::fd::descriptor;
 use crate::high::frame::at::{At, Last, spare_buffer};
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::life::task::block_prefixes;
+use crate::high::life::way;
 use crate::high::route::path::one;
 use crate::low::dispatch::NOT_OURS;
 
@@ -49,7 +49,7 @@ handlers! {
 
     /// chroot(2): the kernel's root directory does not change while ours is in a mount.
     fn chroot(task, path: UserPtr) {
-        opened::complete(task);
+        way::before_losing(task);
         let ours = |at: At| {
             let done = chdir::chroot(task, at.dirfd, at.path)?;
             if let Place::Inside(()) = done {

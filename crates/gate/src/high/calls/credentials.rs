@@ -5,7 +5,6 @@
 use lp_abi::linux::*;
 use lp_abi::{Errno, Fd};
 use lp_region::sync::Ordering;
-use lp_vfs::below::opened;
 use lp_vfs::boot::load_limit;
 use lp_vfs::root;
 use lp_vfs::task::Task;
@@ -16,6 +15,7 @@ use crate::high::fd::descriptor;
 use crate::high::frame::handler::{handlers, kernel, thread};
 use crate::high::life::credentials::{change, change_groups, entered_namespace, joined_namespace};
 use crate::high::life::heritage;
+use crate::high::life::way;
 use crate::low::dispatch::NOT_OURS;
 
 handlers! {
@@ -81,7 +81,7 @@ handlers! {
             return Errno::EPERM.to_ret();
         }
         if flags & (CLONE_NEWNS | CLONE_NEWUSER) != 0 {
-            opened::complete(task);
+            way::before_losing(task);
         }
         let call = || kernel!(__NR_unshare, flags);
         // The kernel's ksys_unshare: a new user or mount namespace implies CLONE_FS.
@@ -109,7 +109,7 @@ handlers! {
         if kinds != 0 && kinds & (CLONE_NEWUSER | CLONE_NEWNS) == 0 {
             return NOT_OURS;
         }
-        opened::complete(task);
+        way::before_losing(task);
         let has_mounts = kinds & CLONE_NEWNS != 0 || namespace::is_of_mounts(fd);
         let target = namespace::target(task, fd);
         let done = kernel!(__NR_setns, fd, kinds);

@@ -17,13 +17,13 @@ use lp_abi::linux::*;
 use lp_abi::prctl::{PR_SET_SECCOMP, PR_SET_SECUREBITS};
 use lp_abi::{Errno, Result};
 use lp_region::ucopy;
-use lp_vfs::below::opened;
 use lp_vfs::limit;
 
 use crate::high::calls::limit as limit_calls;
 use crate::high::fd::placeholder;
 use crate::high::frame::handler::{handlers, kernel, ret, task};
 use crate::high::life::credentials::securebits_changed;
+use crate::high::life::way;
 use crate::high::memory::{holes, missing};
 use crate::low::cover::patch;
 use crate::low::dispatch::{AGAIN, NOT_OURS};
@@ -85,7 +85,7 @@ fn install(nr: u32, [a, b, c, d, e]: [usize; 5], program: Option<usize>) -> isiz
         }
     }
     let task = task();
-    opened::complete(task);
+    way::before_losing(task);
     holes::touch(task, 0, usize::MAX); // A limited process cannot give pages to a hole.
     if let Err(errno) = limit::begin(task) {
         return errno.to_ret();

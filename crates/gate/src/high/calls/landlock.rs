@@ -15,7 +15,6 @@ use lp_region::InodeRef;
 use lp_region::process::RUN_PATH;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
-use lp_vfs::below::opened;
 use lp_vfs::flight;
 use lp_vfs::landlock::{self, Entry, right};
 use lp_vfs::task::Task;
@@ -26,7 +25,7 @@ use crate::high::fd::placeholder;
 use crate::high::fd::ruleset::{self, Ruleset};
 use crate::high::frame::at::{Which, buffer};
 use crate::high::frame::handler::{failed_with, handlers, kernel};
-use crate::high::life::{credentials, held};
+use crate::high::life::{credentials, held, way};
 use crate::high::run::mounts::mounts;
 use crate::high::special::node;
 use crate::high::watch::shadow_end::Watchers;
@@ -96,7 +95,7 @@ handlers! {
 
     /// landlock_restrict_self(2).
     fn restrict_self(task, fd: Fd, flags: u32) {
-        opened::complete(task);
+        way::before_losing(task);
         match ruleset::of(fd) {
             // A newer kernel knows more, which the gate would have to follow.
             Some(_) if flags & !FLAGS != 0 => kernel!(__NR_landlock_restrict_self, fd, NO_FLAG),

@@ -4,7 +4,6 @@ use core::cell::Cell;
 
 use lp_abi::linux::*;
 use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
-use lp_vfs::below::opened;
 use lp_vfs::mount::{self, MountArguments};
 use lp_vfs::table::{self, entry};
 use lp_vfs::task::{Place, Task};
@@ -20,6 +19,7 @@ use crate::high::calls::stat::is_empty;
 use crate::high::fd::{made, mark, placeholder};
 use crate::high::frame::at::{At, EMPTY, Last, Route, Which};
 use crate::high::frame::handler::{failed_with, handlers, kernel};
+use crate::high::life::way;
 use crate::high::route::pair::{Pair, two};
 use crate::high::route::path::{is_base_ours, one, route};
 
@@ -76,7 +76,7 @@ fn not_on_host(at: At, on_link: &Cell<bool>) -> Errno {
 handlers! {
     /// mount(2). Nothing of ours can be mounted on the host.
     fn mount(task, source: UserPtr, path: UserPtr, kind: UserPtr, flags: usize, data: UserPtr) {
-        opened::complete(task);
+        way::before_losing(task);
         let call = MountArguments { source, kind, flags: flags as u32, data };
         let on_link = Cell::new(false);
         let ours = |at: At| match on_link.get() {
@@ -104,7 +104,7 @@ handlers! {
 
     /// umount2(2).
     fn umount2(task, path: UserPtr, flags: u32) {
-        opened::complete(task);
+        way::before_losing(task);
         let last = if flags & UMOUNT_NOFOLLOW != 0 { Last::Link } else { Last::Follow };
         let ours = |at: At| umount::umount2(task, at.dirfd, at.path, flags);
         one(task, At::cwd(path), last, ours, |at| kernel!(__NR_umount2, at.path, flags))
@@ -112,7 +112,7 @@ handlers! {
 
     /// move_mount(2).
     fn move_mount(task, from_fd: Fd, from: UserPtr, to_fd: Fd, to: UserPtr, flags: u32) {
-        opened::complete(task);
+        way::before_losing(task);
         let pair = [At { dirfd: from_fd, path: from }, At { dirfd: to_fd, path: to }];
         if flags & MOVE_MOUNT_F_EMPTY_PATH != 0
             && is_empty(from)

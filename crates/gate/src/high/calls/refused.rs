@@ -7,7 +7,6 @@
 use lp_abi::linux::*;
 use lp_abi::{Errno, Fd, PATH_MAX, UserPtr};
 use lp_region::ucopy;
-use lp_vfs::below::opened;
 use lp_vfs::task::{Place, Task};
 use lp_vfs::walk;
 
@@ -15,6 +14,7 @@ use crate::high::calls::poll::is_path;
 use crate::high::fd::{descriptor, own_descriptor, placeholder};
 use crate::high::frame::at::{At, Last, Which, buffer};
 use crate::high::frame::handler::{given, handlers, kernel};
+use crate::high::life::way;
 use crate::high::route::path::{is_base_ours, may_be_ours, one};
 use crate::high::run::mounts::mounts;
 use crate::low::dispatch::NOT_OURS;
@@ -73,7 +73,7 @@ handlers! {
         if ours {
             return Errno::EINVAL.to_ret();
         }
-        opened::complete(task);
+        way::before_losing(task);
         NOT_OURS
     }
 

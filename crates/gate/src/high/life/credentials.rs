@@ -11,6 +11,7 @@ use lp_vfs::task::Task;
 
 use crate::High;
 use crate::high::life::held;
+use crate::high::life::way;
 use crate::high::run::words::STALE;
 use crate::low::above::Above;
 use crate::low::cover::patch;
@@ -20,7 +21,7 @@ use crate::low::tools::report;
 
 /// Makes a call that changes the thread's credentials, and reloads them unless it failed.
 pub(crate) fn change(task: &'static Task<'static>, call: impl FnOnce() -> isize) -> isize {
-    opened::complete(task);
+    way::before_losing(task);
     let done = call();
     if done >= 0 {
         // Relaxed: only this thread can have created others.

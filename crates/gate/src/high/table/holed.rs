@@ -70,24 +70,6 @@ pub(crate) extern "sysv64" fn touch(nr: u32, words: &[usize; 6]) {
         | __NR_shmat
         | __NR_mlock
         | __NR_mlock2 => return,
-        __NR_setuid
-        | __NR_setgid
-        | __NR_setreuid
-        | __NR_setregid
-        | __NR_setresuid
-        | __NR_setresgid
-        | __NR_setfsuid
-        | __NR_setfsgid
-        | __NR_setgroups
-        | __NR_capset
-        | __NR_chroot
-        | __NR_pivot_root
-        | __NR_unshare
-        | __NR_setns
-        | __NR_mount
-        | __NR_umount2
-        | __NR_move_mount
-        | __NR_landlock_restrict_self => holes::complete(task),
         __NR_readv | __NR_writev | __NR_preadv | __NR_pwritev | __NR_preadv2 | __NR_pwritev2
         | __NR_vmsplice => touch_vector(task, b, c),
         __NR_recvmsg | __NR_sendmsg => touch_messages(task, b, 1),
