@@ -4,11 +4,8 @@ mod trees;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Stdio;
-use std::thread;
-use std::time::Duration;
 
-use trees::{Trees, killed_at, said, sh};
+use trees::{Trees, is_root, killed_at, said, sh};
 
 /// Files with attributes, some with two names, some empty; ACLs that give and take rights of user 65534.
 const MAKE: &str = r#"
@@ -26,15 +23,6 @@ for n in 5 6 7 8; do setfattr -n security.capability -v $cap d/f$n; done
 "#;
 
 const SHOW: &str = "(cd d && getfattr -d -m - * ../e/* ; getfacl -p * ../e/*; stat -c '%n %a %u %h' *) 2>&1";
-
-fn is_root() -> bool {
-    // SAFETY: asks for the user.
-    let is_root = unsafe { libc::geteuid() } == 0;
-    if !is_root {
-        println!("skipped: root is needed");
-    }
-    is_root
-}
 
 /// A tree that others may search.
 fn open_trees() -> Trees {
@@ -110,24 +98,6 @@ fn acls_decide_from_the_first_call_on() {
     }
 }
 
-/// Runs a script over the tree that creates the file `$READY` and then reads a line; meanwhile the host
-/// changes.
-fn beside(trees: &Trees, script: &str, change: &str) -> String {
-    let ready = trees.home.path().join("ready");
-    let mut command = trees.lightpath(&["run", "--over", ".", "--", "sh", "-c", script]);
-    command.env("READY", &ready).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut run = command.spawn().unwrap();
-    while !ready.exists() {
-        assert!(run.try_wait().unwrap().is_none(), "the run has ended");
-        thread::sleep(Duration::from_millis(5));
-    }
-    // The host's clock of change times may have ticks.
-    thread::sleep(Duration::from_millis(20));
-    sh(&trees.tree(), change);
-    drop(run.stdin.take());
-    said(&run.wait_with_output().unwrap())
-}
-
 /// A user who may not read all attributes of a file does not decide for others that there are none, and an
 /// ACL that nobody has seen is no reason to let anybody in.
 #[test]
@@ -150,7 +120,7 @@ fn what_one_may_not_read_is_there_for_others() {
         &user("os.open('d/f3', os.O_RDONLY) > 0"),
         "cat d/f3\n",
     ];
-    let text = beside(&trees, &script.concat(), "chmod 641 d/f2");
+    let text = trees.beside(&script.concat(), "chmod 641 d/f2");
     assert_eq!(text, "13\nvalue4\nb'\\x02'\n5\n13\n3\n");
 }
 
@@ -196,7 +166,7 @@ fn attributes_that_change_on_the_host_are_an_error_or_kept() {
         getfattr --only-values -n user.k d/f2; echo; getfattr -n user.k e/f1 2>&1; getfattr --only-values -n user.k e/f3; echo; \
         chmod 600 e/f1; cat e/f1 2>&1; stat -c %a e/f1";
     let change = "for f in d/f2 e/f1 e/f2; do setfattr -n user.k -v is $f; done";
-    let text = beside(&trees, script, change);
+    let text = trees.beside(script, change);
     let expected = "was\nwas\ne/f1: user.k: Input/output error\nwas\ncat: e/f1: Input/output error\n600\n";
     assert_eq!(text, expected);
     let diff = trees.lightpath(&["diff", "--name-status"]).output().unwrap();

@@ -3,12 +3,10 @@
 mod trees;
 
 use std::fs;
-use std::io::Write;
-use std::process::{Child, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use trees::{LIST, MAKE, Trees, killed_at, said, sh};
+use trees::{LIST, MAKE, Trees, killed_at, sh};
 
 /// A tree that is older than any session over it.
 fn aged(make: &str) -> Trees {
@@ -17,47 +15,19 @@ fn aged(make: &str) -> Trees {
     trees
 }
 
-/// Runs a script over the tree that creates the file `ready` in a directory beside it and then reads a line;
-/// meanwhile the host changes.
-fn beside(trees: &Trees, script: &str, change: impl FnOnce()) -> String {
-    let ready = trees.home.path().join("ready");
-    let mut child: Child = trees
-        .lightpath(&["run", "--over", ".", "--", "sh", "-c", script])
-        .env("READY", &ready)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let start = Instant::now();
-    while !ready.exists() {
-        assert!(start.elapsed() < Duration::from_secs(60), "{script} does not begin");
-        thread::sleep(Duration::from_millis(5));
-    }
-    change();
-    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
-    let output = child.wait_with_output().unwrap();
-    fs::remove_file(ready).unwrap();
-    said(&output)
-}
-
 /// The attributes of a name are those that it has when they are first asked for, which a listing does not do.
 #[test]
 fn a_listing_sees_names_alone() {
     let trees = aged("mkdir d d/sub; for i in $(seq 300); do echo $i > d/f$i; done; chmod 644 d/f*");
-    let change = || {
-        sh(&trees.tree(), "chmod 600 d/f7; echo longer > d/f8; rm d/f9; chmod 711 d/sub; echo new > d/new");
-    };
+    let change = "chmod 600 d/f7; echo longer > d/f8; rm d/f9; chmod 711 d/sub; echo new > d/new";
     let look =
         "stat -c %a d/f7; cat d/f8; cat d/f9 d/new 2> /dev/null || echo gone; stat -c %a d/sub; ls d | wc -l";
-    let seen = beside(&trees, &format!("ls d | wc -l; : > $READY; read go; {look}"), change);
+    let seen = trees.beside(&format!("ls d | wc -l; : > $READY; read go; {look}"), change);
     assert_eq!(seen, "301\n600\nlonger\ngone\n755\n300\n");
     // Seen with its attributes, it stays as it was.
-    let change = || {
-        sh(&trees.tree(), "chmod 640 d/f17");
-    };
+    let change = "chmod 640 d/f17";
     let script = "stat -c %a d/f17; : > $READY; read go; stat -c %a d/f17";
-    assert_eq!(beside(&trees, script, change), "644\n644\n");
+    assert_eq!(trees.beside(script, change), "644\n644\n");
 }
 
 /// Each name that stays is listed once, whatever happens to the directory between two calls.
@@ -86,10 +56,8 @@ print('once')
 "#;
     let trees = aged("mkdir d; cd d; seq -f n%g 5000 | xargs touch; seq -f s%g 200 | xargs mkdir");
     fs::write(trees.home.path().join("list.py"), program).unwrap();
-    let change = || {
-        sh(&trees.tree(), "rm d/n3 d/n77 d/n4999");
-    };
-    assert_eq!(beside(&trees, "python3 ../list.py", change), "once\n");
+    let change = "rm d/n3 d/n77 d/n4999";
+    assert_eq!(trees.beside("python3 ../list.py", change), "once\n");
     assert_eq!(trees.says(&["diff", "--name-status"]), "A\td/another\nD\td/n2\nD\td/n4000\n");
 }
 
@@ -100,11 +68,9 @@ fn listed_numbers_are_those_of_stat() {
         "mkdir d e; for i in $(seq 40); do echo $i > d/f$i; done; ln d/f5 e/five; ln d/f6 d/six; ln -s f1 d/s",
     );
     let lists = "LC_ALL=C ls -U -i -1 d | sort -k 2 > ../a; : > $READY; read go; (cd d; stat -c '%i %n' *) | sed 's/^/ /' | LC_ALL=C sort -k 2 > ../b";
-    let change = || {
-        sh(&trees.tree(), "echo more >> d/f3; echo more >> d/f5; chmod 600 d/f6");
-    };
+    let change = "echo more >> d/f3; echo more >> d/f5; chmod 600 d/f6";
     let links = "stat -c %h d/f5 e/five d/f6; [ d/f5 -ef e/five ] && [ d/f6 -ef d/six ] && echo linked";
-    let shown = beside(&trees, &format!("{lists}; {links}"), change);
+    let shown = trees.beside(&format!("{lists}; {links}"), change);
     assert_eq!(shown, "2\n2\n2\nlinked\n");
     let [listed, stat] = ["a", "b"].map(|name| {
         let text = fs::read_to_string(trees.home.path().join(name)).unwrap();

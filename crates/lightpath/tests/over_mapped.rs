@@ -3,12 +3,9 @@
 mod trees;
 
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Stdio;
-use std::time::Duration;
 
-use trees::{Trees, said, sh};
+use trees::{Trees, WAIT, is_root, python, said, sh};
 
 /// A file of 16 MiB, each block of 64 KiB with bytes of its own, and one with a few bytes more than 5 MiB.
 const LARGE: &str = r#"
@@ -20,10 +17,6 @@ for name, blocks, more in ('large', 256, b''), ('odd', 80, b'end'):
 "
 mkdir empty; chmod 755 empty; chmod 600 odd
 "#;
-
-fn python(script: &str) -> String {
-    format!("python3 - <<'END'\nimport hashlib, mmap, os, signal\n{script}\nEND\n")
-}
 
 #[test]
 fn mappings_show_what_a_copy_shows() {
@@ -65,11 +58,10 @@ print(hashlib.md5(q).hexdigest(), sorted(os.listdir('.')))
 fn a_file_that_changes_on_the_host_is_not_mixed_with_what_was_read() {
     let trees = Trees::new(LARGE);
     let script = python(
-        r#"
+        &r#"
 m = mmap.mmap(os.open('large', os.O_RDONLY), 0, prot=mmap.PROT_READ)
 seen = [m[0], m[8 << 20]]
-print('ready', flush=True)
-input_ = os.read(0, 1)
+WAIT
 print(seen == [m[0], m[8 << 20]], flush=True)
 if os.fork() == 0:
     m[12 << 20]
@@ -79,26 +71,15 @@ try:
     mmap.mmap(os.open('large', os.O_RDONLY), 4 << 20, prot=mmap.PROT_READ, offset=4 << 20)
 except OSError as e:
     print(e.errno)
-"#,
-    )
-    .replace("python3 - <<'END'", "exec 3<&0; cat > ../script <<'END'");
-    let script = format!("{script}exec python3 ../script <&3");
-    let mut command = trees.lightpath(&["run", "--over", ".", "--", "sh", "-c", &script]);
-    let mut run = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut ready = [0; 6];
-    std::io::Read::read_exact(run.stdout.as_mut().unwrap(), &mut ready).unwrap();
-    // The host's clock of change times may have ticks.
-    std::thread::sleep(Duration::from_millis(20));
-    fs::OpenOptions::new().append(true).open(trees.tree().join("large")).unwrap().write_all(b"more").unwrap();
-    run.stdin.as_mut().unwrap().write_all(b"g").unwrap();
-    assert_eq!(said(&run.wait_with_output().unwrap()), "True\nTrue\n5\n");
+"#
+        .replace("WAIT", WAIT),
+    );
+    assert_eq!(trees.beside(&script, "printf more >> large"), "True\nTrue\n5\n");
 }
 
 #[test]
 fn a_mapping_is_whole_before_the_process_loses_its_way_to_the_host() {
-    // SAFETY: asks for the user.
-    if unsafe { libc::geteuid() } != 0 {
-        println!("skipped: root is needed");
+    if !is_root() {
         return;
     }
     let trees = Trees::new(LARGE);

@@ -3,13 +3,9 @@
 mod trees;
 
 use std::fs;
-use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::process::Stdio;
-use std::thread;
-use std::time::Duration;
 
-use trees::{LIST, Trees, said, sh};
+use trees::{LIST, Trees, WAIT, is_root, python, said, sh};
 
 /// 200 files of 64 KiB, and one with a few bytes more than 3 MiB.
 const MAKE: &str = r#"
@@ -23,10 +19,6 @@ with open('small', 'wb') as f: f.write(bytes(k % 253 for k in range(20000)))
 "
 mkdir empty; chmod 755 empty; chmod 600 small many/*
 "#;
-
-fn python(script: &str) -> String {
-    format!("python3 - <<'END'\nimport ctypes, hashlib, mmap, os, signal, socket, sys\n{script}\nEND\n")
-}
 
 /// Bytes of the host's file system that the session's region takes.
 fn space(trees: &Trees) -> u64 {
@@ -82,7 +74,7 @@ print(md5(os.read(fd, 30000)), os.read(fd, 1))
 libc = ctypes.CDLL(None, use_errno=True)
 libc.pread.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_long]
 libc.mmap.restype = ctypes.c_void_p
-libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
 at = libc.mmap(None, 8 << 12, 3, 34, -1, 0)
 libc.munmap(ctypes.c_void_p(at + (4 << 12)), 4 << 12)
 fd = os.open('many/f5', os.O_RDONLY)
@@ -117,27 +109,12 @@ print(md5(os.read(fd, 1 << 20)))
     assert_eq!(sh(&trees.tree(), LIST), sh(&trees.copy(), LIST));
 }
 
-/// Runs a script over the tree that says `ready` and then reads a byte; meanwhile the host changes.
-fn beside(trees: &Trees, script: &str, change: &str) -> String {
-    let file = trees.home.path().join("script.py");
-    fs::write(&file, format!("import os\n{script}")).unwrap();
-    let mut command = trees.lightpath(&["run", "--over", ".", "--", "python3", file.to_str().unwrap()]);
-    let mut run =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut ready = [0; 6];
-    run.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
-    // The host's clock of change times may have ticks.
-    thread::sleep(Duration::from_millis(20));
-    sh(&trees.tree(), change);
-    run.stdin.as_mut().unwrap().write_all(b"g").unwrap();
-    said(&run.wait_with_output().unwrap())
-}
-
 /// What was read twice stays. What was read once or less is an error, and nothing is a mixture.
 #[test]
 fn a_file_that_changes_on_the_host_is_kept_or_an_error() {
     let trees = Trees::new(MAKE);
-    let script = r#"
+    let script = python(
+        &r#"
 def read(name):
     try:
         with open(name, 'rb') as f: return sum(f.read())
@@ -148,15 +125,16 @@ for name in names[:2] * 2 + names[2:5]: seen.setdefault(name, []).append(read(na
 half = os.open('many/f6', os.O_RDONLY)
 os.read(half, 20000)
 os.stat('many/f5')
-print('ready', flush=True)
-os.read(0, 1)
+WAIT
 for name in names: print(name, [read(name) == was for was in seen.get(name, [])] or read(name), read(name))
 try: os.read(half, 20000)
 except OSError as e: print(e.errno)
 print(read('many/f7') != 5, read('small') != 5)
-"#;
+"#
+        .replace("WAIT", WAIT),
+    );
     let change = "for f in many/f[1-6]; do printf changed | dd of=$f bs=1 seek=50 conv=notrunc 2> /dev/null; done; echo more >> large";
-    let text = beside(&trees, script, change);
+    let text = trees.beside(&script, change);
     let sum = |n: u64| (0..16).map(|k| (n + k) % 251 * 4096).sum::<u64>();
     let expected = format!(
         "many/f1 [True, True] {}\nmany/f2 [True, True] {}\nmany/f3 [False] 5\nmany/f4 [False] 5\nlarge [False] 5\nmany/f5 5 5\n5\nTrue True\n",
@@ -171,9 +149,7 @@ print(read('many/f7') != 5, read('small') != 5)
 /// A file that is open stays readable for a process that may not reach the host's any more.
 #[test]
 fn open_files_are_read_by_those_who_lose_their_way_to_the_host() {
-    // SAFETY: asks for the user.
-    if unsafe { libc::geteuid() } != 0 {
-        println!("skipped: root is needed");
+    if !is_root() {
         return;
     }
     let trees = Trees::new(MAKE);

@@ -3,9 +3,12 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -68,6 +71,28 @@ impl Trees {
         said(&output)
     }
 
+    /// Runs a script over the tree that creates the file `$READY` and then reads a line from standard input;
+    /// meanwhile the host changes. What it prints.
+    pub fn beside(&self, script: &str, change: &str) -> String {
+        let ready = self.home.path().join("ready");
+        let mut command = self.lightpath(&["run", "--over", ".", "--", "sh", "-c", script]);
+        command.env("READY", &ready).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut run = command.spawn().unwrap();
+        let start = Instant::now();
+        while !ready.exists() {
+            assert!(run.try_wait().unwrap().is_none(), "{script} has ended");
+            assert!(start.elapsed() < Duration::from_secs(60), "{script} does not begin");
+            thread::sleep(Duration::from_millis(5));
+        }
+        // The host's clock of change times may have ticks.
+        thread::sleep(Duration::from_millis(20));
+        sh(&self.tree(), change);
+        run.stdin.take().unwrap().write_all(b"go\n").unwrap();
+        let output = run.wait_with_output().unwrap();
+        fs::remove_file(ready).unwrap();
+        said(&output)
+    }
+
     pub fn says(&self, args: &[&str]) -> String {
         said(&self.lightpath(args).output().unwrap())
     }
@@ -79,6 +104,26 @@ impl Trees {
         assert!(!output.status.success(), "{args:?} succeeded: {text}");
         text
     }
+}
+
+/// Runs a program of Python's. Its standard input is at descriptor 3.
+pub fn python(script: &str) -> String {
+    format!(
+        "exec 3<&0; python3 - <<'END'\nimport ctypes, hashlib, mmap, os, signal, socket, sys\n{script}\nEND\n"
+    )
+}
+
+/// What a program of Python's does to wait for the change in [`Trees::beside`].
+pub const WAIT: &str = "open(os.environ['READY'], 'w').close()\nos.read(3, 1)\n";
+
+/// Whether a test that needs root may run; says so if not.
+pub fn is_root() -> bool {
+    // SAFETY: asks for the user.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    if !is_root {
+        println!("skipped: root is needed");
+    }
+    is_root
 }
 
 pub fn said(output: &Output) -> String {
