@@ -110,8 +110,8 @@ pub(crate) trait Above: Quick {
     /// The kernel will not write that child's id to the address of [`Self::announce_child`].
     fn make_unannounced(thread: &Thread);
 
-    /// Before a child is made in a user namespace of its own, with fewer rights on the host: joins the run, and
-    /// takes in what open files lack.
+    /// Before a child is made in a user namespace of its own, with fewer rights on the host: joins the run,
+    /// and takes in what open files and mappings lack.
     fn before_namespace(thread: &Thread);
 
     /// Whether the process has a root directory in a mount.

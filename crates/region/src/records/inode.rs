@@ -109,8 +109,8 @@ impl Inode {
 /// Bit of [`Inode::acl`]: something may be mounted on the inode.
 pub const COVERED: u32 = 1 << 31;
 
-/// [`Inode::acl`], but for [`COVERED`], of a directory without an ACL whose names, and of a regular file whose
-/// extended attributes are still to be taken from the layer below.
+/// [`Inode::acl`], but for [`COVERED`], of a directory without an ACL whose names, and of a regular file
+/// whose extended attributes are still to be taken from the layer below.
 pub const NO_ACL_YET: u32 = !COVERED;
 
 /// Numbers of a layer's inodes are shown if they are below this; above are those of inodes that the layer
@@ -183,8 +183,8 @@ pub mod inode_flags {
     /// A regular file whose extended attributes are still to be taken from the layer below.
     /// [`NO_ACL_YET`](super::NO_ACL_YET) may stand in place of its ACL, so that no check passes it unseen.
     pub const XATTRS_BELOW: u32 = 1 << 28;
-    /// A regular file whose attributes of the namespace `trusted` are still to be taken: whoever took the others
-    /// does not see them.
+    /// A regular file whose attributes of the namespace `trusted` are still to be taken: whoever took the
+    /// others does not see them.
     pub const TRUSTED_BELOW: u32 = 1 << 29;
     /// The type as in the mode, so that one look tells whether a file is a regular one without a shadow.
     /// Immutable; 0 where only the mode tells.

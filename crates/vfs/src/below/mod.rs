@@ -3,10 +3,10 @@
 //! The first look that could miss a name takes in all names of a directory, with their attributes, and its
 //! record in a *list* ([`list`]) says what was taken. From then on a failed lookup is a miss in the hash
 //! table, and a removal removes an entry. A program that only lists the directory gets a *listing*
-//! (`listing.rs`): its subdirectories are taken in, and of the rest the names alone. Content is taken as it is
-//! read: all of it or, if there is much, a run. The first read from start to end takes nothing ([`through`]).
-//! What was taken stays. Whenever content is read, its origin is compared: another device, inode, size or
-//! change time gives `EIO`, never a mixture.
+//! (`listing.rs`): its subdirectories are taken in, and of the rest the names alone. Content is taken as it
+//! is read: all of it or, if there is much, a run. The first read from start to end takes nothing
+//! ([`through`]). What was taken stays. Whenever content is read, its origin is compared: another device,
+//! inode, size or change time gives `EIO`, never a mixture.
 //!
 //! Inodes that are still `PENDING` are met on paths that are slow anyway. A directory without an ACL has
 //! [`NO_ACL_YET`](lp_region::records::NO_ACL_YET), which ends the quick check of its search permission. A

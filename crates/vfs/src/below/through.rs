@@ -8,7 +8,8 @@
 //! Nothing is locked. A file is written only once all of its content is there, so while it is pending it has
 //! the content of the layer, and a read that passes through takes place at the moment when it finds the file
 //! pending. Its origin is compared after the bytes were read, so they are never a mixture. How far content
-//! has passed through is a hint: of two readers that store it at once one is forgotten, which costs time only.
+//! has passed through is a hint: of two readers that store it at once one is forgotten, which costs time
+//! only.
 
 use core::mem::offset_of;
 
@@ -23,8 +24,8 @@ use crate::below::{File, Layer, list, may_call, spot};
 use crate::caller::below::is_pending;
 use crate::caller::task::Task;
 
-/// Bytes of the shortest read that passes through, unless it begins at the start of the file, as the look at a
-/// header does, or reaches the end: the layer's file is opened for each.
+/// Bytes of the shortest read that passes through, unless it begins at the start of the file, as the look at
+/// a header does, or reaches the end: the layer's file is opened for each.
 const LEAST: u64 = 8 << 10;
 
 /// How many bytes of a file's content, from its start, have passed through. Behind the words that name the

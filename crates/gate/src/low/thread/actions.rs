@@ -66,8 +66,8 @@ const KNOWN: u64 = (SA_NOCLDSTOP
 /// process.
 ///
 /// Threads that change one signal's action at the same time get one or the other, as with the kernel, or a
-/// mixture of flags and handler until the next change, for which nobody then takes the kernel's action for known
-/// ([`Action::is_installed`]).
+/// mixture of flags and handler until the next change, for which nobody then takes the kernel's action for
+/// known ([`Action::is_installed`]).
 #[repr(C)]
 pub(crate) struct Actions([Action; SIGNALS]);
 
@@ -155,8 +155,8 @@ impl Action {
         number(next(self.update(next)))
     }
 
-    /// After the kernel's action was changed, and with it whether it is `lp_signal` with the flags and the mask
-    /// that are here. If others have begun to change it meanwhile, nobody knows whose change came last.
+    /// After the kernel's action was changed, and with it whether it is `lp_signal` with the flags and the
+    /// mask that are here. If others have begun to change it meanwhile, nobody knows whose change came last.
     pub(crate) fn changed(&self, change: u64, is_installed: bool) {
         self.update(|word| match is_installed && number(word) == change {
             true => word | INSTALLED,

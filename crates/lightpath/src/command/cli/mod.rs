@@ -1,5 +1,5 @@
-//! The command line: its definition, from which parser, help, manual page and completions derive, what is said
-//! of a wrong one, and the dispatch to the subcommands.
+//! The command line: its definition, from which parser, help, manual page and completions derive, what is
+//! said of a wrong one, and the dispatch to the subcommands.
 
 mod complaint;
 mod definition;

@@ -1,8 +1,8 @@
 //! Joining a run under way.
 //!
 //! Whoever joins takes a run record of its own on the same region, with the same mounts, as a second
-//! `run --region FILE` does: the descriptors that the processes of a run inherit are those of its launcher, and
-//! cannot be taken from them without ptrace(2)'s rights.
+//! `run --region FILE` does: the descriptors that the processes of a run inherit are those of its launcher,
+//! and cannot be taken from them without ptrace(2)'s rights.
 
 use std::fs::File;
 use std::io::ErrorKind;
