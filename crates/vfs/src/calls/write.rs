@@ -7,15 +7,15 @@ use lp_abi::linux::{O_APPEND, RWF_APPEND, S_ISGID, S_ISUID, iovec};
 use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserSlice};
 use lp_region::bias::Hold;
 use lp_region::order::{self, Rank};
-use lp_region::records::{Inode, OpenFile, file_mode};
+use lp_region::records::{Inode, OpenFile, file_mode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
-use lp_region::ucopy;
+use lp_region::{PageId, ucopy};
 
 use crate::caller::task::Task;
 use crate::content::buffer::{Few, RWF_KNOWN, RWF_NOAPPEND, Single, Vector};
 use crate::content::fill::copy_pages;
 use crate::content::source::Source;
-use crate::content::{linking, map};
+use crate::content::{linking, map, owner};
 use crate::descriptors::fget::HeldFile;
 use crate::descriptors::position;
 use crate::descriptors::table::entry;
@@ -416,7 +416,7 @@ fn quick_locked(
         return None;
     }
     let page = map::get_low(task, inode, offset / PAGE_SIZE as u64);
-    if page.is_none() {
+    if page.is_none() || is_space(task, inode, page) {
         return None;
     }
     inode.data_seq.begin();
@@ -428,6 +428,13 @@ fn quick_locked(
     }
     inode.data_seq.end();
     copied.ok().map(|()| end)
+}
+
+/// Whether a page was taken as space and not written since: the first write to it clears the mark.
+#[inline(always)]
+fn is_space(task: &Task, inode: &Inode, page: PageId) -> bool {
+    // Relaxed: under the lock.
+    inode.flags.load(Relaxed) & inode_flags::SPACE != 0 && owner::is_space(task.region, page)
 }
 
 #[inline(never)]

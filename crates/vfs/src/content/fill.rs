@@ -1,6 +1,7 @@
 //! Filling pages for a write: copies into the pages that an inode has and allocates those that it lacks.
 
 use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserSlice};
+use lp_region::records::inode_flags;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, PageId};
 
@@ -9,7 +10,7 @@ use crate::content::buffer::Single;
 use crate::content::map::{self, Map};
 use crate::content::run::{Content, PageHome, PageRun};
 use crate::content::source::Source;
-use crate::content::{linking, page, snapshot};
+use crate::content::{linking, owner, page, snapshot};
 
 /// The result of a copy into pages.
 #[derive(Clone, Copy)]
@@ -44,7 +45,13 @@ pub(crate) fn copy_pages(
         let piece = map::piece(task.region, Map::of(inode), index, pages);
         let (wanted, got) = if piece.page.is_some() {
             let bytes = (piece.len as usize * PAGE_SIZE - within).min(left);
-            (bytes, into_pages(task, from, piece.page, piece.len, within, bytes))
+            let got = into_pages(task, from, piece.page, piece.len, within, bytes);
+            // Relaxed: under the lock.
+            if inode.flags.load(Relaxed) & inode_flags::SPACE != 0 && got != 0 {
+                let len = (within + got).div_ceil(PAGE_SIZE) as u32;
+                owner::set_content(task.region, PageRun { first: piece.page, len });
+            }
+            (bytes, got)
         } else {
             match into_hole(task, from, PageHome { inode: id, index }, piece.len, within, left) {
                 Ok(made) => {

@@ -3,8 +3,8 @@
 //! A page's owner word is the inverse of its place in a map. It is written before a map names the page and
 //! cleared before the page can be taken again. While a file has a page, all versions of the word name
 //! the same place. A region whose parts are of different ages therefore still says which pages a file has
-//! that did not change meanwhile; `lp_fsck::rebuild` reads it. Of calls only `SEEK_HOLE` and `SEEK_DATA` do,
-//! which ask whether a page was taken as space by fallocate(2).
+//! that did not change meanwhile; `lp_fsck::rebuild` reads it. Calls ask it only whether a page was taken as
+//! space by fallocate(2) and not written since.
 
 use lp_abi::Result;
 use lp_region::layout::{CHUNK_PAGES, OWNERS_AT};
@@ -53,7 +53,7 @@ pub(crate) fn set_content(region: Region, run: PageRun) {
     }
 }
 
-/// Whether a page of content was taken as space. It stays so when it is written.
+/// Whether a page of content was taken as space and not written since, other than through a mapping.
 pub(crate) fn is_space(region: Region, page: PageId) -> bool {
     // Relaxed: changes inside a section of `data_seq`, which validates this.
     region.page_owner(page).is_some_and(|word| height(word.load(Relaxed)) == SPACE)

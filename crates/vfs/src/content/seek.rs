@@ -65,7 +65,7 @@ fn search(region: Region, inode: &Inode, offset: u64, wanted: Wanted) -> Result<
 }
 
 /// Whether the first page of a piece was written, and how many pages from there on are alike. A page of space
-/// that holds only zeros counts as never written.
+/// may have been written through a mapping: one that holds only zeros counts as never written.
 fn written(region: Region, piece: Extent) -> (bool, u64) {
     let is_written = |step: u64| {
         let page = PageId(piece.page.0 + step as u32);
