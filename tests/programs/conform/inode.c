@@ -173,10 +173,16 @@ GROUP(inode, truncate)
         T(pwrite(fd, "0123456789", 10, 995));
         T(pwrite(fd, "x", 1, 1000));
         T(fallocate(fd, 0, 0, 2000));
+        T(fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 2000));
+        T(fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 1000));
     }
     CHILD {
         T(setrlimit(RLIMIT_FSIZE, &limit));
         T(pwrite(fd, "x", 1, 1000));
+    }
+    CHILD {
+        T(setrlimit(RLIMIT_FSIZE, &limit));
+        T(fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 2000));
     }
     CHILD {
         T(setrlimit(RLIMIT_FSIZE, &limit));
@@ -294,6 +300,36 @@ GROUP(inode, space_never_written)
     T(fallocate(written, FALLOC_FL_KEEP_SIZE, 0, 65536));
     T(ftruncate(written, 65536));
     data_and_holes(written);
+}
+
+/* Zeros, too, make data of space. */
+GROUP(inode, space_written_with_zeros)
+{
+    static char zeros[20000];
+    int fd = T(open("f", O_RDWR | O_CREAT, 0644));
+    T(fallocate(fd, 0, 0, 1 << 20));
+    T(pwrite(fd, zeros, 1, 4096));
+    data_and_holes(fd);
+    T(pwrite(fd, zeros, 1, 8192));
+    T(pwrite(fd, zeros, sizeof zeros, 30000));
+    data_and_holes(fd);
+    struct iovec two[2] = { { zeros, 10 }, { zeros, 10 } };
+    T(pwritev(fd, two, 2, 102400));
+    T(lseek(fd, 122880, SEEK_SET));
+    T(write(fd, zeros, 4096));
+    data_and_holes(fd);
+    int from = make_open("g", "", O_RDWR);
+    T(ftruncate(from, 8192));
+    off_t at = 200000;
+    T(copy_file_range(from, NULL, fd, &at, 8192, 0));
+    T(lseek(fd, 300000, SEEK_SET));
+    at = 0;
+    T(sendfile(fd, from, &at, 5000));
+    data_and_holes(fd);
+    T(fallocate(from, FALLOC_FL_KEEP_SIZE, 0, 1 << 16));
+    T(pwrite(from, zeros, 1, 20000));
+    data_and_holes(from);
+    attributes_fd(from);
 }
 
 GROUP(inode, space_by_ioctl)

@@ -158,9 +158,8 @@ fn zero(task: &Task, inode: &Inode, index: u64, from: usize, len: usize) {
 fn allocate(task: &Task, id: InodeId, inode: &Inode, offset: u64, end: u64, size: Size) -> Result<()> {
     let _locked = inode::lock(task, id);
     let old = inode.size.load(Relaxed); // Relaxed: under the lock.
-    if size == Size::Grows {
-        truncate::within_limit(task, inode, end)?;
-    }
+    // The kernel's shmem_fallocate: even if the size stays.
+    truncate::within_limit(task, inode, end)?;
     let (first, last) = (offset / PAGE_SIZE as u64, end.div_ceil(PAGE_SIZE as u64));
     // Refuse an impossible request before taking a page.
     let missing = last - first - map::held(task.region, inode, first, last);
