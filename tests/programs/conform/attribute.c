@@ -189,6 +189,16 @@ GROUP(attribute, acl)
     }
     T(removexattr("d", DEFAULT));
     T(removexattr("d", DEFAULT));
+    CHILD {
+        become_nobody();
+        T(removexattr("d", DEFAULT));
+        T(removexattr("f", ACCESS));
+        /* A file has none. */
+        T(removexattr("f", DEFAULT));
+        T(setxattr("f", DEFAULT, NULL, 0, 0));
+        T(setxattr("f", DEFAULT, "\2\0\0\0", 4, 0));
+        T(ACL("f", DEFAULT, { 1, 6, NOID }, { 4, 0, NOID }, { 32, 0, NOID }));
+    }
     make("d/plain", "x");
     list("d/plain");
     T(rename("d/f", "moved"));

@@ -233,13 +233,11 @@ pub(crate) fn set(task: &Task, id: InodeId, inode: &Inode, which: BlobKind, valu
         translate(task, view, |kind, id| id_map::to_run(task.process, kind, id))?;
     }
     // An ACL without entries removes the existing one.
-    let draft = (count(view) > 0).then_some(draft);
-    may_set(task, inode, which, draft.is_some())?;
+    if count(view) == 0 {
+        return remove(task, id, inode, which);
+    }
+    may_set(task, inode, which, true)?;
     let mut mode = inode.mode.load(Relaxed); // Relaxed: under the lock.
-    let Some(draft) = draft else {
-        blob::swap(task, id, which, None, (mode, task.now()));
-        return Ok(());
-    };
     if !is_valid(view) {
         return Err(Errno::EINVAL);
     }
@@ -266,22 +264,30 @@ pub(crate) fn set(task: &Task, id: InodeId, inode: &Inode, which: BlobKind, valu
 /// Those of [`set`].
 pub(crate) fn remove(task: &Task, id: InodeId, inode: &Inode, which: BlobKind) -> Result<()> {
     may_set(task, inode, which, false)?;
-    // Relaxed: under the lock.
-    blob::swap(task, id, which, None, (inode.mode.load(Relaxed), task.now()));
+    let mode = inode.mode.load(Relaxed); // Relaxed: under the lock.
+    if may_have(mode, which) {
+        blob::swap(task, id, which, None, (mode, task.now()));
+    }
     Ok(())
 }
 
-/// Checks whether the caller may change the ACL; `any` says that there will be one.
+/// Whether a file of this mode may have the ACL.
+fn may_have(mode: u32, which: BlobKind) -> bool {
+    which != BlobKind::DefaultAcl || mode & S_IFMT == S_IFDIR
+}
+
+/// Checks whether the caller may change the ACL; `any` says that there will be one. As in `set_posix_acl`,
+/// anybody may remove the default ACL that a file cannot have.
 fn may_set(task: &Task, inode: &Inode, which: BlobKind, any: bool) -> Result<()> {
-    let kind = inode.mode.load(Relaxed) & S_IFMT; // Relaxed: under the lock.
+    let mode = inode.mode.load(Relaxed); // Relaxed: under the lock.
     if inode.flags.load(Relaxed) & (inode_flags::IMMUTABLE | inode_flags::APPEND) != 0 {
         return Err(Errno::EPERM);
     }
-    if kind == S_IFLNK {
+    if mode & S_IFMT == S_IFLNK {
         return Err(Errno::EOPNOTSUPP);
     }
-    if which == BlobKind::DefaultAcl && kind != S_IFDIR && any {
-        return Err(Errno::EACCES);
+    if !may_have(mode, which) {
+        return if any { Err(Errno::EACCES) } else { Ok(()) };
     }
     if credentials::owns(task, inode) { Ok(()) } else { Err(Errno::EPERM) }
 }
