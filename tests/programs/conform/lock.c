@@ -435,6 +435,55 @@ GROUP(lock, closed_path_descriptors)
 }
 
 /* Ranges near the largest offset, from each place. */
+static void holder(int fd, int type, pid_t known)
+{
+    struct flock ask = { .l_type = F_WRLCK, .l_len = 10 };
+    T(fcntl(fd, type, &ask));
+    say("  type %d held by %d", ask.l_type, ask.l_pid == known ? 1000000 : ask.l_pid);
+}
+
+/* Locks of processes in other pid namespaces. */
+GROUP(lock, pid_namespaces)
+{
+    if (geteuid())
+        return;
+    int fd = make_open("f", "text", O_RDWR), other = T(open("f", O_RDWR));
+    struct flock first = { .l_type = F_WRLCK, .l_len = 1 }, second = { .l_type = F_WRLCK, .l_start = 1, .l_len = 1 };
+    pid_t outside = getpid();
+    T(fcntl(fd, F_SETLK, &first));
+    CHILD {
+        T(unshare(CLONE_NEWPID));
+        CHILD {
+            holder(fd, F_GETLK, outside);
+            holder(fd, F_OFD_GETLK, outside);
+        }
+    }
+    first.l_type = F_UNLCK;
+    T(fcntl(fd, F_SETLK, &first));
+    int ready[2], done[2];
+    T(pipe(ready)), T(pipe(done));
+    pid_t between = fork();
+    if (between == 0) {
+        unshare(CLONE_NEWPID);
+        pid_t inside = fork();
+        if (inside == 0) {
+            fcntl(fd, F_SETLK, &second);
+            CHILD holder(fd, F_GETLK, 0);
+            write(ready[1], "", 1);
+            read(done[0], ready, 1);
+            _exit(0);
+        }
+        read(ready[0], done, 1);
+        /* Here it has another number. */
+        holder(fd, F_GETLK, inside);
+        holder(other, F_OFD_GETLK, inside);
+        write(done[1], "", 1);
+        waitpid(inside, NULL, 0);
+        _exit(0);
+    }
+    say_wait(between);
+}
+
 GROUP(lock, ranges_at_the_end)
 {
     static const long sizes[] = { 0, 10, INT64_MAX - 1, INT64_MAX }, numbers[] = { 0, 1, -1, 10, INT64_MAX, INT64_MAX - 1, INT64_MIN, 1L << 62 };

@@ -217,11 +217,26 @@ impl<'r> Region<'r> {
         left.then_some(life)
     }
 
+    /// The number of the process of slot `id` in the caller's pid namespace, 0 if it is not seen there. `None`
+    /// if the kernel cannot be asked, which knows by the process's record lock, or the process is the caller.
+    pub fn process_number(self, id: ProcessId) -> Option<u32> {
+        if !self.has_file() || lp_abi::sys::is_limited() {
+            return None;
+        }
+        let holder = self.holder_of(flock_of(id, F_WRLCK as i16))?;
+        (holder.l_type != F_UNLCK as i16).then_some(holder.l_pid as u32)
+    }
+
     /// Whether no other process holds a record lock.
-    fn is_unlocked(self, mut lock: flock) -> bool {
+    fn is_unlocked(self, lock: flock) -> bool {
+        self.holder_of(lock).is_some_and(|holder| holder.l_type == F_UNLCK as i16)
+    }
+
+    /// The lock of another process that excludes a record lock, of kind `F_UNLCK` if there is none.
+    fn holder_of(self, mut lock: flock) -> Option<flock> {
         // SAFETY: the kernel writes the struct.
-        let asked = unsafe { lp_abi::syscall!(__NR_fcntl, self.life_fd(), F_GETLK, &raw mut lock) };
-        asked.is_ok() && lock.l_type == F_UNLCK as i16
+        unsafe { lp_abi::syscall!(__NR_fcntl, self.life_fd(), F_GETLK, &raw mut lock) }.ok()?;
+        Some(lock)
     }
 
     /// Whether a child that has not taken its lock yet never will.

@@ -5,9 +5,10 @@ use lp_abi::linux::{
     SEEK_END, SEEK_SET,
 };
 use lp_abi::{Errno, Fd, Result, UserPtr};
+use lp_region::process::Process;
 use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
-use lp_region::ucopy;
+use lp_region::{ProcessId, ucopy};
 
 use crate::caller::task::Task;
 use crate::descriptors::fget::HeldFile;
@@ -85,11 +86,26 @@ fn get(task: &Task, held: &HeldFile, owner: Owner, asked: Flock, argument: UserP
             answer.start = found.range.start as i64;
             answer.len =
                 if found.range.end == TO_END { 0 } else { (found.range.end - found.range.start + 1) as i64 };
-            answer.pid = if found.owner.family == family::OFD { -1 } else { found.pid as i32 };
+            answer.pid = shown_pid(task, &found);
         }
     }
     // SAFETY: the copy routine handles bad pointers.
     unsafe { ucopy::put(argument.cast().as_ptr(), &answer) }
+}
+
+/// `l_pid` of a lock: its process in the caller's pid namespace, 0 if it is not seen there; -1 for a lock of an
+/// open file.
+pub fn shown_pid(task: &Task, lock: &Lock) -> i32 {
+    let namespace = |process: &Process| process.pid_namespace.load(Ordering::Relaxed); // Relaxed: immutable.
+    let owner = ProcessId(lock.owner.id);
+    let number = match lock.owner.family {
+        family::OFD => return -1,
+        family::POSIX if namespace(task.region.process(owner)) != namespace(task.process) => {
+            task.region.process_number(owner).unwrap_or(lock.pid)
+        }
+        _ => lock.pid,
+    };
+    number as i32
 }
 
 fn set(task: &Task, held: &HeldFile, owner: Owner, asked: &Flock, wait: LockWait) -> Result<()> {

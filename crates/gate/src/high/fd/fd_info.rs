@@ -16,7 +16,7 @@ use lp_region::{FileId, InodeRef, ProcessId, ucopy};
 use lp_vfs::lock::{Lock, LockType, family};
 use lp_vfs::table::{FdTable, entry};
 use lp_vfs::task::Task;
-use lp_vfs::{file_lock, inode, mounts, stat};
+use lp_vfs::{file_lock, inode, mounts, record_lock, stat};
 
 use crate::high::fd::mark;
 use crate::high::frame::handler::{given_slice, kernel};
@@ -189,13 +189,14 @@ fn write(task: &Task, process: ProcessId, word: u64, to: &mut Window<'_>) -> Res
     let (mut count, mut done) = (0, Ok(()));
     file_lock::each_through(task, of.id, id, process, |lock| {
         count += 1;
-        done = done.and_then(|()| to.line(|text| push_lock(text, count, lock, device, number)));
+        done = done.and_then(|()| to.line(|text| push_lock(task, text, count, lock, (device, number))));
     });
     done
 }
 
 /// Like the kernel's lock_get_status.
-fn push_lock(text: &mut Writer<'_>, count: u64, lock: &Lock, device: (u32, u32), number: u64) {
+fn push_lock(task: &Task, text: &mut Writer<'_>, count: u64, lock: &Lock, inode: ((u32, u32), u64)) {
+    let (device, number) = inode;
     text.push(b"lock:\t");
     text.push_decimal(count);
     text.push(match lock.owner.family {
@@ -204,9 +205,9 @@ fn push_lock(text: &mut Writer<'_>, count: u64, lock: &Lock, device: (u32, u32),
         _ => b": FLOCK  ADVISORY  ",
     });
     text.push(if lock.kind == LockType::Exclusive { b"WRITE " } else { b"READ " });
-    match lock.owner.family {
-        family::OFD => text.push(b"-1"),
-        _ => text.push_decimal(lock.pid.into()),
+    match record_lock::shown_pid(task, lock) {
+        -1 => text.push(b"-1"),
+        pid => text.push_decimal(pid as u64),
     }
     for (before, part) in [(b" ", device.0), (b":", device.1)] {
         text.push(before);
