@@ -306,6 +306,7 @@ GROUP(open, tmpfile)
     T(open("nosuch", O_TMPFILE | O_RDWR, 0600));
     fd = T(open(".", O_TMPFILE | O_WRONLY, 0644));
     T(linkat(fd, "", AT_FDCWD, "empty_path", AT_EMPTY_PATH));
+    T(linkat(AT_FDCWD, "", AT_FDCWD, "of_directory", AT_EMPTY_PATH));
     T(write(fd, "later", 5));
     close_if(fd);
     close_if(T(open("d/", O_TMPFILE | O_RDWR, 0)));

@@ -1,6 +1,6 @@
 //! link(2), linkat(2).
 
-use lp_abi::linux::{AT_EMPTY_PATH, AT_SYMLINK_FOLLOW};
+use lp_abi::linux::{AT_EMPTY_PATH, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW};
 use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::DirentId;
 use lp_region::records::{Inode, inode_flags};
@@ -10,12 +10,13 @@ use crate::caller::below;
 use crate::caller::event;
 use crate::caller::task::{Outside, Place, Task};
 use crate::calls::landlock::{self, Refer};
+use crate::calls::target;
 use crate::content::allowance::{self, What};
 use crate::inodes::{inode, watched};
 use crate::lane::writer;
 use crate::names::change::{self, Links, Plain, Seats};
 use crate::names::hash::{self, Load};
-use crate::names::walk::{self, Follow, Found, LastType, Parent, PathBuffer};
+use crate::names::walk::{self, Found, LastType, Parent, PathBuffer};
 use crate::names::{dir, dirent, mounts, name};
 use crate::rights::{permission, protected};
 use crate::watches::watch_names;
@@ -81,14 +82,8 @@ pub fn linkat(
 }
 
 fn source(task: &Task<'_>, dirfd: Fd, path: UserPtr, flags: u32) -> Result<Place<Found>> {
-    if flags & AT_EMPTY_PATH != 0 && walk::is_empty(path)? {
-        return Ok(match task.fget_any(dirfd) {
-            Ok(held) => Place::Inside(Found::of(&held)),
-            Err(_) => Place::Outside(Outside::AsGiven),
-        });
-    }
-    let follow = if flags & AT_SYMLINK_FOLLOW != 0 { Follow::Link } else { Follow::No };
-    walk::inode(task, dirfd, path, follow)
+    let follow = if flags & AT_SYMLINK_FOLLOW != 0 { 0 } else { AT_SYMLINK_NOFOLLOW };
+    target::found(task, (dirfd, path), flags & AT_EMPTY_PATH | follow, PathBuffer::Path)
 }
 
 /// Checks the directory and the file in Linux's order. The caller must hold the directory's lock.
