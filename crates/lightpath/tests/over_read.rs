@@ -109,6 +109,35 @@ print(md5(os.read(fd, 1 << 20)))
     assert_eq!(sh(&trees.tree(), LIST), sh(&trees.copy(), LIST));
 }
 
+/// A session that has little room left is not filled by reading.
+#[test]
+fn reads_need_no_room() {
+    let trees = Trees::new(MAKE);
+    let script = python(
+        r#"
+names = ['large', 'small'] + ['many/f%d' % n for n in range(200)]
+for turn in range(3):
+    said = hashlib.md5()
+    for name in names:
+        with open(name, 'rb') as f: said.update(f.read())
+    print(said.hexdigest(), flush=True)
+fds = [os.open(name, os.O_RDONLY) for name in ('many/f198', 'many/f199', 'large')]
+for fd in fds:
+    pieces = [bytearray(n) for n in (10, 4096, 0, 33000)]
+    print(os.preadv(fd, pieces, 20000), [hashlib.md5(piece).hexdigest() for piece in pieces])
+    print(os.preadv(fd, pieces, os.fstat(fd).st_size - 5000), [hashlib.md5(piece).hexdigest() for piece in pieces[:2]])
+    print([os.pread(fd, 10, at) for at in (65530, 100000, 1 << 40)])
+    to = os.open('../out', os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    print(os.sendfile(to, fd, 7, 30000), hashlib.md5(os.pread(to, 1 << 20, 0)).hexdigest())
+with open('written', 'wb') as f: f.write(b'w' * 200000)
+print(os.stat('written').st_size)
+"#,
+    );
+    let expected = sh(&trees.copy(), &script);
+    let args = ["run", "--discard", "--size", "4M", "--over", ".", "--", "sh", "-c", &script];
+    assert_eq!(trees.says(&args), expected);
+}
+
 /// What was read twice stays. What was read once or less is an error, and nothing is a mixture.
 #[test]
 fn a_file_that_changes_on_the_host_is_kept_or_an_error() {

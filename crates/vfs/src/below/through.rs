@@ -3,7 +3,8 @@
 //!
 //! An inode says how far its content has passed through (`passed`). A read that goes on there passes
 //! through as well, unless it is short and neither the first nor the last. All others take content in
-//! (`content.rs`), so what is read a second time is kept from then on.
+//! (`content.rs`), so what is read a second time is kept from then on, unless the region's space is scarce:
+//! then all reads pass through.
 //!
 //! Nothing is locked. A file is written only once all of its content is there, so while it is pending it has
 //! the content of the layer, and a read that passes through takes place at the moment when it finds the file
@@ -21,7 +22,7 @@ use lp_region::sync::Ordering::Relaxed;
 
 use crate::below::host::HostTree;
 use crate::below::{File, Layer, list, may_call, spot};
-use crate::caller::below::is_pending;
+use crate::caller::below::{Passage, is_pending};
 use crate::caller::task::Task;
 
 /// Bytes of the shortest read that passes through, unless it begins at the start of the file, as the look at
@@ -44,13 +45,19 @@ pub(super) fn begin(inode: &Inode) {
 }
 
 /// Reads from an open file whose content is not all there, if the read passes through. Returns the number of
-/// bytes, at least one; `None` if content is to be taken in, which also decides on the error if the
-/// program's memory is bad.
+/// bytes, at least one; `None` if content is to be taken in, which after [`Passage::First`] also decides on
+/// the error if the program's memory is bad.
 ///
 /// # Errors
-/// Those of the layer; `EIO` for a conflict.
+/// Those of the layer; `EIO` for a conflict; `EFAULT`.
 #[cold]
-pub fn read(task: &Task<'_>, of: InodeRef, to: UserSlice, offset: u64) -> Result<Option<usize>> {
+pub fn read(
+    task: &Task<'_>,
+    of: InodeRef,
+    to: UserSlice,
+    offset: u64,
+    passage: Passage,
+) -> Result<Option<usize>> {
     let inode = task.region.inode(of.id);
     let Some(at) = spot(inode).filter(|_| is_pending(inode)) else { return Ok(None) };
     let seen = list::record(task.region, at)?;
@@ -58,7 +65,8 @@ pub fn read(task: &Task<'_>, of: InodeRef, to: UserSlice, offset: u64) -> Result
     let wanted = left.min(to.len() as u64);
     // Relaxed: a hint.
     let goes_on = passed(inode).load(Relaxed) == offset;
-    if !goes_on || wanted == 0 || offset != 0 && wanted < left.min(LEAST) || may_call().is_err() {
+    let is_first = goes_on && (offset == 0 || wanted >= left.min(LEAST));
+    if wanted == 0 || passage == Passage::First && !is_first || may_call().is_err() {
         return Ok(None);
     }
     let file = HostTree.file(task, at)?;
@@ -67,7 +75,8 @@ pub fn read(task: &Task<'_>, of: InodeRef, to: UserSlice, offset: u64) -> Result
         let (to, here) = (memory.wrapping_add(done as usize), (wanted - done) as usize);
         // SAFETY: the program's memory, which the kernel checks.
         match unsafe { file.read(to, here, offset + done) } {
-            Err(Errno::EFAULT) => return Ok(None),
+            Err(Errno::EFAULT) if passage == Passage::First => return Ok(None),
+            Err(Errno::EFAULT) if done != 0 => break,
             // It may have become shorter, or be no file any more.
             Ok(0) => return file.check(&seen).and(Err(Errno::EIO)),
             Err(errno) => return file.check(&seen).and(Err(errno)),
@@ -75,6 +84,8 @@ pub fn read(task: &Task<'_>, of: InodeRef, to: UserSlice, offset: u64) -> Result
         }
     }
     file.check(&seen)?;
-    passed(inode).store(offset + wanted, Relaxed); // Relaxed: a hint.
-    Ok(Some(wanted as usize))
+    if goes_on {
+        passed(inode).store(offset + done, Relaxed); // Relaxed: a hint.
+    }
+    Ok(Some(done as usize))
 }

@@ -29,6 +29,15 @@ pub enum Need {
     Nothing,
 }
 
+/// Which reads pass through, without the content being taken in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Passage {
+    /// The first from start to end: `below/through.rs`.
+    First,
+    /// Any: the region has no room for the content.
+    Any,
+}
+
 /// The error of a copy that meets content still to be taken: the caller takes it and copies again.
 pub(crate) const MISSING: Errno = Errno::EUCLEAN;
 

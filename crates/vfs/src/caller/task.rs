@@ -12,7 +12,7 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::sync::{AtomicU32, Ordering};
 use lp_region::{FirstPage, InodeId, InodeRef, LaneId, PageId, ProcessId, Region, RunId};
 
-use crate::caller::below::{Habit, Need};
+use crate::caller::below::{Habit, Need, Passage};
 use crate::caller::directories;
 use crate::caller::event::Event;
 use crate::caller::fd_table::FdTable;
@@ -96,7 +96,7 @@ pub struct Sources {
     pub below: fn(&Task<'_>, InodeRef, Need) -> Result<()>,
     /// Reads content from the layer below without taking it in: [`crate::below::through::read`], if the door
     /// has a layer. `None` if it is to be taken in.
-    pub through: fn(&Task<'_>, InodeRef, UserSlice, u64) -> Result<Option<usize>>,
+    pub through: fn(&Task<'_>, InodeRef, UserSlice, u64, Passage) -> Result<Option<usize>>,
     /// Sets the times of an inode to which the program may have written through mappings
     /// ([`crate::mapping::written`]). Does nothing unless the door maps files.
     pub mappings: fn(&Task<'_>, InodeId),
@@ -204,7 +204,7 @@ impl<'r> Task<'r> {
             notify: |_, _| {},
             sources: &Sources {
                 below: |_, _, _| Err(Errno::EIO),
-                through: |_, _, _, _| Ok(None),
+                through: |_, _, _, _, _| Ok(None),
                 mappings: |_, _| {},
             },
             habit: Habit::default(),

@@ -9,10 +9,10 @@ use lp_region::records::{Inode, OpenFile, file_mode};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{MountId, ucopy};
 
-use crate::caller::below::{self, Need};
+use crate::caller::below::{self, Need, Passage};
 use crate::caller::task::Task;
 use crate::content::buffer::{Buffer, Few, RWF_KNOWN, RWF_NOAPPEND, Single, Vector};
-use crate::content::{map, snapshot};
+use crate::content::{map, page, snapshot};
 use crate::descriptors::fget::HeldFile;
 use crate::descriptors::position;
 use crate::descriptors::table::entry;
@@ -354,13 +354,42 @@ fn read_at<B: Buffer>(task: &Task, held: &HeldFile, to: B, len: usize, offset: u
 /// Reads from the layer below, or takes the bytes from there and then reads.
 #[cold]
 fn taken_slow<B: Buffer>(task: &Task, held: &HeldFile, to: B, len: usize, offset: u64) -> Result<usize> {
+    if page::is_scarce(task.region) {
+        return unkept(task, held, to, len, offset);
+    }
     if let Some(to) = to.whole()
-        && let Some(got) = (task.sources.through)(task, held.inode_ref(), to, offset)?
+        && let Some(got) = (task.sources.through)(task, held.inode_ref(), to, offset, Passage::First)?
     {
         return Ok(got);
     }
-    below::take(task, held.inode_id(), Need::Range(offset, len as u64))?;
-    snapshot::snapshot(task.region, held.inode, to, len, offset)
+    match below::take(task, held.inode_id(), Need::Range(offset, len as u64)) {
+        Err(Errno::ENOSPC) => unkept(task, held, to, len, offset),
+        taken => taken.and_then(|()| snapshot::snapshot(task.region, held.inode, to, len, offset)),
+    }
+}
+
+/// Reads from the layer below what the region has no room for.
+fn unkept<B: Buffer>(task: &Task, held: &HeldFile, to: B, len: usize, offset: u64) -> Result<usize> {
+    let (mut rest, mut done) = (to, 0);
+    while done < len {
+        let got = rest.here(len - done).and_then(|here| {
+            (task.sources.through)(task, held.inode_ref(), here, offset + done as u64, Passage::Any)
+        });
+        match got {
+            Ok(Some(got)) => {
+                rest.advance(got);
+                done += got;
+            }
+            // Taken meanwhile, or this process may not read there.
+            Ok(None) if done == 0 => {
+                below::take(task, held.inode_id(), Need::Range(offset, len as u64))?;
+                return snapshot::snapshot(task.region, held.inode, to, len, offset);
+            }
+            Err(errno) if done == 0 => return Err(errno),
+            _ => break,
+        }
+    }
+    Ok(done)
 }
 
 /// Records that the door has read a file for a call on it.

@@ -271,6 +271,16 @@ fn shrink_slow(task: &Task, index: usize) {
     chunk::give(region, task.lane, 0);
 }
 
+/// Whether less than an eighth of all pages is free.
+pub(crate) fn is_scarce(region: Region) -> bool {
+    let header = region.header();
+    // Relaxed, both: a hint.
+    let (data_pages, limit) = (header.data_pages.load(Relaxed), header.chunk_limit.load(Relaxed));
+    let (reached, kept) = (u64::from(limit) * CHUNK_PAGES as u64, data_pages / 8);
+    // Pages beyond the limit are free and need not be counted.
+    data_pages.saturating_sub(reached) < kept && free_count(region) < kept
+}
+
 /// Number of free pages.
 pub fn free_count(region: Region) -> u64 {
     let header = region.header();
