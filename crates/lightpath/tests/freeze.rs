@@ -154,6 +154,13 @@ fn bad_input_is_one_line_and_leaves_nothing() {
     trees.says(&["freeze", &region, &frozen]);
     assert!(line(&["freeze", &region, &frozen]).contains("exists"));
     trees.says(&["pack", &frozen, &packed]);
+    for args in [
+        &["info", &packed][..],
+        &["run", "--from", &packed, "--", "true"],
+        &["run", "--over", &packed, "--", "true"],
+    ] {
+        assert!(line(args).contains("is packed: see lightpath unpack"));
+    }
     let whole = fs::read(&packed).unwrap();
     for cut in [10, whole.len() / 2, whole.len() - 1] {
         fs::write(&packed, &whole[..cut]).unwrap();

@@ -202,33 +202,47 @@ fn bad_input_is_one_line() {
     assert!(line(trees.fails(&["apply", "--session", "x"])).contains("no session x"));
     trees.over("echo x > f");
     fs::rename(trees.tree(), trees.home.path().join("gone")).unwrap();
-    let mut apply = trees.lightpath(&["apply", "--session", trees.session().as_str()]);
-    let output = apply.current_dir("/").output().unwrap();
-    assert!(
-        !output.status.success() && trees.home.path().join("state/lightpath").join(trees.session()).exists()
-    );
+    for verb in ["diff", "apply"] {
+        let mut command = trees.lightpath(&[verb, "--session", trees.session().as_str()]);
+        let output = command.current_dir("/").output().unwrap();
+        let said = line(String::from_utf8(output.stderr).unwrap());
+        assert!(!output.status.success() && said.contains("tree has gone: No such file"), "{said}");
+        assert!(trees.home.path().join("state/lightpath").join(trees.session()).exists());
+    }
 }
 
 /// A tree with paths that no call takes.
 #[test]
 fn a_tree_deeper_than_paths_reach() {
     let trees = Trees::new("");
-    let script = |what: &str| {
+    let script = |step: &str, end: &str| {
         format!(
-            "python3 - <<'END'\nimport os\nfd = os.open('.', os.O_RDONLY)\nfor n in range(7000):\n    {what}\n    \
+            "python3 - <<'END'\nimport os\nfd = os.open('.', os.O_RDONLY)\nfor n in range(4000):\n    {step}\n    \
              below = os.open('d', os.O_RDONLY, dir_fd=fd)\n    os.close(fd)\n    fd = below\n\
-             end = os.open('end', os.O_RDWR | os.O_CREAT | os.O_APPEND, dir_fd=fd)\nprint(os.read(end, 9))\n\
-             os.write(end, b'more')\nEND\n"
+             end = os.open('end', os.O_RDWR | os.O_CREAT | os.O_APPEND, dir_fd=fd)\nprint(os.read(end, 99))\n{end}\nEND\n"
         )
     };
-    sh(&trees.tree(), &script("os.mkdir('d', dir_fd=fd)"));
-    assert_eq!(trees.over(&script("pass")), "b'more'\n");
-    assert!(trees.fails(&["diff"]).contains("File name too long"));
-    assert!(trees.fails(&["apply"]).contains("File name too long"));
-    assert_eq!(trees.over(&format!("echo n > n; {}", script("pass"))), "b'moremore'\n");
-    let tar = trees.home.path().join("all.tar");
-    trees.says(&["export", "--tar", tar.to_str().unwrap()]);
-    trees.says(&["discard"]);
+    let (read, append) = (script("pass", ""), script("pass", "os.write(end, b'more')"));
+    sh(&trees.tree(), &script("os.mkdir('d', dir_fd=fd)", "os.write(end, b'more')"));
+    assert_eq!(trees.over(&append), "b'more'\n");
+    let end = format!("{}end", "d/".repeat(4000));
+    assert_eq!(trees.says(&["diff"]), format!("M\t{end}\n"));
+    assert!(trees.says(&["diff", "--patch"]).contains("\n+moremore\n"));
+    assert_eq!(trees.over(&format!("echo n > n; {append}")), "b'moremore'\n");
+    let path = |name: &str| trees.home.path().join(name).to_str().unwrap().to_owned();
+    trees.says(&["export", "--tar", &path("all.tar")]);
+    assert!(trees.says(&["apply", "--reverse", &path("reverse")]).starts_with("2 changes are in"));
+    assert_eq!(sh(&trees.tree(), &format!("cat n; {read}")), "n\nb'moremoremore'\n");
+    trees.says(&["undo", &path("reverse")]);
+    assert_eq!(sh(&trees.tree(), &format!("ls; {read}")), "d\nb'more'\n");
+    // Names that are made and removed there.
+    let change = "os.mkdir('made', dir_fd=fd); os.symlink('nowhere', 'made/link', dir_fd=fd); os.remove('end', dir_fd=fd)";
+    trees.over(&script("pass", change));
+    trees.says(&["apply", "--reverse", &path("again")]);
+    let listed = "print(sorted(os.listdir(fd)), os.readlink('made/link', dir_fd=fd)); os.remove('end', dir_fd=fd)";
+    assert_eq!(sh(&trees.tree(), &script("pass", listed)), "b''\n['end', 'made'] nowhere\n");
+    trees.says(&["undo", &path("again")]);
+    assert_eq!(sh(&trees.tree(), &script("pass", "print(os.listdir(fd))")), "b'more'\n['end']\n");
     // The library would remove it recursively.
     sh(&trees.tree(), "rm -rf d");
 }

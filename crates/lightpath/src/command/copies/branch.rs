@@ -20,6 +20,7 @@ use super::origin::record_of;
 use super::{extents, skeleton};
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::region::make;
+use crate::command::region::packed::refuse_packed;
 
 /// A copy of a frozen region.
 pub(crate) struct Branch {
@@ -81,6 +82,7 @@ pub(crate) fn open(path: &Path) -> Result<File, Failure> {
     let fail = |line: &str| Failure::new(REGION, format!("{} {line}", path.display()));
     let from = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     let from = from.map_err(|e| Failure::new(REGION, format!("{}: {}", path.display(), reason(&e))))?;
+    refuse_packed(&from, &path.display().to_string())?;
     let word = |at: usize| {
         let mut word = [0; 8];
         from.read_exact_at(&mut word, at as u64).map(|()| u64::from_ne_bytes(word))

@@ -29,6 +29,11 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
+/// A number and what it counts.
+pub(crate) fn counted(count: usize, one: &str, more: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { more })
+}
+
 /// `text` with a question mark for each control character.
 pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()

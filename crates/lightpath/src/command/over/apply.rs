@@ -23,6 +23,7 @@ use super::write::writer::Writer;
 use crate::command::options::run::Options;
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::print::print;
+use crate::command::output::shown::counted;
 use crate::command::run::claim::Claim;
 use crate::command::session::kept::Kept;
 use crate::command::session::open::{check_unused, in_use, of_run, open};
@@ -99,15 +100,7 @@ fn in_session(kept: &Kept, claim: &Claim, asked: &Asked) -> Result<u8, Failure> 
     let over = kept.over.above();
     let fail =
         |what: &Path, e: &io::Error| Failure::new(REGION, format!("{}: {}", what.display(), reason(e)));
-    for tree in kept.over.all() {
-        match fs::metadata(tree) {
-            Ok(found) if !found.is_dir() => {
-                return Err(Failure::new(REGION, format!("{} is no directory any more", tree.display())));
-            }
-            Err(e) => return Err(fail(tree, &e)),
-            Ok(_) => {}
-        }
-    }
+    kept.over.check()?;
     let done = claim.with_task(|task| {
         let tree = Tree::of(task, kept);
         let mut changes = tree.changes().map_err(|e| fail(over, &e))?;
@@ -145,16 +138,17 @@ fn in_session(kept: &Kept, claim: &Claim, asked: &Asked) -> Result<u8, Failure> 
     let done = done.map_err(|e| fail(over, &tree::error(e)))??;
     let shown = kept.over.shown();
     let shown = shown.display();
+    let changes = |count| counted(count, "change is", "changes are");
     match done {
         None => print(format!("nothing is in the way in {shown}\n").as_bytes()),
         Some((count, 0)) => {
             kept.remove()?;
-            print(format!("{count} changes are in {shown}\n").as_bytes())
+            print(format!("{} in {shown}\n", changes(count)).as_bytes())
         }
         Some((count, left)) => {
             kept.end_apply()?;
             let name = kept.shown();
-            print(format!("{count} changes are in {shown}; session {name} keeps {left}\n").as_bytes())
+            print(format!("{} in {shown}; session {name} keeps {left}\n", changes(count)).as_bytes())
         }
     }
 }

@@ -49,6 +49,7 @@ pub(crate) fn diff(args: &Diff) -> Result<u8, Failure> {
     let kept = Kept::find(args.which.session.as_deref())?;
     let wanted = below(&kept.at, &args.paths)?;
     let claim = open(&kept)?;
+    kept.over.check()?;
     let fail = |e: io::Error| Failure::new(REGION, format!("session {}: {}", kept.shown(), reason(&e)));
     let made = claim.with_task(|task| {
         let tree = Tree::of(task, &kept);

@@ -15,6 +15,7 @@ use super::compare::host::Xattrs;
 use super::compare::tree::{self, New, Tree, is_dir, kind};
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::print::print;
+use crate::command::output::shown::counted;
 use crate::command::session::kept::Kept;
 use crate::command::session::open::open;
 use crate::command::session::which::Which;
@@ -66,7 +67,9 @@ pub(crate) fn export(args: &Export) -> Result<u8, Failure> {
         Ok(count)
     })();
     match written {
-        Ok(count) => print(format!("{count} files are in {}\n", path.display()).as_bytes()),
+        Ok(count) => {
+            print(format!("{} in {}\n", counted(count, "file is", "files are"), path.display()).as_bytes())
+        }
         Err(e) => {
             // If it is left, the next export overwrites it.
             let _ = fs::remove_file(&part);
@@ -76,7 +79,7 @@ pub(crate) fn export(args: &Export) -> Result<u8, Failure> {
 }
 
 /// Appends everything; of one directory, what is below it.
-fn whole<W: Write>(tree: &Tree<'_>, archive: &mut Archive<W>) -> io::Result<u64> {
+fn whole<W: Write>(tree: &Tree<'_>, archive: &mut Archive<W>) -> io::Result<usize> {
     let roots = tree.roots().map(|root| root.map(|(path, _, new)| (path.to_owned(), new)));
     let mut left: Vec<(PathBuf, New)> = roots.collect::<io::Result<_>>()?;
     let mut count = 0;
@@ -94,7 +97,7 @@ fn whole<W: Write>(tree: &Tree<'_>, archive: &mut Archive<W>) -> io::Result<u64>
 }
 
 /// Appends what has changed.
-fn layer<W: Write>(tree: &Tree<'_>, archive: &mut Archive<W>) -> io::Result<u64> {
+fn layer<W: Write>(tree: &Tree<'_>, archive: &mut Archive<W>) -> io::Result<usize> {
     let changes = tree.changes()?;
     let (mut gone, mut count) = (BTreeSet::new(), 0);
     for change in &changes.all {

@@ -8,6 +8,7 @@ use similar::{Algorithm, DiffOp, capture_diff_slices, group_diff_ops};
 use super::compare::changes::Change;
 use super::compare::host;
 use super::compare::tree::{Tree, kind};
+use crate::command::output::shown::counted;
 
 /// Lines around a hunk.
 const CONTEXT: usize = 3;
@@ -34,8 +35,10 @@ impl Sides {
             _ => None,
         };
         let old = match &change.from {
-            Some(from) => Some(host::content(&tree.over.join(from))?),
-            None if old_mode.is_some_and(is_held) => Some(host::content(&tree.over.join(&change.path))?),
+            Some(from) => Some(host::content(&host::reach(tree.over, from)?)?),
+            None if old_mode.is_some_and(is_held) => {
+                Some(host::content(&host::reach(tree.over, &change.path)?)?)
+            }
             None => None,
         };
         Ok(Sides { old, new })
@@ -293,13 +296,12 @@ pub(super) fn stat(tree: &Tree<'_>, changes: &[&Change]) -> io::Result<Vec<u8>> 
         text.extend(format!(" | {}\n", row.trim_end()).bytes());
     }
     let files = rows.len();
-    let plural = |count: usize| if count == 1 { "" } else { "s" };
     text.extend(
         format!(
-            " {files} file{} changed, {added} insertion{}(+), {removed} deletion{}(-)\n",
-            plural(files),
-            plural(added),
-            plural(removed)
+            " {} changed, {}(+), {}(-)\n",
+            counted(files, "file", "files"),
+            counted(added, "insertion", "insertions"),
+            counted(removed, "deletion", "deletions")
         )
         .bytes(),
     );

@@ -17,13 +17,14 @@ use rustix::fs::{CWD, Mode};
 use tar::{Entry, EntryType};
 
 use super::archive::{looks_of, type_of};
-use super::compare::host;
+use super::compare::host::{self, Reached};
 use super::compare::looks::Looks;
 use super::compare::tree::kind;
 use super::write::put::TEMPORARY;
 use super::write::reverse::{AFTER, MAGIC, trait_of};
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::print::print;
+use crate::command::output::shown::counted;
 use crate::command::session::remove::gone;
 
 const AFTER_HELP: &str = "\
@@ -71,7 +72,10 @@ pub(crate) fn undo(args: &Undo) -> Result<u8, Failure> {
         eprintln!("lightpath: {}", Failure::new(REGION, line));
     }
     if !conflicts.is_empty() {
-        return Err(Failure::new(REGION, format!("{} conflicts: nothing was written", conflicts.len())));
+        return Err(Failure::new(
+            REGION,
+            format!("{}: nothing was written", counted(conflicts.len(), "conflict", "conflicts")),
+        ));
     }
     let over = kept.over.display();
     if args.check {
@@ -81,7 +85,8 @@ pub(crate) fn undo(args: &Undo) -> Result<u8, Failure> {
     kept.restore(&file).map_err(|(path, e)| {
         Failure::new(REGION, format!("{}: {}; undo again", kept.over.join(path).display(), reason(&e)))
     })?;
-    print(format!("{} paths in {over} are as before\n", kept.after.len()).as_bytes())
+    let paths = counted(kept.after.len(), "path is", "paths are");
+    print(format!("{paths} as before in {over}\n").as_bytes())
 }
 
 fn bad(why: &str) -> io::Error {
@@ -132,8 +137,8 @@ impl Kept {
         Ok(Some(Kept { over, after, before }))
     }
 
-    fn host(&self, path: &Path) -> PathBuf {
-        if path.as_os_str().is_empty() { self.over.clone() } else { self.over.join(path) }
+    fn host(&self, path: &Path) -> io::Result<Reached> {
+        host::reach(&self.over, path)
     }
 
     /// Paths that are neither what the apply left nor what was there before.
@@ -147,7 +152,7 @@ impl Kept {
             } else if !self.before.contains_key(path) && now != "-" && host::look(&self.over, path)?.is_dir()
             {
                 // It is to be removed.
-                for entry in fs::read_dir(self.host(path))? {
+                for entry in fs::read_dir(self.host(path)?)? {
                     let inside = path.join(entry?.file_name());
                     if !self.after.contains_key(&inside) {
                         others.insert(inside);
@@ -168,8 +173,8 @@ impl Kept {
 
     /// Whether what a member holds is in its place.
     fn is_restored<R: Read>(&self, path: &Path, entry: &mut Entry<'_, R>) -> io::Result<bool> {
-        let at = self.host(path);
         let Ok(found) = host::look(&self.over, path) else { return Ok(false) };
+        let at = self.host(path)?;
         let wanted = entry.header().entry_type();
         let same = kind(found.mode()) == type_of(wanted);
         Ok(same
@@ -185,7 +190,7 @@ impl Kept {
                     entry.link_name_bytes().as_deref() == Some(fs::read_link(&at)?.as_os_str().as_bytes())
                 }
                 EntryType::Link => {
-                    let first = self.host(&link_of(entry)?);
+                    let first = self.host(&link_of(entry)?)?;
                     fs::symlink_metadata(first)
                         .is_ok_and(|first| (first.dev(), first.ino()) == (found.dev(), found.ino()))
                 }
@@ -209,7 +214,7 @@ impl Kept {
             }
         }
         for (path, looks) in directories.iter().rev() {
-            looks.give(&self.host(path)).map_err(|e| (path.clone(), e))?;
+            self.host(path).and_then(|at| looks.give(&at)).map_err(|e| (path.clone(), e))?;
         }
         Ok(())
     }
@@ -219,7 +224,10 @@ impl Kept {
         if path.as_os_str().is_empty() {
             return Ok(());
         }
-        let at = self.host(path);
+        let at = match self.host(path) {
+            Err(e) if host::is_absence(&e) => return Ok(()),
+            at => at?,
+        };
         gone(fs::remove_file(at.with_file_name(TEMPORARY)))?;
         let Ok(found) = host::look(&self.over, path) else { return Ok(()) };
         match self.before.get(path) {
@@ -231,7 +239,7 @@ impl Kept {
 
     /// Puts a member in its place; what a directory is to look like, once all it holds is there.
     fn put<R: Read>(&self, path: &Path, entry: &mut Entry<'_, R>) -> io::Result<Option<Looks>> {
-        let at = self.host(path);
+        let at = self.host(path)?;
         let what = entry.header().entry_type();
         if what == EntryType::Directory {
             match fs::create_dir(&at) {
@@ -243,7 +251,7 @@ impl Kept {
         gone(fs::remove_file(&temporary))?;
         match what {
             EntryType::Link => {
-                fs::hard_link(self.host(&link_of(entry)?), &temporary)?;
+                fs::hard_link(self.host(&link_of(entry)?)?, &temporary)?;
                 fs::rename(temporary, &at)?;
                 return Ok(None);
             }

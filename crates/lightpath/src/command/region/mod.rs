@@ -3,5 +3,6 @@
 pub(crate) mod explain;
 pub(crate) mod file;
 pub(crate) mod make;
+pub(crate) mod packed;
 pub(crate) mod sound;
 pub(crate) mod space;

@@ -1,8 +1,11 @@
 //! [`Trees`]: the directories that a session is over.
 
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+use crate::command::output::failure::{Failure, REGION, reason};
 
 /// One directory or several, none of them inside another. The run's mounts are in the same order.
 ///
@@ -45,6 +48,22 @@ impl Trees {
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let paths: Vec<&[u8]> = self.all.iter().map(|path| path.as_os_str().as_bytes()).collect();
         paths.join(&0)
+    }
+
+    /// Checks that the directories are there.
+    ///
+    /// # Errors
+    /// One line that names the one that is not.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        for tree in &self.all {
+            let why = match fs::metadata(tree) {
+                Ok(found) if found.is_dir() => continue,
+                Ok(_) => "is no directory any more".to_owned(),
+                Err(e) => format!("has gone: {}", reason(&e)),
+            };
+            return Err(Failure::new(REGION, format!("{} {why}", tree.display())));
+        }
+        Ok(())
     }
 
     /// The directories.

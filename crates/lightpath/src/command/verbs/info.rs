@@ -17,6 +17,7 @@ use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::print::print;
 use crate::command::output::shown::human;
 use crate::command::region::explain::explain;
+use crate::command::region::packed::refuse_packed;
 use crate::command::region::space::space;
 
 /// `lightpath info`.
@@ -55,6 +56,7 @@ pub(crate) fn info(args: &Info) -> Result<u8, Failure> {
         |e: &std::io::Error| Failure::new(REGION, format!("cannot open region file {name}: {}", reason(e)));
     // Opened for writing even to be read, because a region is mapped that way.
     let file = File::options().read(true).write(true).open(&args.file).map_err(|e| fail(&e))?;
+    refuse_packed(&file, &name)?;
     let found = file.metadata().map_err(|e| fail(&e))?;
     let region =
         Region::open(Fd::new(file.as_raw_fd())).map_err(|e| Failure::new(REGION, explain(&name, e)))?;

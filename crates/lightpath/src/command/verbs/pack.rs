@@ -22,6 +22,7 @@ use crate::command::copies::extents::{self, Extent};
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::print::print;
 use crate::command::output::shown::human;
+use crate::command::region::packed::{MAGIC, SKIPPED, is_packed};
 
 /// `lightpath pack`.
 #[derive(Args)]
@@ -45,14 +46,10 @@ pub(crate) struct Unpack {
     file: PathBuf,
 }
 
-/// Frames that decompressors skip begin with this.
-const SKIPPED: u32 = 0x184d_2a50;
 /// The frame with the table.
 const TABLE: u32 = 0x184d_2a5e;
 /// What the table ends with.
 const SEEKABLE: u32 = 0x8f92_eab1;
-/// What is in the first frame.
-const MAGIC: &[u8; 8] = b"LPPACK1\n";
 /// Most bytes of a frame's content.
 const STEP: u64 = 1 << 20;
 /// Fast, and small enough.
@@ -98,7 +95,7 @@ impl Head {
         let mut start = [0; 16];
         from.read_exact(&mut start).map_err(|_| other())?;
         let length = u32::from_le_bytes([start[4], start[5], start[6], start[7]]) as usize;
-        if start[..4] != SKIPPED.to_le_bytes() || start[8..] != *MAGIC || !(32..MOST).contains(&length) {
+        if !is_packed(&start) || !(32..MOST).contains(&length) {
             return Err(other());
         }
         let mut text = MAGIC.to_vec();

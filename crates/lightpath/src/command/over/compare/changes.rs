@@ -216,7 +216,7 @@ impl Tree<'_> {
         let content = !kinds
             && match kind(now.mode) {
                 libc::S_IFREG => !self.has_content_of(path, old, new)?,
-                libc::S_IFLNK => !same && self.target(new)? != fs::read_link(self.over.join(path))?,
+                libc::S_IFLNK => !same && self.target(new)? != fs::read_link(host::reach(self.over, path)?)?,
                 _ => false,
             };
         let link = kind(now.mode) == libc::S_IFLNK;
@@ -228,7 +228,10 @@ impl Tree<'_> {
             content,
             mode: !link && seen.mode & 0o7777 != now.mode & 0o7777,
             owner: (seen.uid, seen.gid) != (now.uid, now.gid),
-            xattr: !kinds && !link && is_asked && self.xattrs(new)? != host::xattrs(&self.over.join(path))?,
+            xattr: !kinds
+                && !link
+                && is_asked
+                && self.xattrs(new)? != host::xattrs(&host::reach(self.over, path)?)?,
             times: (seen.seconds[1], seen.nanoseconds[1]) != (now.mtime.sec, now.mtime.nsec),
         })
     }
@@ -241,7 +244,7 @@ impl Tree<'_> {
         if pending && old.seen.target() == new.inode {
             return Ok(true);
         }
-        let mut host = File::open(self.over.join(path))?;
+        let mut host = File::open(host::reach(self.over, path)?)?;
         let (mut here, mut there) = (vec![0; STEP], vec![0; STEP]);
         let mut at = 0;
         loop {

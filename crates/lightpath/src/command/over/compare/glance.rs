@@ -16,8 +16,9 @@ use lp_vfs::below::list::{self, NameRoom, Record, RecordAt};
 use lp_vfs::below::{has_listing, is_pending};
 use lp_vfs::hash;
 use lp_vfs::name::Name;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat};
 
+use super::host;
 use super::tree::{Old, error, is_dir, kind};
 
 /// What was found.
@@ -77,7 +78,7 @@ fn is_unchanged(
     if seen.list == 0 {
         return Ok(dir.unchanged);
     }
-    let there = open(over, &dir.path)?;
+    let there = host::open(over, &dir.path)?;
     // Names that are still to be made of the list are made by who compares thoroughly. Of those that are only
     // listed nothing has been seen that could change, except for the times of their directory.
     let inode = region.inode(target.id);
@@ -101,13 +102,6 @@ fn is_unchanged(
     });
     walked.map_err(error)?;
     Ok(unchanged)
-}
-
-/// Opens a directory of the host. No symbolic link is followed.
-fn open(over: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    Ok(rustix::fs::openat2(over, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?)
 }
 
 /// What a name is in the session.

@@ -1,11 +1,18 @@
 //! What the host has at a path of a session's directory. Symbolic links on the way are not followed: where
 //! the session has a directory, the host may have a link, and what that leads to is at another path.
+//!
+//! Paths may be longer than calls take them (`PATH_MAX`).
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
+use std::ops::Deref;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 /// Longest value or list of extended attributes.
 pub(super) const XATTR_MAX: usize = 1 << 16;
@@ -13,19 +20,82 @@ pub(super) const XATTR_MAX: usize = 1 << 16;
 /// Extended attributes by name.
 pub(crate) type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
 
+/// Longest path that is given to a call: with a temporary name in place of its last, less than `PATH_MAX`.
+const LONGEST: usize = 4000;
+
+/// A path of the host as calls take it.
+pub(crate) struct Reached {
+    path: PathBuf,
+    /// A directory on the way, through whose descriptor a long path leads.
+    _through: Option<OwnedFd>,
+}
+
+impl Deref for Reached {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl AsRef<Path> for Reached {
+    fn as_ref(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Makes calls reach `path` below `over`.
+///
+/// # Errors
+/// Of a long path, those of [`open`] for what is above.
+pub(crate) fn reach(over: &Path, path: &Path) -> io::Result<Reached> {
+    let whole = if path.as_os_str().is_empty() { over.to_owned() } else { over.join(path) };
+    if whole.as_os_str().len() <= LONGEST {
+        return Ok(Reached { path: whole, _through: None });
+    }
+    let (Some(above), Some(name)) = (whole.parent(), whole.file_name()) else {
+        return Err(ErrorKind::InvalidFilename.into());
+    };
+    let through = open(CWD, above)?;
+    let path = Path::new("/proc/self/fd").join(through.as_raw_fd().to_string()).join(name);
+    Ok(Reached { path, _through: Some(through) })
+}
+
+/// Opens a directory by a path of any length. No symbolic link is followed.
+///
+/// # Errors
+/// `ELOOP` or `ENOTDIR` for a link; those of openat2(2).
+pub(super) fn open(from: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let step = |from: &dyn AsFd, path: &[u8]| {
+        let path = OsStr::from_bytes(if path.is_empty() { b"." } else { path });
+        rustix::fs::openat2(from.as_fd(), path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+    };
+    let mut left = path.as_os_str().as_bytes();
+    let mut here: Option<OwnedFd> = None;
+    while left.len() > LONGEST {
+        let slash = left[..LONGEST].iter().rposition(|byte| *byte == b'/').filter(|slash| *slash > 0);
+        let slash = slash.ok_or(ErrorKind::InvalidFilename)?;
+        here = Some(match &here {
+            Some(here) => step(here, &left[..slash])?,
+            None => step(&from, &left[..slash])?,
+        });
+        left = &left[slash + 1..];
+    }
+    Ok(match &here {
+        Some(here) => step(here, left)?,
+        None => step(&from, left)?,
+    })
+}
+
 /// What is at `path` below `over`.
 ///
 /// # Errors
-/// `ENOTDIR` if what is above is no directory; those of lstat(2).
+/// Those of [`open`] for what is above; those of lstat(2).
 pub(crate) fn look(over: &Path, path: &Path) -> io::Result<Metadata> {
-    if path.as_os_str().is_empty() {
-        return fs::symlink_metadata(over);
-    }
-    let found = fs::symlink_metadata(over.join(path))?;
-    for above in path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
-        if !fs::symlink_metadata(over.join(above))?.is_dir() {
-            return Err(ErrorKind::NotADirectory.into());
-        }
+    let found = fs::symlink_metadata(reach(over, path)?)?;
+    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
+        open(CWD, &over.join(above))?;
     }
     Ok(found)
 }

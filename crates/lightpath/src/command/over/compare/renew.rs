@@ -97,13 +97,8 @@ impl Tree<'_> {
         glance.look(self.task.region, self.over, (path, old), has_times(found, &old.seen))?;
         plan.apart = glance.looked;
         for (path, old) in glance.differing {
-            let found = match self.look(&path) {
-                // What no path leads to is left as it was seen: what is read of it is compared then.
-                Err(e) if e.kind() == io::ErrorKind::InvalidFilename => continue,
-                found => found?,
-            };
             // What has gone since is found by the next run.
-            if let Some(found) = found.filter(|found| is_same(found, &old.seen)) {
+            if let Some(found) = self.look(&path)?.filter(|found| is_same(found, &old.seen)) {
                 self.directory(&path, &old, &found, &self.seen(old.seen.target()), plan)?;
             }
         }
@@ -136,7 +131,7 @@ impl Tree<'_> {
         if !changed && !plan.again {
             return Ok(());
         }
-        for entry in fs::read_dir(self.over.join(path))? {
+        for entry in fs::read_dir(host::reach(self.over, path)?)? {
             let name = entry?.file_name();
             let inside = path.join(&name);
             if before.contains_key(&name) {

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::{self};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -44,7 +43,7 @@ impl Tree<'_> {
             renew::links(self.task, &file, |at, seen| others.push((at, *seen))).map_err(error)?;
         }
         for (at, seen) in others {
-            let Ok(found) = fs::symlink_metadata(self.path_of(at)?) else { continue };
+            let Ok(found) = host::look(self.over, &self.path_of(at)?) else { continue };
             let now = record_of(&found);
             let known = |record: &Record| {
                 (record.dev, record.ino, record.size, record.mode, record.seconds[1], record.nanoseconds[1])
@@ -56,7 +55,7 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// The path of a record on the host.
+    /// The path of a record, below the session's directory.
     fn path_of(&self, at: RecordAt) -> io::Result<PathBuf> {
         let region = self.task.region;
         let mut names = Vec::new();
@@ -68,7 +67,7 @@ impl Tree<'_> {
             names.push(OsStr::from_bytes(name).to_owned());
             here = up;
         }
-        let mut path = self.over.to_owned();
+        let mut path = PathBuf::new();
         for root in self.roots() {
             let (root, old, _) = root?;
             path.extend((old.at.list == here.list).then_some(root));

@@ -7,12 +7,12 @@ use std::path::Path;
 
 use lp_region::layout::MAGIC;
 
+use crate::command::region::packed::{PACKED, is_packed};
+
 /// Bytes of a header of tar(5).
 const HEADER: usize = 512;
 /// Where a header of tar(5) has its checksum, in octal.
 const SUM: std::ops::Range<usize> = 148..156;
-/// A frame of zstd that decompressors skip, as at the start of a packed region.
-const SKIPPED: [u8; 4] = 0x184d_2a50u32.to_le_bytes();
 
 /// The form of a file with a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,7 +45,7 @@ impl Form {
             [0x28, 0xb5, 0x2f, 0xfd, ..] => Ok(Form::TarZst),
             [b'P', b'K', 3 | 5, 4 | 6, ..] => Ok(Form::Zip),
             _ if head.starts_with(&MAGIC.to_ne_bytes()) => Ok(Form::Frozen),
-            _ if head.starts_with(&SKIPPED) => Err("is packed: see lightpath unpack"),
+            _ if is_packed(head) => Err(PACKED),
             _ if is_tar(head) => Ok(Form::Tar),
             _ => Err(NONE),
         }

@@ -72,7 +72,7 @@ impl Writer<'_> {
     fn unseen(&self, change: &Change) -> impl Iterator<Item = PathBuf> + use<'_> {
         let goes = change.modes().0.is_some_and(is_dir) && !change.modes().1.is_some_and(is_dir);
         let goes = goes && host::look(self.tree.over, &change.path).is_ok();
-        let listed = goes.then(|| fs::read_dir(self.host(&change.path)).ok()).flatten();
+        let listed = goes.then(|| self.host(&change.path).and_then(fs::read_dir).ok()).flatten();
         let path = change.path.clone();
         let inside = listed.into_iter().flatten().flatten().map(move |entry| path.join(entry.file_name()));
         inside.filter(|inside| {
@@ -86,7 +86,7 @@ impl Writer<'_> {
         if !self.journaled.contains(&change.path) {
             return false;
         }
-        let path = self.host(&change.path);
+        let Ok(path) = self.host(&change.path) else { return false };
         let (found, new) = match (host::look(self.tree.over, &change.path), &change.new) {
             (Err(e), new) => {
                 return host::is_absence(&e) && (new.is_none() || change.what.kind);
@@ -116,19 +116,18 @@ impl Writer<'_> {
 
     /// A directory that has to be written to and cannot be.
     fn unwritable(&self) -> Option<(PathBuf, io::Error)> {
-        let directories: BTreeSet<PathBuf> = self
+        let directories: BTreeSet<&Path> = self
             .changes
             .all
             .iter()
             .filter(|change| !self.tree.roots.contains(&change.path))
-            .filter_map(|change| Some(self.host(change.path.parent()?)))
-            .filter(|directory| directory.is_dir())
+            .filter_map(|change| change.path.parent())
             .collect();
-        let mut all = directories.into_iter().map(|directory| {
+        directories.into_iter().find_map(|path| {
+            let directory = self.host(path).ok().filter(|directory| directory.is_dir())?;
             let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
-            let may = rustix::fs::accessat(CWD, &directory, access, AtFlags::EACCESS);
-            (directory, may)
-        });
-        all.find_map(|(directory, may)| Some((directory, io::Error::from(may.err()?))))
+            let may = rustix::fs::accessat(CWD, &*directory, access, AtFlags::EACCESS);
+            Some((self.tree.over.join(path), io::Error::from(may.err()?)))
+        })
     }
 }

@@ -27,12 +27,12 @@ impl Writer<'_> {
         new: &New,
         written: &mut BTreeMap<u64, PathBuf>,
     ) -> io::Result<()> {
-        let path = self.host(&change.path);
+        let path = self.host(&change.path)?;
         let links = self.changes.links.get(&new.inode.to_word());
         let other = links.and_then(|links| links.iter().find(|link| link.is_there));
         let first = written.get(&new.inode.to_word()).cloned();
-        if let Some(first) = first.or_else(|| other.map(|link| self.host(&link.path))) {
-            return self.link(&first, &path);
+        if let Some(first) = first.or_else(|| other.map(|link| link.path.clone())) {
+            return self.link(&self.host(&first)?, &path);
         }
         let was_it = change.old.is_some_and(|old| old.seen.target() == new.inode) && !change.what.kind;
         let names = links.map_or(1, Vec::len);
@@ -47,7 +47,7 @@ impl Writer<'_> {
             self.replace(&path, new)?;
         }
         if names > 1 {
-            written.insert(new.inode.to_word(), path);
+            written.insert(new.inode.to_word(), change.path.clone());
         }
         Ok(())
     }

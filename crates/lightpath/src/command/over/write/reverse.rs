@@ -84,7 +84,7 @@ impl Undo {
         let written = (|| {
             let mut archive = Archive::new(io::BufWriter::new(made));
             for change in writer.changes.all.iter().filter(|change| change.old.is_some()) {
-                put_host(&mut archive, &writer.host(&change.path), &change.path)?;
+                put_host(&mut archive, &writer.host(&change.path)?, &change.path)?;
             }
             let made = archive.end()?.into_inner().map_err(io::IntoInnerError::into_error)?;
             made.sync_all()?;

@@ -71,7 +71,8 @@ impl Writer<'_> {
         }
         for change in self.changes.all.iter().rev() {
             if let Some(new) = change.new.as_ref().filter(|new| is_dir(new.attributes.mode)) {
-                self.dress(&self.host(&change.path), new).map_err(at(&change.path))?;
+                let dressed = self.host(&change.path).and_then(|path| self.dress(&path, new));
+                dressed.map_err(at(&change.path))?;
             }
         }
         Ok(())
@@ -101,7 +102,7 @@ impl Writer<'_> {
             text.push(0);
             let parent = change.path.parent().unwrap_or(Path::new(""));
             if !self.journaled.is_empty() {
-                gone(fs::remove_file(self.host(parent).join(TEMPORARY)))?;
+                gone(self.host(&parent.join(TEMPORARY)).and_then(fs::remove_file))?;
             }
         }
         // One that was interrupted may have written more than is left to do.
@@ -117,7 +118,7 @@ impl Writer<'_> {
     }
 
     fn make_directory(&self, change: &Change) -> io::Result<()> {
-        match fs::create_dir(self.host(&change.path)) {
+        match fs::create_dir(self.host(&change.path)?) {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
             made => made,
         }
@@ -128,7 +129,7 @@ impl Writer<'_> {
         if host::look(self.tree.over, &change.path).is_err_and(|e| host::is_absence(&e)) {
             return Ok(());
         }
-        let path = self.host(&change.path);
+        let path = self.host(&change.path)?;
         match change.modes().0.is_some_and(is_dir) {
             true => gone(fs::remove_dir(path)),
             false => gone(fs::remove_file(path)),

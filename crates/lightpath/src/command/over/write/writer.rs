@@ -1,9 +1,11 @@
 //! [`Writer`]: what writes the changes of a session to its directory.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::command::over::compare::changes::Changes;
+use crate::command::over::compare::host::{self, Reached};
 use crate::command::over::compare::tree::Tree;
 
 /// The changes, and where they go.
@@ -15,10 +17,7 @@ pub(crate) struct Writer<'t> {
 
 impl Writer<'_> {
     /// A path of the host.
-    pub(crate) fn host(&self, path: &Path) -> PathBuf {
-        match path.as_os_str().is_empty() {
-            true => self.tree.over.to_owned(),
-            false => self.tree.over.join(path),
-        }
+    pub(crate) fn host(&self, path: &Path) -> io::Result<Reached> {
+        host::reach(self.tree.over, path)
     }
 }

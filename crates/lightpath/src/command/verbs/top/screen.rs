@@ -12,7 +12,7 @@ use ratatui::{DefaultTerminal, Frame};
 
 use super::report::{Report, Run, sum};
 use super::sample::Sample;
-use crate::command::output::shown::{grouped, human, printable, user};
+use crate::command::output::shown::{counted, grouped, human, printable, user};
 
 /// What the runs are sorted by.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -322,10 +322,6 @@ fn shorten(rate: f64) -> String {
         ..1e9 => format!("{:.1} M", rate / 1e6),
         _ => format!("{:.1} G", rate / 1e9),
     }
-}
-
-fn counted(count: usize, one: &str, more: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { more })
 }
 
 #[cfg(test)]
