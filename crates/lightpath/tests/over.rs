@@ -239,7 +239,8 @@ fn a_tree_deeper_than_paths_reach() {
     let change = "os.mkdir('made', dir_fd=fd); os.symlink('nowhere', 'made/link', dir_fd=fd); os.remove('end', dir_fd=fd)";
     trees.over(&script("pass", change));
     trees.says(&["apply", "--reverse", &path("again")]);
-    let listed = "print(sorted(os.listdir(fd)), os.readlink('made/link', dir_fd=fd)); os.remove('end', dir_fd=fd)";
+    let listed =
+        "print(sorted(os.listdir(fd)), os.readlink('made/link', dir_fd=fd)); os.remove('end', dir_fd=fd)";
     assert_eq!(sh(&trees.tree(), &script("pass", listed)), "b''\n['end', 'made'] nowhere\n");
     trees.says(&["undo", &path("again")]);
     assert_eq!(sh(&trees.tree(), &script("pass", "print(os.listdir(fd))")), "b'more'\n['end']\n");
