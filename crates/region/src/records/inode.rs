@@ -135,6 +135,8 @@ pub struct Stamp {
 pub mod inode_flags {
     /// It has been mapped since it was created; truncation keeps its pages.
     pub const MAPPED: u32 = 1;
+    /// Truncation has kept pages because it was mapped: they go with the last mapping.
+    pub const KEPT: u32 = 2;
     /// `O_TMPFILE` without `O_EXCL`: link may give it a name.
     pub const LINKABLE: u32 = 8;
     /// It has no links, so that opens and closes need not read their number. Nothing may be created in such a

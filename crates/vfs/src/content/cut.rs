@@ -63,7 +63,10 @@ fn cut_by(task: &Task, id: InodeId, inode: &Inode, size: u64, by: ProcessId) {
 /// those of others raise SIGBUS where a page has no memory ([`bare`]).
 #[cold]
 fn cut_mapped(task: &Task, id: InodeId, inode: &Inode, first: u64, by: ProcessId) {
-    let (region, flags) = (task.region, inode.flags.load(Relaxed)); // Relaxed, both: under the lock.
+    let region = task.region;
+    // Relaxed, all: under the lock.
+    let flags = inode.flags.load(Relaxed) | inode_flags::KEPT;
+    inode.flags.store(flags, Relaxed);
     if flags & inode_flags::SPACE != 0 {
         each_page_run(task, inode, first, |run| owner::set_content(region, run));
     }

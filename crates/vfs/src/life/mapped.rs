@@ -26,7 +26,11 @@ pub(crate) fn record_gone(task: &Task, of: InodeRef) {
     }
     let inode = task.region.inode(of.id);
     let flags = inode.flags.load(Relaxed); // Relaxed: under the lock.
+    let kept = flags & inode_flags::KEPT;
     inode.flags.store(flags & !(inode_flags::MAPPED | inode_flags::WRITABLE_MAP), Relaxed);
+    if kept == 0 {
+        return;
+    }
     let size = inode.size.load(Relaxed); // Relaxed: under the lock.
     inode.data_seq.begin();
     inode.seq.begin();
@@ -34,6 +38,8 @@ pub(crate) fn record_gone(task: &Task, of: InodeRef) {
     inode.seq.end();
     cut::cut_left(task, of.id, inode, size);
     inode.data_seq.end();
+    // Relaxed, both: under the lock.
+    inode.flags.store(inode.flags.load(Relaxed) & !inode_flags::KEPT, Relaxed);
 }
 
 /// Gives a child that is about to be forked copies of the parent's records. If threads share the table, the
