@@ -12,6 +12,20 @@ const CHANGE: &str = "echo more >> a/one; rm -r d/e; mv a/b b; mkdir -p n/m/o; e
     sed -i 1d numbers; rm dangling; mkdir dangling; echo in > dangling/in; ln b/two zwei; chmod 640 run.sh; rm -r keep; echo k > keep";
 
 #[test]
+fn holes_stay_holes() {
+    const MAKE: &str = "truncate -s 1G sparse; echo end >> sparse; printf x | dd of=sparse bs=1 seek=77777 conv=notrunc 2> /dev/null";
+    let trees = Trees::new("echo old > sparse");
+    trees.over(&format!("{MAKE}; head -c 5000001 /dev/urandom > dense; md5sum dense > sum"));
+    trees.says(&["apply"]);
+    sh(&trees.copy(), MAKE);
+    let look = "stat -c %s sparse; tail -c 4 sparse; head -c 100000 sparse | md5sum";
+    assert_eq!(sh(&trees.tree(), look), sh(&trees.copy(), look));
+    assert_eq!(sh(&trees.tree(), "md5sum -c sum"), "dense: OK\n");
+    let blocks = sh(&trees.tree(), "stat -c %b sparse");
+    assert!(blocks.trim().parse::<u64>().unwrap() < 1000, "{blocks} blocks of 512 bytes");
+}
+
+#[test]
 fn a_part_is_applied_and_the_session_keeps_the_rest() {
     let trees = Trees::new(MAKE);
     trees.over(CHANGE);

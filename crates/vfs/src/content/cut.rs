@@ -116,7 +116,7 @@ fn each_left(task: &Task, inode: &Inode, size: u64, mut visit: impl FnMut(u64, u
     let region = task.region;
     let has_space = inode.flags.load(Relaxed) & inode_flags::SPACE != 0;
     let mut index = size.div_ceil(PAGE_SIZE as u64);
-    while let Some(piece) = next_piece(task, inode, &mut index) {
+    while let Some(piece) = map::next(task.region, inode, &mut index) {
         let is_space = |step: u64| has_space && owner::is_space(region, PageId(piece.page.0 + step as u32));
         let mut step = 0;
         while step < piece.len {
@@ -131,25 +131,10 @@ fn each_left(task: &Task, inode: &Inode, size: u64, mut visit: impl FnMut(u64, u
     }
 }
 
-/// The first pages at or after `index`, which is moved there. A visitor may have cleared what came before.
-fn next_piece(task: &Task, inode: &Inode, index: &mut u64) -> Option<map::Extent> {
-    loop {
-        let map = map::Map::of(inode);
-        if *index >= map.span() || map.root.is_none() {
-            return None;
-        }
-        let piece = map::piece(task.region, map, *index, map.span() - *index);
-        if piece.page.is_some() {
-            return Some(piece);
-        }
-        *index += piece.len;
-    }
-}
-
 /// Calls `visit` with the pages from `first` on.
 fn each_page_run(task: &Task, inode: &Inode, first: u64, visit: impl Fn(PageRun)) {
     let mut index = first;
-    while let Some(piece) = next_piece(task, inode, &mut index) {
+    while let Some(piece) = map::next(task.region, inode, &mut index) {
         visit(PageRun { first: piece.page, len: piece.len as u32 });
         index += piece.len;
     }
@@ -163,7 +148,7 @@ pub(crate) fn drop_pages(task: &Task, id: InodeId, inode: &Inode, first: u64, en
         return linking::clear(task, id, inode, first, end);
     }
     let mut index = first;
-    while let Some(piece) = next_piece(task, inode, &mut index).filter(|_| index < end) {
+    while let Some(piece) = map::next(task.region, inode, &mut index).filter(|_| index < end) {
         let run = PageRun { first: piece.page, len: piece.len.min(end - index) as u32 };
         run.pages().for_each(|page| page::zero(task.region, page, 0, PAGE_SIZE));
         index += piece.len;

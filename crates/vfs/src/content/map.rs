@@ -129,6 +129,22 @@ pub struct Extent {
     pub len: u64,
 }
 
+/// The first piece at or after `index`, which is moved there, that is no hole; none if there is none. Whoever
+/// asks may have cleared what came before.
+pub fn next(region: Region, inode: &Inode, index: &mut u64) -> Option<Extent> {
+    loop {
+        let map = Map::of(inode);
+        if *index >= map.span() || map.root.is_none() {
+            return None;
+        }
+        let piece = piece(region, map, *index, map.span() - *index);
+        if piece.page.is_some() {
+            return Some(piece);
+        }
+        *index += piece.len;
+    }
+}
+
 /// The piece that starts at `index`, at most `most` pages long.
 pub(crate) fn piece(region: Region, map: Map, index: u64, most: u64) -> Extent {
     let most = most.max(1);

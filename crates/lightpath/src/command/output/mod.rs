@@ -2,4 +2,5 @@
 
 pub(crate) mod failure;
 pub(crate) mod print;
+pub(crate) mod progress;
 pub(crate) mod shown;

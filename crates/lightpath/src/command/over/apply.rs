@@ -23,6 +23,7 @@ use super::write::writer::Writer;
 use crate::command::options::run::Options;
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::print::print;
+use crate::command::output::progress::Progress;
 use crate::command::output::shown::counted;
 use crate::command::run::claim::Claim;
 use crate::command::session::kept::Kept;
@@ -113,7 +114,8 @@ fn in_session(kept: &Kept, claim: &Claim, asked: &Asked) -> Result<u8, Failure> 
                 format!("{}: nothing has changed there; nothing was written", over.join(path).display());
             return Err(Failure::new(REGION, line));
         }
-        let writer = Writer { tree: &tree, changes: &changes, journaled };
+        let progress = Progress::new("writing changes", changes.all.len());
+        let writer = Writer { tree: &tree, changes: &changes, journaled, progress };
         writer.check(kept)?;
         if asked.check {
             return Ok(None);

@@ -3,10 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 use lp_abi::image::NONE_NEEDED;
 use lp_sites::elf::Elf;
 use lp_sites::image::Verdict;
@@ -14,6 +12,7 @@ use lp_sites::{Bundle, Status};
 
 use crate::command::cache::directory;
 use crate::command::output::failure::{CANNOT_RUN, Failure, REGION, reason};
+use crate::command::output::progress::Progress;
 
 /// `lightpath sites`.
 #[derive(Args)]
@@ -52,7 +51,7 @@ pub(crate) fn sites(arguments: &Sites) -> Result<u8, Failure> {
     if Bundle::open(&place).is_err() && arguments.paths.iter().all(|path| makes_no_calls(path)) {
         return Ok(NONE_NEEDED as u8);
     }
-    let progress = Progress::new(arguments.paths.len());
+    let progress = Progress::new("preparing libraries for their first use", arguments.paths.len());
     let next = AtomicUsize::new(0);
     let work = || {
         // Each thread opens the bundle itself: flock(2) excludes other open file descriptions, and would not
@@ -83,30 +82,6 @@ pub(crate) fn sites(arguments: &Sites) -> Result<u8, Failure> {
         }
     }
     Ok(status)
-}
-
-/// How many objects are done, on a terminal, once it has taken longer than a second.
-struct Progress {
-    bar: ProgressBar,
-    begun: Instant,
-}
-
-impl Progress {
-    fn new(objects: usize) -> Progress {
-        let bar = ProgressBar::with_draw_target(Some(objects as u64), ProgressDrawTarget::hidden());
-        let style = ProgressStyle::with_template(
-            "lightpath: preparing libraries for their first use: {pos} of {len}",
-        );
-        let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Progress { bar: bar.with_finish(ProgressFinish::AndClear), begun: Instant::now() }
-    }
-
-    fn advance(&self) {
-        if self.bar.is_hidden() && self.begun.elapsed() > Duration::from_secs(1) {
-            self.bar.set_draw_target(ProgressDrawTarget::stderr());
-        }
-        self.bar.inc(1);
-    }
 }
 
 /// The bundle in which the gate of a run by this user looks for its images.

@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use lp_abi::PAGE_SIZE;
+use lp_region::Region;
+use lp_vfs::map;
 use rustix::fs::{CWD, Mode};
 
 use super::writer::Writer;
@@ -41,7 +45,7 @@ impl Writer<'_> {
         } else if was_it && new.attributes.nlink as usize > names {
             // It has names on the host that nobody has looked at here: they stay its names.
             let file = OpenOptions::new().write(true).truncate(true).open(&path)?;
-            self.fill(file, new)?;
+            self.fill(&file, new)?;
             self.dress(&path, new)?;
         } else {
             self.replace(&path, new)?;
@@ -83,7 +87,7 @@ impl Writer<'_> {
         match kind(mode) {
             libc::S_IFREG => {
                 let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-                self.fill(file, new)?;
+                self.fill(&file, new)?;
             }
             libc::S_IFLNK => std::os::unix::fs::symlink(self.tree.target(new)?, path)?,
             kind => {
@@ -100,14 +104,35 @@ impl Writer<'_> {
         self.dress(path, new)
     }
 
-    fn fill(&self, mut file: File, new: &New) -> io::Result<()> {
-        let mut buffer = vec![0; STEP.min(new.attributes.size as usize)];
-        let mut at = 0;
-        while at < new.attributes.size {
-            match self.tree.read(new, &mut buffer, at)? {
+    /// Gives an empty file of the host the content. Holes stay holes.
+    fn fill(&self, file: &File, new: &New) -> io::Result<()> {
+        let (region, size) = (self.tree.task.region, new.attributes.size);
+        let inode = region.inode(new.inode.id);
+        file.set_len(size)?;
+        let mut index = 0;
+        while let Some(piece) = map::next(region, inode, &mut index) {
+            let at = index * PAGE_SIZE as u64;
+            if at >= size {
+                break;
+            }
+            let length = (piece.len * PAGE_SIZE as u64).min(size - at);
+            let done =
+                region.page_offset(piece.page).map_or(0, |from| share(region, from as u64, file, at, length));
+            self.write_range(file, new, at + done, at + length)?;
+            index += piece.len;
+        }
+        Ok(())
+    }
+
+    /// Writes a range of the content.
+    fn write_range(&self, file: &File, new: &New, mut at: u64, end: u64) -> io::Result<()> {
+        let mut buffer = vec![0; STEP.min((end - at) as usize)];
+        while at < end {
+            let most = buffer.len().min((end - at) as usize);
+            match self.tree.read(new, &mut buffer[..most], at)? {
                 0 => break,
                 got => {
-                    file.write_all(&buffer[..got])?;
+                    file.write_all_at(&buffer[..got], at)?;
                     at += got as u64;
                 }
             }
@@ -119,4 +144,26 @@ impl Writer<'_> {
     pub(super) fn dress(&self, path: &Path, new: &New) -> io::Result<()> {
         self.tree.looks(new)?.give(path)
     }
+}
+
+/// Lets the host copy or share blocks of the region's file. Returns how many bytes it has: fewer if its file
+/// systems do not.
+fn share(region: Region<'_>, from: u64, to: &File, at: u64, length: u64) -> u64 {
+    // SAFETY: the region's descriptor stays open while the region is mapped.
+    let region = unsafe { BorrowedFd::borrow_raw(region.fd().raw()) };
+    let mut done = 0;
+    while done < length {
+        let (mut from, mut at) = (from + done, at + done);
+        match rustix::fs::copy_file_range(
+            region,
+            Some(&mut from),
+            to,
+            Some(&mut at),
+            (length - done) as usize,
+        ) {
+            Ok(got) if got != 0 => done += got as u64,
+            _ => break,
+        }
+    }
+    done
 }

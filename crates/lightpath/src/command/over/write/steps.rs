@@ -59,15 +59,18 @@ impl Writer<'_> {
         }
         for change in self.changes.all.iter().filter(|change| change.modes().1.is_some_and(is_dir)) {
             self.make_directory(change).map_err(at(&change.path))?;
+            self.progress.advance();
         }
         let mut written = BTreeMap::new();
         for change in &self.changes.all {
             if let Some(new) = change.new.as_ref().filter(|new| !is_dir(new.attributes.mode)) {
                 self.put(change, new, &mut written).map_err(at(&change.path))?;
+                self.progress.advance();
             }
         }
         for change in self.changes.all.iter().rev().filter(|change| change.new.is_none()) {
             self.remove(change).map_err(at(&change.path))?;
+            self.progress.advance();
         }
         for change in self.changes.all.iter().rev() {
             if let Some(new) = change.new.as_ref().filter(|new| is_dir(new.attributes.mode)) {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::command::output::progress::Progress;
 use crate::command::over::compare::changes::Changes;
 use crate::command::over::compare::host::{self, Reached};
 use crate::command::over::compare::tree::Tree;
@@ -13,6 +14,7 @@ pub(crate) struct Writer<'t> {
     pub(crate) tree: &'t Tree<'t>,
     pub(crate) changes: &'t Changes,
     pub(crate) journaled: BTreeSet<PathBuf>,
+    pub(crate) progress: Progress,
 }
 
 impl Writer<'_> {
