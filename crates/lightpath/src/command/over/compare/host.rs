@@ -44,12 +44,17 @@ impl AsRef<Path> for Reached {
     }
 }
 
+/// A path below `over`, whole.
+pub(crate) fn whole(over: &Path, path: &Path) -> PathBuf {
+    if path.as_os_str().is_empty() { over.to_owned() } else { over.join(path) }
+}
+
 /// Makes calls reach `path` below `over`.
 ///
 /// # Errors
 /// Of a long path, those of [`open`] for what is above.
 pub(crate) fn reach(over: &Path, path: &Path) -> io::Result<Reached> {
-    let whole = if path.as_os_str().is_empty() { over.to_owned() } else { over.join(path) };
+    let whole = whole(over, path);
     if whole.as_os_str().len() <= LONGEST {
         return Ok(Reached { path: whole, _through: None });
     }

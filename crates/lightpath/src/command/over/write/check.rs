@@ -12,6 +12,7 @@ use rustix::fs::{AtFlags, CWD};
 use super::put::TEMPORARY;
 use super::writer::Writer;
 use crate::command::output::failure::{Failure, REGION, reason};
+use crate::command::output::shown::counted;
 use crate::command::over::compare::changes::Change;
 use crate::command::over::compare::host;
 use crate::command::over::compare::tree::{Old, is_dir, kind};
@@ -28,11 +29,8 @@ impl Writer<'_> {
             for line in conflicts.iter().take(LISTED) {
                 eprintln!("lightpath: {}", Failure::new(REGION, format!("conflict: {line}")));
             }
-            let line = format!(
-                "{} conflicts: nothing was written, session {} is kept",
-                conflicts.len(),
-                kept.shown()
-            );
+            let count = counted(conflicts.len(), "conflict", "conflicts");
+            let line = format!("{count}: nothing was written, session {} is kept", kept.shown());
             return Err(Failure::new(REGION, line));
         }
         match self.unwritable() {
@@ -127,7 +125,7 @@ impl Writer<'_> {
             let directory = self.host(path).ok().filter(|directory| directory.is_dir())?;
             let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
             let may = rustix::fs::accessat(CWD, &*directory, access, AtFlags::EACCESS);
-            Some((self.tree.over.join(path), io::Error::from(may.err()?)))
+            Some((host::whole(self.tree.over, path), io::Error::from(may.err()?)))
         })
     }
 }
