@@ -122,17 +122,19 @@ pub struct Superblock {
     pub pages: AtomicU64,
     /// Inodes that it may use; 0 as many as there are.
     pub inodes: AtomicU64,
-    /// Permissions asked for, for /proc.
+    /// Permissions of its root when it was made, for /proc.
     pub mode: AtomicU32,
-    /// Owner asked for.
+    /// Owner, likewise.
     pub uid: AtomicU32,
-    /// Group asked for.
+    /// Group, likewise.
     pub gid: AtomicU32,
     /// [`superblock_flags`]. Atomic.
     pub flags: AtomicU32,
     /// The lane ([`crate::ids::LaneId`]) that makes or destroys it; 0 none. That of a dead lane counts for
     /// nothing. Atomic.
-    pub maker: AtomicU64,
+    pub maker: AtomicU32,
+    /// Nodes of the memory policy asked for, for /proc: a bit each.
+    pub nodes: AtomicU32,
     /// Pages charged so far and, in the high half, the number at which somebody counts again, if there is a
     /// limit. Atomic.
     pub page_allowance: AtomicU64,
@@ -146,12 +148,6 @@ pub mod superblock_flags {
     pub const DYING: u32 = 1;
     /// It is read-only: what new mounts of it start from.
     pub const READ_ONLY: u32 = 2;
-    /// A mode was asked for.
-    pub const MODE: u32 = 4;
-    /// An owner was asked for.
-    pub const UID: u32 = 8;
-    /// A group was asked for.
-    pub const GID: u32 = 16;
     /// As many inodes as there are were asked for.
     pub const UNLIMITED: u32 = 32;
     /// `MS_SYNCHRONOUS`. This and the next three change nothing in memory; they are shown.
@@ -162,6 +158,18 @@ pub mod superblock_flags {
     pub const MANDLOCK: u32 = 256;
     /// `MS_LAZYTIME`.
     pub const LAZYTIME: u32 = 512;
+    /// It is a ramfs, and not a tmpfs.
+    pub const RAMFS: u32 = 1024;
+    /// `inode64` was asked for. This and those below are shown only.
+    pub const INODE64: u32 = 2048;
+    /// `noswap` was asked for.
+    pub const NOSWAP: u32 = 4096;
+    /// Where the value of `huge=` is.
+    pub const HUGE_SHIFT: u32 = 16;
+    /// Bits of it.
+    pub const HUGE_BITS: u32 = 3;
+    /// Where mode and flags of the memory policy are.
+    pub const POLICY_SHIFT: u32 = 18;
 }
 
 impl crate::records::OpenFile {

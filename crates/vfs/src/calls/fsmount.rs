@@ -11,51 +11,48 @@ use crate::caller::id_map::{self, IdKind};
 use crate::caller::task::Task;
 use crate::calls::mount_at::may_mount;
 use crate::calls::{mount, open_tree};
+use crate::life::fs_options::{FsKind, Options};
 use crate::life::mount_list::List;
 use crate::life::mount_peers::Peers;
-use crate::life::superblock::Options;
 use crate::life::{mount_end, mount_tree, open_file};
 
 /// What the kernel's file system and its mount are.
-#[derive(Clone, Copy, Default)]
-pub struct Made {
-    /// Pages that it may use, 0 as many as there are; `None` for the default.
-    pub pages: Option<u64>,
-    /// Inodes, likewise.
-    pub inodes: Option<u64>,
+#[derive(Clone, Copy)]
+pub struct Made<'m> {
+    /// Its options.
+    pub options: &'m [u8],
+    /// Its source.
+    pub source: &'m [u8],
     /// Permissions of its root.
     pub mode: u32,
     /// Owner and group of its root.
     pub owner: (u32, u32),
     /// `MS_*` of the mount.
     pub flags: u32,
-    /// Whether it is read-only in all its mounts.
-    pub read_only: bool,
 }
 
 /// Makes a file system like the kernel's, and opens its root as with `O_PATH`. The door installs the file.
 ///
 /// # Errors
 /// `EPERM`, `ENOSPC`, `ENFILE`.
-pub fn make(task: &Task<'_>, like: &Made, source: &[u8]) -> Result<FileId> {
+pub fn make(task: &Task<'_>, like: &Made<'_>) -> Result<FileId> {
     may_mount(task)?;
-    // What has its default is not shown.
-    let given = |value: u32, default: u32| (value != default).then_some(value);
-    let owner = |kind, shown| id_map::to_run(task.process, kind, shown).and_then(|id| given(id, 0));
+    let owner = |kind, shown| id_map::to_run(task.process, kind, shown);
+    let given = Options::parse(task, FsKind::Tmpfs, like.options)?;
     let options = Options {
-        pages: like.pages,
-        inodes: like.inodes,
-        mode: given(like.mode, 0o1777),
+        mode: Some(like.mode),
         uid: owner(IdKind::User, like.owner.0),
         gid: owner(IdKind::Group, like.owner.1),
-        read_only: Some(like.read_only),
+        // The mount's own flags are not the file system's.
+        mask: u32::MAX,
+        ..given
     };
     mount_end::collect(task);
     let mut made = None;
     let mut opened: Option<FileId> = None;
     let done = mount_tree::change(task, |tree| {
         opened.take().into_iter().for_each(|file| open_file::discard(task, file));
-        let id = mount::make_fs(task, tree, &mut made, (&options, like.flags, source))?;
+        let id = mount::make_fs(task, tree, &mut made, (&options, like.flags, like.source))?;
         let record = task.region.mount(id);
         let root = InodeRef::from_word(record.root.load(Ordering::Relaxed)); // Relaxed: the caller's own.
         opened = Some(open_tree::open_top(task, id, root)?);

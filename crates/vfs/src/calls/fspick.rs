@@ -13,7 +13,8 @@ use crate::caller::task::{Place, Task};
 use crate::calls::landlock;
 use crate::calls::mount_at::{in_one_shape, is_mount, may_mount};
 use crate::calls::{mount, target};
-use crate::life::superblock::Options;
+use crate::life::fs_options::Options;
+use crate::life::superblock;
 use crate::names::mounts;
 use crate::names::walk::PathBuffer;
 
@@ -76,6 +77,6 @@ pub fn reconfigure(task: &Task<'_>, picked: Picked, text: &[u8]) -> Result<()> {
     if picked.root == 0 || root(task, picked.number) != picked.root {
         return Err(Errno::ESTALE);
     }
-    let options = Options::parse(task, text)?;
-    mount::reconfigure(task, picked.number, &options, options.read_only)
+    let options = Options::parse(task, superblock::kind(task, picked.number), text)?;
+    mount::reconfigure(task, picked.number, &options, (options.flags, options.mask))
 }

@@ -5,7 +5,7 @@ use lp_abi::linux::{
     MS_NOEXEC, MS_NOSUID, MS_NOSYMFOLLOW, MS_NOUSER, MS_PRIVATE, MS_RDONLY, MS_REC, MS_RELATIME, MS_REMOUNT,
     MS_SHARED, MS_SLAVE, MS_STRICTATIME, MS_SYNCHRONOUS, MS_UNBINDABLE,
 };
-use lp_abi::{Errno, Fd, Result, UserPtr};
+use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserPtr};
 use lp_region::mount::{Groups, SOURCE, mount_flags};
 use lp_region::sync::Ordering;
 use lp_region::{InodeId, InodeRef, MountId, ucopy};
@@ -15,18 +15,14 @@ use crate::calls::landlock;
 use crate::calls::mount_at::{in_one_shape, is_mount, may_mount, point, propagation, uppermost};
 use crate::calls::remount::{self, RemountTarget};
 use crate::calls::{mount_setattr, move_mount};
+use crate::life::fs_options::{FsKind, Options};
 use crate::life::mount_end;
 use crate::life::mount_list::List;
 use crate::life::mount_peers::Peers;
 use crate::life::mount_tree::{self, Draft, Making, Tree};
-use crate::life::superblock::{self, Options};
+use crate::life::superblock;
 use crate::names::walk::{self, Follow, Found};
 use crate::names::{dir, mounts, tree};
-
-/// Maximum length of an option string, in bytes.
-const OPTIONS: usize = 1024;
-/// Bytes for a file system's name.
-const KIND: usize = 32;
 
 /// Arguments of mount(2) besides the path.
 #[derive(Clone, Copy)]
@@ -47,12 +43,17 @@ pub struct MountArguments {
 /// Those of path_resolution(7) and mount(2); `EINVAL` for a source on the host, `ENODEV` for all types but
 /// tmpfs.
 pub fn mount(task: &Task<'_>, dirfd: Fd, path: UserPtr, call: &MountArguments) -> Result<Place<()>> {
-    let mut kind = [0; KIND];
-    let mut data = [0; OPTIONS];
-    let kind = text(&mut kind, call.kind)?;
-    readable(call.source)?;
-    let data = text(&mut data, call.data)?.unwrap_or_default();
-    in_one_shape(task, || mount_once(task, dirfd, path, call, (kind, data)))
+    let kind = match text(task, call.kind)? {
+        None => Err(Errno::EINVAL),
+        Some(b"tmpfs") => Ok(FsKind::Tmpfs),
+        Some(b"ramfs") => Ok(FsKind::Ramfs),
+        Some(_) => Err(Errno::ENODEV),
+    };
+    text(task, call.source)?;
+    // Whether they matter is known only when the path has been walked.
+    let parsed_as = kind.unwrap_or_default();
+    let options = Options::parse(task, parsed_as, options(task, call.data)?);
+    in_one_shape(task, || mount_once(task, dirfd, path, call, (kind, &options)))
 }
 
 fn mount_once(
@@ -60,7 +61,7 @@ fn mount_once(
     dirfd: Fd,
     path: UserPtr,
     call: &MountArguments,
-    (kind, data): (Option<&[u8]>, &[u8]),
+    (kind, options): (Result<FsKind>, &Result<Options>),
 ) -> Result<Place<()>> {
     let at = match walk::inode(task, dirfd, path, Follow::Link)? {
         Place::Inside(found) => found,
@@ -77,7 +78,7 @@ fn mount_once(
     if flags & (MS_REMOUNT | MS_BIND) == MS_REMOUNT | MS_BIND {
         reconfigure_mount(task, &at, flags)
     } else if flags & MS_REMOUNT != 0 {
-        remount_superblock(task, &at, flags, data)
+        remount_superblock(task, &at, flags, &(*options)?)
     } else if flags & MS_BIND != 0 {
         bind(task, call.source, &at, flags & MS_REC != 0)
     } else if flags & types != 0 {
@@ -85,31 +86,50 @@ fn mount_once(
     } else if flags & MS_MOVE != 0 {
         move_mount::to(task, &source_path(task, call.source)?, &at)
     } else {
-        new(task, &at, flags, (kind, call.source), data)
+        kind.and(*options).and_then(|options| new(task, &at, flags, &options, call.source))
     }
     .map(Place::Inside)
 }
 
-/// An optional string of the program's.
-fn text(to: &mut [u8], from: UserPtr) -> Result<Option<&[u8]>> {
+/// An optional string of the program's, in `scratch.other`, as the kernel's copy_mount_string takes it.
+///
+/// # Errors
+/// `EINVAL` for one that is too long; `EFAULT`.
+fn text<'t>(task: &'t Task<'_>, from: UserPtr) -> Result<Option<&'t [u8]>> {
     if from.is_null() {
         return Ok(None);
     }
+    // SAFETY: the buffer is this thread's, and the call uses it for nothing else yet.
+    let room = unsafe { &mut (&mut *task.scratch.other.get())[..PAGE_SIZE] };
     // SAFETY: the copy routine handles bad pointers.
-    match unsafe { ucopy::string(to, from.as_ptr()) } {
-        Ok(length) => Ok(Some(&to[..length])),
+    match unsafe { ucopy::string(room, from.as_ptr()) } {
+        Ok(length) => Ok(Some(&room[..length])),
         Err(Errno::ENAMETOOLONG) => Err(Errno::EINVAL),
         Err(errno) => Err(errno),
     }
 }
 
-/// Whether the source is a string of the program's, which the kernel copies whether it needs it or not.
-fn readable(source: UserPtr) -> Result<()> {
-    let mut name = [0; SOURCE];
-    match text(&mut name, source) {
-        Err(Errno::EFAULT) => Err(Errno::EFAULT),
-        _ => Ok(()),
+/// The program's option string, in `scratch.other`: up to a page, or as much of it as there is memory (the
+/// kernel's copy_mount_options).
+///
+/// # Errors
+/// `EFAULT`.
+fn options<'t>(task: &'t Task<'_>, from: UserPtr) -> Result<&'t [u8]> {
+    if from.is_null() {
+        return Ok(b"");
     }
+    // SAFETY: the buffer is this thread's, and the call uses it for nothing else yet.
+    let room = unsafe { &mut (&mut *task.scratch.other.get())[..PAGE_SIZE] };
+    room.fill(0);
+    let first = PAGE_SIZE - from.as_ptr().addr() % PAGE_SIZE;
+    let (here, behind) = room.split_at_mut(first);
+    // SAFETY: the copy routine handles bad pointers.
+    unsafe { ucopy::copy(here.as_mut_ptr(), from.as_ptr(), here.len())? };
+    // SAFETY: as above; what cannot be read stays empty.
+    let _ = unsafe { ucopy::copy(behind.as_mut_ptr(), from.as_ptr().wrapping_add(first), behind.len()) };
+    let most = PAGE_SIZE - 1;
+    let length = room[..most].iter().position(|byte| *byte == 0).unwrap_or(most);
+    Ok(&room[..length])
 }
 
 /// The mount's flags that `MS_*` select (the kernel's path_mount).
@@ -132,27 +152,17 @@ fn own_flags(flags: u32) -> u32 {
 }
 
 /// The kernel's do_new_mount.
-fn new(
-    task: &Task<'_>,
-    at: &Found,
-    flags: u32,
-    (kind, source): (Option<&[u8]>, UserPtr),
-    data: &[u8],
-) -> Result<()> {
-    match kind {
-        None => return Err(Errno::EINVAL),
-        Some(b"tmpfs" | b"ramfs") => {}
-        Some(_) => return Err(Errno::ENODEV),
-    }
-    let options = Options::parse(task, data)?;
+fn new(task: &Task<'_>, at: &Found, flags: u32, options: &Options, source: UserPtr) -> Result<()> {
     let mut name = [0; SOURCE];
-    let length = if source.is_null() {
-        0
+    let source = if source.is_null() {
+        options.source.as_ref().map_or(&b"none"[..], |source| source)
+    } else if options.source.is_some() {
+        return Err(Errno::EINVAL);
     } else {
         // SAFETY: the copy routine handles bad pointers. A name that is too long is truncated.
-        unsafe { ucopy::string(&mut name, source.as_ptr()) }.unwrap_or(SOURCE - 1)
+        let length = unsafe { ucopy::string(&mut name, source.as_ptr()) }.unwrap_or(SOURCE - 1);
+        &name[..length]
     };
-    let source = if length == 0 { &b"none"[..] } else { &name[..length] };
     mount_end::collect(task);
     let mut made = None;
     mount_tree::change(task, |tree| {
@@ -164,7 +174,7 @@ fn new(
             return Err(Errno::ENOTDIR);
         }
         let mut list = List::default();
-        list.push(make_fs(task, tree, &mut made, (&options, flags, source))?);
+        list.push(make_fs(task, tree, &mut made, (options, flags, source))?);
         tree.graft(&mut Peers::of(task), &list, point(task, &at))
     })?;
     if let Some(new) = made {
@@ -188,9 +198,9 @@ pub(crate) fn make_fs<'t, 'r>(
         None => superblock::create(task, options)?,
     };
     let superblock = made.insert(new).number();
-    let read_only = options.read_only.unwrap_or(flags & MS_RDONLY != 0);
-    superblock::set_read_only(task, superblock, read_only);
-    superblock::set_shown(task, superblock, flags, u32::MAX);
+    let whole = options.whole(flags);
+    superblock::set_read_only(task, superblock, whole & MS_RDONLY != 0);
+    superblock::set_shown(task, superblock, whole, u32::MAX);
     let id = mounts::superblock_root(task, superblock);
     let generation = task.region.inode(id).generation.load(Ordering::Acquire);
     let root = InodeRef { id, generation };
@@ -281,16 +291,13 @@ fn set_flags(task: &Task<'_>, mount: MountId, flags: u32) -> Result<()> {
 }
 
 /// The kernel's do_remount: changes a whole file system, and this mount's flags.
-fn remount_superblock(task: &Task<'_>, at: &Found, flags: u32, data: &[u8]) -> Result<()> {
-    let options = Options::parse(task, data)?;
+fn remount_superblock(task: &Task<'_>, at: &Found, flags: u32, options: &Options) -> Result<()> {
     if !Tree::look(task).holds(at.mount) || !is_mount(task, at) {
         return Err(Errno::EINVAL);
     }
     let root = task.region.inode(at.inode.id).root.load(Ordering::Relaxed);
-    let read_only = options.read_only.unwrap_or(flags & MS_RDONLY != 0);
-    reconfigure(task, root, &options, Some(read_only))?;
-    // The kernel's MS_RMT_MASK.
-    superblock::set_shown(task, root, flags, MS_SYNCHRONOUS | MS_MANDLOCK | MS_LAZYTIME);
+    let mask = MS_REMOUNTED | options.mask;
+    reconfigure(task, root, options, (options.whole(flags & MS_REMOUNTED), mask))?;
     if flags & MS_RDONLY != 0 {
         // Nobody writes to the file system, so nobody writes through this mount.
         task.region.mount(at.mount).flags.fetch_or(mount_flags::READ_ONLY, Ordering::AcqRel);
@@ -298,18 +305,26 @@ fn remount_superblock(task: &Task<'_>, at: &Found, flags: u32, data: &[u8]) -> R
     set_flags(task, at.mount, flags)
 }
 
-/// Changes a file system in all its mounts (the kernel's reconfigure_super).
+/// The kernel's MS_RMT_MASK: what a remount may change of a whole file system.
+const MS_REMOUNTED: u32 = MS_RDONLY | MS_SYNCHRONOUS | MS_MANDLOCK | MS_LAZYTIME;
+
+/// Changes a file system in all its mounts (the kernel's reconfigure_super): its options, and the flags of
+/// `mask` to those of `flags`.
 ///
 /// # Errors
-/// `EINVAL` for limits below what it uses; `EBUSY` if it cannot become read-only.
+/// `EINVAL` for options that it cannot have; `EBUSY` if it cannot become read-only.
 pub(crate) fn reconfigure(
     task: &Task<'_>,
     root: u32,
     options: &Options,
-    read_only: Option<bool>,
+    (flags, mask): (u32, u32),
 ) -> Result<()> {
+    if mask & !MS_REMOUNTED != 0 {
+        return Err(Errno::EINVAL);
+    }
     superblock::may_reconfigure(task, root, options)?;
-    if let Some(read_only) = read_only {
+    if mask & MS_RDONLY != 0 {
+        let read_only = flags & MS_RDONLY != 0;
         let what = RemountTarget::Superblock(root);
         // Whoever was about to mount it once more looks again, and sees what new mounts start from.
         mount_tree::change(task, |_| {
@@ -321,6 +336,7 @@ pub(crate) fn reconfigure(
             Ok(Draft::nothing())
         })?;
     }
+    superblock::set_shown(task, root, flags, mask);
     superblock::reconfigure(task, root, options);
     Ok(())
 }

@@ -5,16 +5,19 @@ use lp_abi::linux::{
     MOUNT_ATTR_NOSYMFOLLOW, MOUNT_ATTR_RDONLY, MOUNT_ATTR_RELATIME, MOUNT_ATTR_STRICTATIME, MS_DIRSYNC,
     MS_LAZYTIME, MS_MANDLOCK, MS_PRIVATE, MS_SHARED, MS_SLAVE, MS_SYNCHRONOUS, MS_UNBINDABLE,
 };
+use lp_abi::text::Writer;
 use lp_abi::{Errno, PAGE_SIZE, Result};
 
 use lp_region::layout::MOUNTS;
-use lp_region::mount::{Groups, SOURCE, mount_flags, superblock_flags};
+use lp_region::mount::{Groups, SOURCE, mount_flags};
 use lp_region::process::caps;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{MountId, Spot};
 
 use crate::caller::task::Task;
-use crate::calls::{getcwd, stat};
+use crate::calls::{getcwd, stat, statfs};
+use crate::life::fs_options::{FsKind, HUGE};
+use crate::life::superblock::ShownOptions;
 use crate::life::{mount_prune, superblock};
 use crate::names::{mounts, root};
 use crate::rights::credentials;
@@ -40,16 +43,7 @@ pub struct Shown {
     pub peers: u32,
     /// Peer group whose slave it is; 0 for none.
     pub master: u32,
-    /// `size=`.
-    pub kilobytes: Option<u64>,
-    /// `nr_inodes=`.
-    pub inodes: Option<u64>,
-    /// `mode=`.
-    pub mode: Option<u32>,
-    /// `uid=`.
-    pub uid: Option<u32>,
-    /// `gid=`.
-    pub gid: Option<u32>,
+    options: ShownOptions,
     flags: u32,
     source: [u8; SOURCE],
 }
@@ -79,19 +73,6 @@ impl Shown {
         let groups = record.groups();
         let is_unbindable = groups == Groups::UNBINDABLE;
         let shown = |group: u8| if is_unbindable || group == 0 { 0 } else { mounts::shown_group(group) };
-        let made = superblock::record(task, root);
-        let given = made.map_or(0, |made| made.flags.load(Relaxed));
-        // As there, a size that is the default is not shown.
-        let pages = match made {
-            Some(made) => {
-                Some(made.pages.load(Relaxed)).filter(|pages| *pages != superblock::default_pages(task))
-            }
-            None => Some(task.region.header().data_pages.load(Relaxed)),
-        };
-        let inodes = made.map_or(0, |made| made.inodes.load(Relaxed));
-        let option = |flag: u32, word: fn(&lp_region::mount::Superblock) -> u32| {
-            made.filter(|_| given & flag != 0).map(word)
-        };
         Shown {
             id,
             parent: parent.is_some().then_some(parent),
@@ -102,11 +83,7 @@ impl Shown {
             is_unbindable,
             peers: shown(groups.peers),
             master: shown(groups.master),
-            kilobytes: pages.filter(|pages| *pages != 0).map(|pages| pages * (PAGE_SIZE as u64 / 1024)),
-            inodes: (inodes != 0).then_some(inodes),
-            mode: option(superblock_flags::MODE, |made| made.mode.load(Relaxed)),
-            uid: option(superblock_flags::UID, |made| made.uid.load(Relaxed)),
-            gid: option(superblock_flags::GID, |made| made.gid.load(Relaxed)),
+            options: superblock::shown_options(task, root),
             flags,
             source,
         }
@@ -152,9 +129,60 @@ impl Shown {
         NAMES.into_iter().filter(|(flag, _)| self.superblock_flags & flag != 0).map(|(_, name)| name)
     }
 
+    /// The type of its file system.
+    pub fn kind(&self) -> &'static [u8] {
+        match self.options.kind {
+            FsKind::Tmpfs => b"tmpfs",
+            FsKind::Ramfs => b"ramfs",
+        }
+    }
+
+    /// The number by which statfs(2) knows that.
+    pub fn magic(&self) -> u64 {
+        statfs::magic(self.options.kind) as u64
+    }
+
+    /// Appends the options of its tmpfs, each behind a comma, as the kernel's shmem_show_options does.
+    pub fn push_fs_options(&self, to: &mut Writer<'_>) {
+        let options = &self.options;
+        let kilobytes = options.pages.map(|pages| pages.wrapping_mul(PAGE_SIZE as u64 / 1024));
+        push_number(to, b",size=", kilobytes);
+        to.push(if kilobytes.is_some() { b"k" } else { b"" });
+        push_number(to, b",nr_inodes=", options.inodes);
+        if let Some(mode) = options.mode {
+            to.push(b",mode=");
+            for shift in (0..4).rev() {
+                let digit = (mode >> (3 * shift) & 7) as u8;
+                if shift < 3 || digit != 0 {
+                    to.push(&[b'0' + digit]);
+                }
+            }
+        }
+        push_number(to, b",uid=", options.uid.map(u64::from));
+        push_number(to, b",gid=", options.gid.map(u64::from));
+        to.push(if options.inode64 { b",inode64" } else { b"" });
+        if let Some(name) = options.huge.and_then(|huge| HUGE.get(huge as usize)) {
+            to.push(b",huge=");
+            to.push(name);
+        }
+        if let Some(policy) = options.policy {
+            to.push(b",mpol=");
+            policy.show(to);
+        }
+        to.push(if options.noswap { b",noswap" } else { b"" });
+    }
+
     /// Its options except `ro` and `rw`.
     pub fn own_options(&self) -> impl Iterator<Item = &'static [u8]> {
         OPTIONS.into_iter().filter(|(flag, _)| self.flags & flag != 0).map(|(_, name)| name)
+    }
+}
+
+/// Appends a name and a number, if there is one.
+fn push_number(to: &mut Writer<'_>, name: &[u8], number: Option<u64>) {
+    if let Some(number) = number {
+        to.push(name);
+        to.push_decimal(number);
     }
 }
 

@@ -13,10 +13,17 @@ use lp_region::ucopy;
 use crate::caller::task::{Place, Task};
 use crate::calls::target;
 use crate::content::page;
+use crate::life::fs_options::FsKind;
 use crate::life::{reclaim, superblock};
 
-/// `TMPFS_MAGIC`: programs that know file systems by type should treat us like tmpfs.
-const MAGIC: i64 = 0x0102_1994;
+/// The number by which programs know a file system: `TMPFS_MAGIC`, `RAMFS_MAGIC`.
+pub(crate) fn magic(kind: FsKind) -> i64 {
+    match kind {
+        FsKind::Tmpfs => 0x0102_1994,
+        FsKind::Ramfs => 0x8584_58f6,
+    }
+}
+
 /// `ST_VALID` of `f_flags`.
 const ST_VALID: i64 = 0x20;
 /// Bits of `f_flags` and the mount flags that they show (the kernel's flags_by_mnt).
@@ -61,7 +68,7 @@ fn put(task: &Task, inode: &Inode, mount: MountId, to: UserPtr<Statfs>) -> Resul
     let identity = header.identity.load(Relaxed);
     // SAFETY: zeros are a valid statfs.
     let mut value: Statfs = unsafe { MaybeUninit::zeroed().assume_init() };
-    value.f_type = MAGIC;
+    value.f_type = magic(superblock::kind(task, inode.root.load(Relaxed)));
     value.f_bsize = PAGE_SIZE as i64;
     value.f_frsize = PAGE_SIZE as i64;
     value.f_blocks = blocks as i64;

@@ -1,6 +1,6 @@
 //! umount2(2).
 
-use lp_abi::linux::{MNT_DETACH, MNT_EXPIRE, MNT_FORCE, UMOUNT_NOFOLLOW};
+use lp_abi::linux::{MNT_DETACH, MNT_EXPIRE, MNT_FORCE, MS_RDONLY, UMOUNT_NOFOLLOW};
 use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::mount::mount_flags;
 use lp_region::mount_change::Set;
@@ -9,8 +9,8 @@ use lp_region::sync::Ordering;
 use crate::caller::task::{Place, Task};
 use crate::calls::mount_at::{in_one_shape, is_mount, may_mount, uppermost};
 use crate::calls::{landlock, mount};
+use crate::life::fs_options::Options;
 use crate::life::mount_tree::{self, Draft, Tree};
-use crate::life::superblock::Options;
 use crate::life::{mount_end, reclaim};
 use crate::names::root;
 use crate::names::walk::{self, Follow, Found};
@@ -62,7 +62,7 @@ fn close_root(task: &Task<'_>, found: &Found, flags: u32) -> Result<()> {
     }
     landlock::may_mount(task)?;
     let superblock = task.region.mount(found.mount).superblock.load(Ordering::Relaxed); // Relaxed: immutable.
-    mount::reconfigure(task, superblock, &Options::parse(task, b"")?, Some(true))
+    mount::reconfigure(task, superblock, &Options::default(), (MS_RDONLY, MS_RDONLY))
 }
 
 fn leave<'r>(task: &Task<'r>, tree: &Tree<'_, 'r>, found: &Found, flags: u32) -> Result<Draft<'r>> {

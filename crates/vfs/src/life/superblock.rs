@@ -2,30 +2,84 @@
 //! -t tmpfs` creates. Both have a root number, which the header or a [`Superblock`] describes.
 
 use lp_abi::linux::{MS_DIRSYNC, MS_LAZYTIME, MS_MANDLOCK, MS_SYNCHRONOUS, S_IFDIR, S_ISVTX};
-use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_abi::{Errno, Result};
 use lp_region::layout::{COMMAND_ROOTS, SUPERBLOCKS};
 use lp_region::mount::{Superblock, superblock_flags};
 use lp_region::records::Inode;
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, LaneId};
 
-use crate::caller::id_map::{self, IdKind};
 use crate::caller::task::Task;
 use crate::content::{allowance, map};
 use crate::inodes::{inode, make};
 use crate::lane::kept;
+use crate::life::fs_options::{FsKind, Options};
+use crate::life::mempolicy::{self, Policy};
 use crate::life::reclaim;
 use crate::names::dir::{self, Leaf, PER_LEAF};
 use crate::names::dirent;
 use crate::names::removal;
 use crate::rights::permission::Victim;
 
-/// Options of a tmpfs that were given: tmpfs(5).
+impl Options {
+    /// Stores the options that were given.
+    fn store(&self, record: &Superblock) {
+        // Relaxed throughout: limits of a moment, and what is shown.
+        if let Some(pages) = self.pages {
+            record.pages.store(pages, Ordering::Relaxed);
+        }
+        let mut flags = Change::default();
+        if let Some(inodes) = self.inodes {
+            record.inodes.store(inodes, Ordering::Relaxed);
+            flags.put(superblock_flags::UNLIMITED, inodes == 0);
+        }
+        if let Some(inode64) = self.inode64 {
+            flags.put(superblock_flags::INODE64, inode64);
+        }
+        if self.noswap {
+            flags.put(superblock_flags::NOSWAP, true);
+        }
+        if let Some(huge) = self.huge {
+            flags.set(superblock_flags::HUGE_SHIFT, superblock_flags::HUGE_BITS, huge);
+        }
+        if let Some(policy) = self.policy {
+            let (bits, nodes) = policy.to_bits();
+            record.nodes.store(nodes, Ordering::Relaxed);
+            flags.set(superblock_flags::POLICY_SHIFT, mempolicy::BITS, bits);
+        }
+        let _ = record.flags.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |was| {
+            Some(was & !flags.mask | flags.value)
+        });
+    }
+}
+
+/// A change of some bits of [`Superblock::flags`].
+#[derive(Default)]
+struct Change {
+    mask: u32,
+    value: u32,
+}
+
+impl Change {
+    fn put(&mut self, flag: u32, is_set: bool) {
+        self.mask |= flag;
+        self.value |= if is_set { flag } else { 0 };
+    }
+
+    fn set(&mut self, shift: u32, bits: u32, value: u32) {
+        self.mask |= bits << shift;
+        self.value |= value << shift;
+    }
+}
+
+/// What /proc shows of the options of a file system: those that differ from the defaults.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Options {
-    /// `size=` or `nr_blocks=`, in pages; 0 means no limit.
+pub(crate) struct ShownOptions {
+    /// What it is.
+    pub kind: FsKind,
+    /// `size=`, in pages.
     pub pages: Option<u64>,
-    /// `nr_inodes=`; 0 means no limit.
+    /// `nr_inodes=`.
     pub inodes: Option<u64>,
     /// `mode=`.
     pub mode: Option<u32>,
@@ -33,103 +87,65 @@ pub(crate) struct Options {
     pub uid: Option<u32>,
     /// `gid=`.
     pub gid: Option<u32>,
-    /// `ro` or `rw`.
-    pub read_only: Option<bool>,
+    /// `inode64`.
+    pub inode64: bool,
+    /// `huge=`, as a place in [`crate::life::fs_options::HUGE`].
+    pub huge: Option<u32>,
+    /// `mpol=`.
+    pub policy: Option<Policy>,
+    /// `noswap`.
+    pub noswap: bool,
 }
 
-impl Options {
-    /// Parses an option string.
-    ///
-    /// # Errors
-    /// `EINVAL` for options that tmpfs does not know, and for ids that the caller's user namespace does not
-    /// have.
-    pub(crate) fn parse(task: &Task<'_>, text: &[u8]) -> Result<Options> {
-        let of = task.region.header().data_pages.load(Ordering::Relaxed); // Relaxed: immutable.
-        let mut options = Options::default();
-        for part in text.split(|byte| *byte == b',').filter(|part| !part.is_empty()) {
-            let equals = part.iter().position(|byte| *byte == b'=');
-            let (name, value) = equals.map_or((part, &b""[..]), |at| (&part[..at], &part[at + 1..]));
-            let id = |kind| {
-                let given = number(value, 10).and_then(|id| u32::try_from(id).ok());
-                given.and_then(|id| id_map::to_run(task.process, kind, id)).ok_or(Errno::EINVAL)
-            };
-            match name {
-                b"size" => options.pages = Some(size(value, of)?),
-                b"nr_blocks" => options.pages = Some(scaled(value)?),
-                b"nr_inodes" => options.inodes = Some(scaled(value)?),
-                b"mode" => options.mode = Some(number(value, 8).ok_or(Errno::EINVAL)? as u32 & 0o7777),
-                b"uid" => options.uid = Some(id(IdKind::User)?),
-                b"gid" => options.gid = Some(id(IdKind::Group)?),
-                b"ro" => options.read_only = Some(true),
-                b"rw" => options.read_only = Some(false),
-                b"huge" | b"mpol" | b"noswap" | b"inode32" | b"inode64" | b"source" => {}
-                b"async" | b"sync" | b"dirsync" | b"lazytime" | b"nolazytime" | b"mand" | b"nomand" => {}
-                _ => return Err(Errno::EINVAL),
-            }
-        }
-        Ok(options)
-    }
-
-    /// Stores the options that were given.
-    fn store(&self, record: &Superblock) {
-        // Relaxed throughout: limits of a moment.
-        if let Some(pages) = self.pages {
-            record.pages.store(pages, Ordering::Relaxed);
-        }
-        if let Some(inodes) = self.inodes {
-            record.inodes.store(inodes, Ordering::Relaxed);
-            match inodes {
-                0 => record.flags.fetch_or(superblock_flags::UNLIMITED, Ordering::Relaxed),
-                _ => record.flags.fetch_and(!superblock_flags::UNLIMITED, Ordering::Relaxed),
-            };
-        }
-        let given = |value: Option<u32>, word: &lp_region::sync::AtomicU32, flag: u32| {
-            if let Some(value) = value {
-                word.store(value, Ordering::Relaxed);
-                record.flags.fetch_or(flag, Ordering::Relaxed);
-            }
-        };
-        given(self.mode, &record.mode, superblock_flags::MODE);
-        given(self.uid, &record.uid, superblock_flags::UID);
-        given(self.gid, &record.gid, superblock_flags::GID);
-    }
-}
-
-/// Parses all of `text` as a number.
-fn number(text: &[u8], base: u64) -> Option<u64> {
-    let (digits, rest) = digits(text, base);
-    (rest.is_empty()).then_some(digits).flatten()
-}
-
-/// The number at the start of a text, and the rest.
-fn digits(text: &[u8], base: u64) -> (Option<u64>, &[u8]) {
-    let is_digit = |byte: &&u8| u64::from(byte.wrapping_sub(b'0')) < base;
-    let length = text.iter().take_while(is_digit).count();
-    let value = text[..length]
-        .iter()
-        .try_fold(0u64, |value, byte| value.checked_mul(base)?.checked_add(u64::from(byte - b'0')));
-    (value.filter(|_| length != 0), &text[length..])
-}
-
-/// A number with a unit, as the kernel's memparse takes it.
-fn scaled(text: &[u8]) -> Result<u64> {
-    let (value, rest) = digits(text, 10);
-    let shift = match rest {
-        b"" => 0,
-        b"k" | b"K" => 10,
-        b"m" | b"M" => 20,
-        b"g" | b"G" => 30,
-        b"t" | b"T" => 40,
-        _ => return Err(Errno::EINVAL),
+/// The options of a file system that are shown. One of a command line has the size of the region.
+pub(crate) fn shown_options(task: &Task<'_>, root: u32) -> ShownOptions {
+    // Relaxed throughout: values of a moment.
+    let Some(record) = record(task, root) else {
+        let pages = Some(task.region.header().data_pages.load(Ordering::Relaxed));
+        return ShownOptions { pages, ..ShownOptions::default() };
     };
-    value.and_then(|value| value.checked_mul(1 << shift)).ok_or(Errno::EINVAL)
+    let flags = record.flags.load(Ordering::Relaxed);
+    let has = |flag: u32| flags & flag != 0;
+    let kind = kind_of(record);
+    let unless = |value: u32, default: u32| (value != default).then_some(value);
+    let mode = unless(record.mode.load(Ordering::Relaxed), default_mode(kind));
+    if kind == FsKind::Ramfs {
+        return ShownOptions { kind, mode, ..ShownOptions::default() };
+    }
+    let inodes = record.inodes.load(Ordering::Relaxed);
+    let bits = flags >> superblock_flags::POLICY_SHIFT & mempolicy::BITS;
+    let policy = Policy::from_bits(bits, record.nodes.load(Ordering::Relaxed));
+    ShownOptions {
+        kind,
+        pages: Some(record.pages.load(Ordering::Relaxed)).filter(|pages| *pages != default_pages(task)),
+        inodes: (inodes != 0 || has(superblock_flags::UNLIMITED)).then_some(inodes),
+        mode,
+        uid: unless(record.uid.load(Ordering::Relaxed), 0),
+        gid: unless(record.gid.load(Ordering::Relaxed), 0),
+        inode64: has(superblock_flags::INODE64),
+        huge: unless(flags >> superblock_flags::HUGE_SHIFT & superblock_flags::HUGE_BITS, 0),
+        policy: (!policy.is_default()).then_some(policy),
+        noswap: has(superblock_flags::NOSWAP),
+    }
 }
 
-/// A size in pages. A percentage is relative to `all` pages.
-fn size(text: &[u8], all: u64) -> Result<u64> {
-    match text.strip_suffix(b"%") {
-        Some(part) => Ok(all * number(part, 10).ok_or(Errno::EINVAL)? / 100),
-        None => Ok(scaled(text)?.div_ceil(PAGE_SIZE as u64)),
+fn kind_of(record: &Superblock) -> FsKind {
+    match record.flags.load(Ordering::Relaxed) & superblock_flags::RAMFS {
+        0 => FsKind::Tmpfs,
+        _ => FsKind::Ramfs,
+    }
+}
+
+/// What a file system is.
+pub(crate) fn kind(task: &Task<'_>, root: u32) -> FsKind {
+    record(task, root).map_or(FsKind::Tmpfs, kind_of)
+}
+
+/// Permissions of the root of a new file system.
+fn default_mode(kind: FsKind) -> u32 {
+    match kind {
+        FsKind::Tmpfs => S_ISVTX | 0o777,
+        FsKind::Ramfs => 0o755,
     }
 }
 
@@ -195,15 +211,15 @@ pub(crate) fn limited(
     let Some(record) = record(task, root) else { return (pages, inodes) };
     // Relaxed: momentary counts.
     let limits = (record.pages.load(Ordering::Relaxed), record.inodes.load(Ordering::Relaxed));
-    if limits == (0, 0) {
-        return (pages, inodes);
-    }
+    let is_unlimited = record.flags.load(Ordering::Relaxed) & superblock_flags::UNLIMITED != 0;
     let used = allowance::used(task.region, root);
-    let within = |limit: u64, (all, free): (u64, u64), used: u64| match limit {
-        0 => (all, free),
-        limit => (limit, limit.saturating_sub(used).min(free)),
+    let within = |limit: u64, (_, free): (u64, u64), used: u64| (limit, limit.saturating_sub(used).min(free));
+    // As there, what has no limit has no size.
+    let shown_inodes = match limits.1 {
+        0 if !is_unlimited => inodes,
+        limit => within(limit, inodes, used.1),
     };
-    (within(limits.0, pages, used.0), within(limits.1, inodes, used.1))
+    (within(limits.0, pages, used.0), shown_inodes)
 }
 
 /// A file system that is being made: it goes with this, unless it is [kept](New::keep).
@@ -236,8 +252,8 @@ impl Drop for New<'_, '_> {
 pub(crate) fn claim(task: &Task<'_>, root: u32) -> bool {
     let maker = &task.region.superblock(root).maker;
     let was = maker.load(Ordering::Acquire);
-    let is_left = was == 0 || task.is_dead(LaneId(was as u32));
-    let own = u64::from(task.lane_id.0);
+    let is_left = was == 0 || task.is_dead(LaneId(was));
+    let own = task.lane_id.0;
     // PAIRS: the release stores of those who give it back.
     is_left && maker.compare_exchange(was, own, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
@@ -270,10 +286,13 @@ pub(crate) fn create<'t, 'r>(task: &'t Task<'r>, options: &Options) -> Result<Ne
     let root = numbers.find(|root| claim_free(task, *root)).ok_or(Errno::ENOSPC)?;
     let new = New { task, root };
     let record = task.region.superblock(root);
-    for word in [&record.flags, &record.mode, &record.uid, &record.gid] {
-        word.store(0, Ordering::Relaxed);
-    }
-    record.pages.store(default_pages(task), Ordering::Relaxed);
+    let (limit, flags) = match options.kind {
+        FsKind::Tmpfs => (default_pages(task), 0),
+        FsKind::Ramfs => (0, superblock_flags::RAMFS | superblock_flags::UNLIMITED),
+    };
+    record.flags.store(flags, Ordering::Relaxed);
+    record.nodes.store(0, Ordering::Relaxed);
+    record.pages.store(limit, Ordering::Relaxed);
     record.inodes.store(0, Ordering::Relaxed);
     options.store(record);
     // Whoever takes the first page or inode counts.
@@ -283,7 +302,11 @@ pub(crate) fn create<'t, 'r>(task: &'t Task<'r>, options: &Options) -> Result<Ne
         options.uid.unwrap_or(credentials.fsuid.load(Ordering::Relaxed)),
         options.gid.unwrap_or(credentials.fsgid.load(Ordering::Relaxed)),
     );
-    let made = make::create_root(task, root, options.mode.unwrap_or(S_ISVTX | 0o777), owner)?;
+    let mode = options.mode.unwrap_or(default_mode(options.kind));
+    for (word, value) in [(&record.mode, mode), (&record.uid, owner.0), (&record.gid, owner.1)] {
+        word.store(value, Ordering::Relaxed);
+    }
+    let made = make::create_root(task, root, mode, owner)?;
     task.region.inode(made.id).parent.store(made.id.0, Ordering::Relaxed); // `..` of a root is the root.
     // Release: a reader that sees the root sees the rest.
     record.root.store(made.to_word(), Ordering::Release);
@@ -291,30 +314,33 @@ pub(crate) fn create<'t, 'r>(task: &'t Task<'r>, options: &Options) -> Result<Ne
     Ok(new)
 }
 
-/// Checks new limits of a file system (the kernel's shmem_reconfigure).
+/// Checks new options of a file system (the kernel's shmem_reconfigure).
 ///
 /// # Errors
-/// `EINVAL` if it uses more, or was to have no limit.
+/// `EINVAL` if it uses more than a new limit, was to have no limit, or was to be swapped.
 pub(crate) fn may_reconfigure(task: &Task<'_>, root: u32, options: &Options) -> Result<()> {
     let Some(record) = record(task, root) else { return Ok(()) };
+    // Relaxed, all: of a moment.
+    let flags = record.flags.load(Ordering::Relaxed);
+    if options.noswap && flags & superblock_flags::NOSWAP == 0 {
+        return Err(Errno::EINVAL);
+    }
     if options.pages.is_none() && options.inodes.is_none() {
         return Ok(());
     }
     let used = allowance::used(task.region, root);
-    // Relaxed, both: of a moment.
     let has_pages = record.pages.load(Ordering::Relaxed) != 0;
-    let has_inodes = record.flags.load(Ordering::Relaxed) & superblock_flags::UNLIMITED == 0;
+    let has_inodes = flags & superblock_flags::UNLIMITED == 0;
     let limits = [(has_pages, options.pages, used.0), (has_inodes, options.inodes, used.1)];
     let is_bad =
         limits.into_iter().any(|(has_one, to, used)| to.is_some_and(|to| to != 0 && (!has_one || used > to)));
     if is_bad { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
-/// Changes limits.
+/// Changes options. The root directory's attributes stay.
 pub(crate) fn reconfigure(task: &Task<'_>, root: u32, options: &Options) {
     if let Some(record) = record(task, root) {
-        // The root directory's attributes cannot be changed afterwards.
-        Options { mode: None, uid: None, gid: None, ..*options }.store(record);
+        options.store(record);
         allowance::recount(record);
     }
 }

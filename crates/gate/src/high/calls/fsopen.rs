@@ -6,7 +6,7 @@ use lp_abi::linux::{
     __NR_fsconfig, __NR_fsmount, __NR_fsopen, __NR_fspick, FSPICK_CLOEXEC, FSPICK_SYMLINK_NOFOLLOW,
     fsconfig_command,
 };
-use lp_abi::{Errno, Fd, UserPtr};
+use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::mount::SOURCE;
 use lp_region::ucopy;
 use lp_vfs::fspick::{self, Picked};
@@ -100,17 +100,30 @@ handlers! {
     }
 }
 
-/// Records what statfs(2) will not tell of the file system.
+/// Records an option that the kernel has taken.
 fn note(fd: Fd, key: UserPtr, value: UserPtr) {
+    let (mut name, mut given) = ([0; 32], [0; made::OPTIONS]);
     made::changed(fd, |known| {
         if is_text(key, b"source") {
             known.source = [0; SOURCE];
             // SAFETY: the copy routine handles bad pointers. A name that is too long is truncated.
             let _ = unsafe { ucopy::string(&mut known.source[..SOURCE - 1], value.as_ptr()) };
-        } else if is_text(key, b"ro") || is_text(key, b"rw") {
-            known.read_only = is_text(key, b"ro");
+            return true;
+        }
+        match (copy(&mut name, key), copy(&mut given, value)) {
+            (Ok(length), Ok(bytes)) => known.add(&name[..length], &given[..bytes]),
+            _ => false,
         }
     });
+}
+
+/// A string of the program's, if it has given one.
+fn copy(to: &mut [u8], from: UserPtr) -> Result<usize> {
+    if from.is_null() {
+        return Ok(0);
+    }
+    // SAFETY: the copy routine handles bad pointers.
+    unsafe { ucopy::string(to, from.as_ptr()) }
 }
 
 /// fsconfig(2) of a context for a file system of ours.
@@ -127,17 +140,11 @@ fn change(task: &Task, fd: Fd, (command, key, value, extra): (u32, UserPtr, User
         return Errno::EBUSY.to_ret();
     }
     let done = kernel!(__NR_fsconfig, fd, command, key, value, extra);
-    if done < 0 {
+    // A file system that is in use keeps its source.
+    if done < 0 || is_text(key, b"source") {
         return done;
     }
     let (mut name, mut given) = ([0; 32], [0; picked::OPTIONS]);
-    let copy = |to: &mut [u8], from: UserPtr| {
-        if from.is_null() {
-            return Ok(0);
-        }
-        // SAFETY: the copy routine handles bad pointers.
-        unsafe { ucopy::string(to, from.as_ptr()) }
-    };
     match (copy(&mut name, key), copy(&mut given, value)) {
         (Ok(length), Ok(bytes)) if picked::add(fd, &name[..length], &given[..bytes]) => done,
         _ => Errno::EINVAL.to_ret(),

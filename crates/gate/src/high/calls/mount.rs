@@ -166,14 +166,12 @@ fn adopt(task: &'static Task<'static>, fd: Fd, to: At, flags: u32) -> Result<()>
     if !is_made || !is_directory_of_ours(task, to, flags)? {
         return Ok(());
     }
-    let Some((like, source)) = made::of(fd) else { return Ok(()) };
-    let length = source.iter().position(|byte| *byte == 0).unwrap_or(source.len());
     let number = placeholder::allocate(task, 0)?;
-    let file = match fsmount::make(task, &like, &source[..length]) {
-        Ok(file) => file,
-        Err(errno) => {
+    let file = match made::with(fd, |like| fsmount::make(task, like)) {
+        Some(Ok(file)) => file,
+        failed => {
             placeholder::release(task, number);
-            return Err(errno);
+            return failed.map_or(Ok(()), |made| made.map(|_| ()));
         }
     };
     Errno::from_ret(install(task, number, file, 0))?;

@@ -11,7 +11,6 @@ use lp_vfs::task::Task;
 
 use crate::high::frame::handler::{handlers, is_in_user_space, ret};
 use crate::high::run::mount_ids::{FIXED, HostParent, Request};
-use crate::high::run::mount_table::push_tmpfs_options;
 use crate::low::dispatch::NOT_OURS;
 
 /// What of the mask selects strings.
@@ -25,10 +24,8 @@ const STRINGS: u32 = STATMOUNT_FS_TYPE
     | STATMOUNT_SB_SOURCE
     | STATMOUNT_MNT_UIDMAP
     | STATMOUNT_MNT_GIDMAP;
-/// `TMPFS_MAGIC`.
-const MAGIC: u64 = 0x0102_1994;
-/// Bytes of a tmpfs's options.
-const OPTIONS: usize = 128;
+/// Bytes of a tmpfs's options: eight words and numbers, and a list of nodes.
+const OPTIONS: usize = 384;
 
 handlers! {
     /// statmount(2).
@@ -94,7 +91,7 @@ impl Answer {
     fn numbers(&mut self, task: &Task, shown: &Shown) -> Result<()> {
         if self.takes(STATMOUNT_SB_BASIC) {
             (self.is.sb_dev_major, self.is.sb_dev_minor) = shown.device;
-            self.is.sb_magic = MAGIC;
+            self.is.sb_magic = shown.magic();
             let read_only = if shown.is_superblock_read_only { MS_RDONLY } else { 0 };
             self.is.sb_flags = read_only | shown.superblock_flags;
         }
@@ -118,12 +115,12 @@ impl Answer {
 
     /// In the kernel's order.
     fn texts(&mut self, task: &Task, shown: &Shown, to: &mut Strings) -> Result<()> {
-        self.is.fs_type = self.text(STATMOUNT_FS_TYPE, to, b"tmpfs")?;
+        self.is.fs_type = self.text(STATMOUNT_FS_TYPE, to, shown.kind())?;
         self.is.mnt_root = self.text(STATMOUNT_MNT_ROOT, to, mount_show::root_path(task, shown.id)?)?;
         self.is.mnt_point = self.text(STATMOUNT_MNT_POINT, to, mount_show::point_path(task, shown.id)?)?;
         let mut room = [0; OPTIONS];
         let mut options = Writer::new(&mut room);
-        push_tmpfs_options(shown, &mut options);
+        shown.push_fs_options(&mut options);
         let length = options.finish().ok_or(Errno::EOVERFLOW)?;
         let options = room.get_mut(1..length).unwrap_or_default();
         self.is.mnt_opts = self.text(STATMOUNT_MNT_OPTS, to, options)?;

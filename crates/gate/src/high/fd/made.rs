@@ -7,11 +7,12 @@
 use core::mem::zeroed;
 
 use lp_abi::linux::{
-    __NR_fstat, __NR_fstatfs, __NR_getdents64, __NR_openat, __NR_statx, __NR_sysinfo, AT_EMPTY_PATH,
+    __NR_fstat, __NR_fstatfs, __NR_getdents64, __NR_openat, __NR_statx, AT_EMPTY_PATH,
     MS_NOATIME, MS_NODEV, MS_NODIRATIME, MS_NOEXEC, MS_NOSUID, MS_NOSYMFOLLOW, MS_RDONLY, MS_RELATIME,
     MS_STRICTATIME, O_CLOEXEC, O_DIRECTORY, STATX_MNT_ID_UNIQUE, stat, statfs, statx,
 };
-use lp_abi::{Fd, PAGE_SIZE};
+use lp_abi::Fd;
+use lp_abi::text::Writer;
 use lp_region::mount::SOURCE;
 use lp_region::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use lp_vfs::fsmount::Made;
@@ -22,23 +23,37 @@ use crate::low::tools::close::close_number;
 const KNOWN: usize = 16;
 /// Bit of a key that is a context's number.
 const CONTEXT: u64 = 1 << 63;
+/// Bytes of options.
+pub(crate) const OPTIONS: usize = 256;
 /// The source of what was given none.
 const NO_SOURCE: &[u8] = b"none";
 /// Key of an entry that is being written.
 const WRITING: u64 = u64::MAX;
 
-/// Words of `struct sysinfo`, and those with `totalram` and `mem_unit`.
-const SYSINFO: usize = 14;
-const TOTAL: usize = 4;
-const UNIT: usize = 13;
-
-/// What statfs(2) does not tell of a file system.
+/// What was asked for of a file system.
 #[derive(Clone, Copy)]
 pub(crate) struct Known {
     /// Its source; zeros behind it.
     pub source: [u8; SOURCE],
-    /// Whether it is read-only itself, and not only its mount.
-    pub read_only: bool,
+    /// Its options, each with a comma behind it; zeros behind them.
+    pub options: [u8; OPTIONS],
+}
+
+impl Known {
+    /// Adds an option: whether there is room for it.
+    pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> bool {
+        let length = length(&self.options);
+        let mut text = Writer::new(&mut self.options[length..]);
+        for part in [key, if value.is_empty() { b"" } else { b"=" }, value, b","] {
+            text.push(part);
+        }
+        text.finish().is_some()
+    }
+}
+
+/// Bytes before the first zero.
+fn length(text: &[u8]) -> usize {
+    text.iter().position(|byte| *byte == 0).unwrap_or(text.len())
 }
 
 /// A context or a mount, and what is known of it.
@@ -46,14 +61,14 @@ struct Entry {
     /// 0 for none. Atomic: threads make file systems side by side.
     key: AtomicU64,
     source: [AtomicU8; SOURCE],
-    read_only: AtomicU32,
+    options: [AtomicU8; OPTIONS],
 }
 
 static ENTRIES: [Entry; KNOWN] = [const {
     Entry {
         key: AtomicU64::new(0),
         source: [const { AtomicU8::new(0) }; SOURCE],
-        read_only: AtomicU32::new(0),
+        options: [const { AtomicU8::new(0) }; OPTIONS],
     }
 }; KNOWN];
 /// The entry that is used next if none is free.
@@ -74,10 +89,9 @@ fn set(key: u64, known: &Known) {
         return;
     }
     // Relaxed, both: published by the store below.
-    for (to, from) in entry.source.iter().zip(known.source) {
+    for (to, from) in entry.source.iter().zip(known.source).chain(entry.options.iter().zip(known.options)) {
         to.store(from, Ordering::Relaxed);
     }
-    entry.read_only.store(known.read_only.into(), Ordering::Relaxed);
     entry.key.store(key, Ordering::Release); // PAIRS: the load in `find`.
 }
 
@@ -85,7 +99,8 @@ fn get(key: u64) -> Option<Known> {
     let entry = find(key)?;
     // Relaxed, both: after `find`.
     let source = core::array::from_fn(|at| entry.source[at].load(Ordering::Relaxed));
-    Some(Known { source, read_only: entry.read_only.load(Ordering::Relaxed) != 0 })
+    let options = core::array::from_fn(|at| entry.options[at].load(Ordering::Relaxed));
+    Some(Known { source, options })
 }
 
 fn forget(key: u64) {
@@ -100,7 +115,7 @@ fn context_key(fd: Fd) -> u64 {
 
 /// fsopen(2) has made a context.
 pub(crate) fn begun(fd: Fd, is_tmpfs: bool) {
-    let mut known = Known { source: [0; SOURCE], read_only: false };
+    let mut known = Known { source: [0; SOURCE], options: [0; OPTIONS] };
     known.source[..NO_SOURCE.len()].copy_from_slice(NO_SOURCE);
     if is_tmpfs { set(context_key(fd), &known) } else { forget(context_key(fd)) }
 }
@@ -110,11 +125,11 @@ pub(crate) fn is_context(fd: Fd) -> bool {
     find(context_key(fd)).is_some()
 }
 
-/// The kernel has taken an option of a context, which may change what is known of it.
-pub(crate) fn changed(fd: Fd, change: impl FnOnce(&mut Known)) {
+/// The kernel has taken an option of a context, which `change` adds to what is known. If it finds no room for
+/// it, what comes of the context stays the kernel's.
+pub(crate) fn changed(fd: Fd, change: impl FnOnce(&mut Known) -> bool) {
     if let Some(mut known) = get(context_key(fd)) {
-        change(&mut known);
-        set(context_key(fd), &known);
+        if change(&mut known) { set(context_key(fd), &known) } else { forget(context_key(fd)) }
     }
 }
 
@@ -140,33 +155,26 @@ pub(crate) fn is_one(fd: Fd) -> bool {
     id_of(fd).is_some_and(|id| find(id).is_some())
 }
 
-/// What such a mount is, and its source, if nothing has been put into it.
-pub(crate) fn of(fd: Fd) -> Option<(Made, [u8; SOURCE])> {
+/// Calls `make` with what such a mount is, if nothing has been put into it.
+pub(crate) fn with<T>(fd: Fd, make: impl FnOnce(&Made<'_>) -> T) -> Option<T> {
     let known = get(id_of(fd)?)?;
     if !is_empty(fd) {
         return None;
     }
     // SAFETY: numbers, for which zero is a value.
     let (mut root, mut fs) = unsafe { (zeroed::<stat>(), zeroed::<statfs>()) };
-    let mut system = [0u64; SYSINFO];
     // SAFETY: the kernel writes within them.
     unsafe {
         lp_abi::syscall!(__NR_fstat, fd, &raw mut root).ok()?;
         lp_abi::syscall!(__NR_fstatfs, fd, &raw mut fs).ok()?;
-        lp_abi::syscall!(__NR_sysinfo, system.as_mut_ptr()).ok()?;
     }
-    // The kernel's default of both: half of the memory's pages.
-    let default = system[TOTAL] * (system[UNIT] & 0xffff_ffff) / PAGE_SIZE as u64 / 2;
-    let limit = |value: i64| Some(value as u64).filter(|value| *value != default);
-    let made = Made {
-        pages: limit(fs.f_blocks),
-        inodes: limit(fs.f_files),
+    Some(make(&Made {
+        options: &known.options[..length(&known.options)],
+        source: &known.source[..length(&known.source)],
         mode: root.st_mode & 0o7777,
         owner: (root.st_uid, root.st_gid),
         flags: flags(fs.f_flags as u32),
-        read_only: known.read_only,
-    };
-    Some((made, known.source))
+    }))
 }
 
 /// `MS_*` of a mount whose statfs(2) has these flags.

@@ -194,11 +194,13 @@ fn info(task: &Task, shown: &Shown, parents: &Parents, line: &mut Writer<'_>) ->
     if shown.is_unbindable {
         line.push(b" unbindable");
     }
-    line.push(b" - tmpfs ");
+    line.push(b" - ");
+    line.push(shown.kind());
+    line.push(b" ");
     push_escaped(line, shown.source());
     line.push(if shown.is_superblock_read_only { b" ro" } else { b" rw" });
     push_superblock_options(shown, line);
-    push_tmpfs_options(shown, line);
+    shown.push_fs_options(line);
     line.push(b"\n");
     Ok(())
 }
@@ -209,10 +211,12 @@ fn plain(task: &Task, shown: &Shown, line: &mut Writer<'_>) -> Result<()> {
     line.push(b" ");
     push_escaped(line, mount_show::point_path(task, shown.id)?);
     let is_read_only = shown.is_read_only || shown.is_superblock_read_only;
-    line.push(if is_read_only { b" tmpfs ro" } else { b" tmpfs rw" });
+    line.push(b" ");
+    line.push(shown.kind());
+    line.push(if is_read_only { b" ro" } else { b" rw" });
     push_superblock_options(shown, line);
     push_own_options(shown, line);
-    push_tmpfs_options(shown, line);
+    shown.push_fs_options(line);
     line.push(b" 0 0\n");
     Ok(())
 }
@@ -223,7 +227,9 @@ fn stats(task: &Task, shown: &Shown, line: &mut Writer<'_>) -> Result<()> {
     push_escaped(line, shown.source());
     line.push(b" mounted on ");
     push_escaped(line, mount_show::point_path(task, shown.id)?);
-    line.push(b" with fstype tmpfs\n");
+    line.push(b" with fstype ");
+    line.push(shown.kind());
+    line.push(b"\n");
     Ok(())
 }
 
@@ -238,33 +244,6 @@ fn push_own_options(shown: &Shown, line: &mut Writer<'_>) {
     for option in shown.own_options() {
         line.push(b",");
         line.push(option);
-    }
-}
-
-/// `,size=...,mode=...`: the options of a file system that it was given, or that it has.
-pub(crate) fn push_tmpfs_options(shown: &Shown, line: &mut Writer<'_>) {
-    let numbers = [(&b",size="[..], shown.kilobytes, &b"k"[..]), (b",nr_inodes=", shown.inodes, b"")];
-    for (name, value, unit) in numbers {
-        if let Some(value) = value {
-            line.push(name);
-            line.push_decimal(value);
-            line.push(unit);
-        }
-    }
-    if let Some(mode) = shown.mode {
-        line.push(b",mode=");
-        for shift in (0..4).rev() {
-            let digit = (mode >> (3 * shift) & 7) as u8;
-            if shift < 3 || digit != 0 {
-                line.push(&[b'0' + digit]);
-            }
-        }
-    }
-    for (name, value) in [(&b",uid="[..], shown.uid), (b",gid=", shown.gid)] {
-        if let Some(value) = value {
-            line.push(name);
-            line.push_decimal(value.into());
-        }
     }
 }
 
