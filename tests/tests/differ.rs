@@ -20,9 +20,9 @@ const CASES: [(&str, &str, &str); 10] = [
     ),
     ("attributes", "mount 0, setxattr 0", "mount 0, setxattr EPERM"),
     (
-        "read_only",
-        "flag 0, create 0, move 0, open EROFS, mount rw",
-        "flag 0, create 0, move 0, open EROFS, mount ro",
+        "tmpfs_shown",
+        "mount 0, statfs 0, percent of memory, bind 0, unlink 0, root /f//deleted, source of 100 bytes",
+        "mount 0, statfs 0, percent of another size, bind 0, unlink 0, root /#//deleted, source of 55 bytes",
     ),
     ("closed_numbers", "rename EBADF, mount 0, unlink EROFS", "rename ENOENT, mount 0, unlink ENOENT"),
     ("link_of_host", "link 0, chroot 0, open 0", "link 0, chroot 0, open ENOENT"),

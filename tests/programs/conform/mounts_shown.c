@@ -282,3 +282,30 @@ GROUP(mounts, options_by_fsconfig)
     show_a("inode64");
     T(umount("a"));
 }
+
+/* The mount "a" itself, and its file system: which of them is read-only. */
+static void say_read_only(void)
+{
+    char line[4096], point[1024], own[8];
+    FILE *table = fopen("/proc/self/mountinfo", "r");
+    while (fgets(line, sizeof line, table))
+        if (sscanf(line, "%*s %*s %*s %*s %1023s %7[rwo]", point, own) == 2 && !strcmp(strrchr(point, '/'), "/a"))
+            say("  mount %s, file system %.2s", own, strrchr(line, ' ') + 1);
+    fclose(table);
+}
+
+GROUP(mounts, read_only_by_fsmount)
+{
+    if (!apart())
+        return;
+    for (int which = 0; which < 4; which++) {
+        int fs = T(syscall(SYS_fsopen, "tmpfs", 0));
+        config(fs, FLAG, which & 1 ? "ro" : "rw", NULL);
+        T(syscall(SYS_fsconfig, fs, CREATE, NULL, NULL, 0));
+        int mount_fd = T(syscall(SYS_fsmount, fs, 0, which >> 1));
+        T(syscall(SYS_move_mount, mount_fd, "", AT_FDCWD, "a", FROM_FD));
+        T(close(mount_fd) | close(fs));
+        say_read_only();
+        T(umount("a"));
+    }
+}

@@ -39,6 +39,9 @@ pub fn pick(task: &Task<'_>, at: (Fd, UserPtr), flags: u32) -> Result<Place<Pick
     if flags & !KNOWN != 0 {
         return Err(Errno::EINVAL);
     }
+    if at.1.is_null() {
+        return Err(Errno::EFAULT);
+    }
     let empty = if flags & FSPICK_EMPTY_PATH != 0 { AT_EMPTY_PATH } else { 0 };
     let nofollow = if flags & FSPICK_SYMLINK_NOFOLLOW != 0 { AT_SYMLINK_NOFOLLOW } else { 0 };
     in_one_shape(task, || {

@@ -13,6 +13,9 @@ use crate::names::{dir, dirent, root};
 /// What the kernel's d_path appends to the path of something without a name.
 const DELETED: &[u8] = b" (deleted)";
 
+/// What the kernel's dentry_path appends.
+const REMOVED: &[u8] = b"//deleted";
+
 /// What getcwd puts before the path of a directory that is out of the tree.
 const UNREACHABLE: &[u8] = b"(unreachable)";
 
@@ -177,7 +180,8 @@ fn other_name(task: &Task<'_>, inode: InodeRef) -> DirentId {
     dirent::all(task.region).find(|entry| names(task, *entry, inode)).unwrap_or(DirentId::NONE)
 }
 
-/// The path of an inode from the root of its file system, in `scratch.outside`, followed by a NUL.
+/// The path of an inode from the root of its file system, in `scratch.outside`, followed by a NUL. That of
+/// one without a name ends with "//deleted", as in the kernel's dentry_path.
 ///
 /// # Errors
 /// `ENAMETOOLONG`.
@@ -186,10 +190,16 @@ pub fn within<'t>(task: &'t Task<'_>, inode: InodeRef) -> Result<&'t [u8]> {
     let mut spot = Spot { inode, mount: MountId::NONE };
     for _ in 0..TRIES {
         let mut text = PathBuilder::new(task, None);
-        if !dir::is(task.region.inode(inode.id)) {
+        let record = task.region.inode(inode.id);
+        if record.is_dead() {
+            text.prepend(REMOVED)?;
+        }
+        if !dir::is(record) {
             let entry = other_name(task, inode);
             if entry.is_none() {
-                return Ok(DELETED);
+                // Nothing says what it was called.
+                text.prepend_removed(task, entry)?;
+                return Ok(text.get(task));
             }
             text.prepend_name(task, entry)?;
             let id = InodeId(task.region.dirent(entry).parent.load(Ordering::Relaxed));

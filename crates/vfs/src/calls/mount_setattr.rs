@@ -52,6 +52,7 @@ pub fn mount_setattr(
     in_one_shape(task, || {
         let found = match target::found(task, at, flags, PathBuffer::Path) {
             Ok(Place::Outside(outside)) => return Ok(Place::Outside(outside)),
+            _ if at.1.is_null() => Err(Errno::EFAULT),
             found => found,
         };
         // As there, the path comes last.

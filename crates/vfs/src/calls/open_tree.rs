@@ -4,9 +4,10 @@
 //! move_mount(2).
 
 use lp_abi::linux::{
-    AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_SYMLINK_NOFOLLOW, O_CLOEXEC, O_PATH, OPEN_TREE_CLONE,
+    AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_SYMLINK_NOFOLLOW, O_CLOEXEC, O_NOFOLLOW, O_PATH, OPEN_TREE_CLONE,
 };
 use lp_abi::{Errno, Fd, Result, UserPtr};
+use lp_region::sync::Ordering;
 use lp_region::{DirentId, FileId, InodeRef, MountId};
 
 use crate::caller::task::{Place, Task};
@@ -35,6 +36,9 @@ pub fn copy(task: &Task<'_>, at: (Fd, UserPtr), flags: u32) -> Result<Place<File
         return Err(Errno::EINVAL);
     }
     may_mount(task)?;
+    if at.1.is_null() {
+        return Err(Errno::EFAULT);
+    }
     in_one_shape(task, || {
         let from = match target::found(task, at, flags, PathBuffer::Path)? {
             Place::Inside(found) => found,
@@ -42,6 +46,14 @@ pub fn copy(task: &Task<'_>, at: (Fd, UserPtr), flags: u32) -> Result<Place<File
         };
         copy_found(task, &from, flags & RECURSIVE != 0).map(Place::Inside)
     })
+}
+
+/// Takes `O_NOFOLLOW`, by which it was opened, from the flags of an open file: open_tree(2) leaves `O_PATH`
+/// alone.
+pub fn shed_nofollow(task: &Task<'_>, fd: Fd) {
+    if let Ok(held) = task.fget(fd) {
+        held.file.flags.fetch_and(!O_NOFOLLOW, Ordering::Relaxed); // Relaxed: one word.
+    }
 }
 
 /// The kernel's open_detached_copy.

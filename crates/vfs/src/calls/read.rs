@@ -16,7 +16,7 @@ use crate::content::{map, page, snapshot};
 use crate::descriptors::fget::HeldFile;
 use crate::descriptors::position;
 use crate::descriptors::table::entry;
-use crate::inodes::inode;
+use crate::inodes::{inode, watched};
 
 /// What a file must be opened for to take a fast path.
 const READABLE: u32 = file_mode::READ | file_mode::REGULAR;
@@ -148,13 +148,22 @@ pub fn readv(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Result<usize> {
     }
     let (held, to) = match vector(task, fd, entries)? {
         Some(both) => both,
-        None => return Ok(0),
+        None => return Ok(nothing_slow(task, fd)),
     };
     let position = position::hold(task, &held);
     let at = position.get();
     let got = read_at(task, &held, to, to.len(), at)?;
     position.set(at + got as u64);
-    Ok(got)
+    Ok(if got == 0 { nothing_slow(task, fd) } else { got })
+}
+
+/// A vector read of no bytes. It is an event for who watches the file, as in vfs_readv; a read(2) is not.
+#[cold]
+fn nothing_slow(task: &Task, fd: Fd) -> usize {
+    if let Ok(held) = task.fget(fd) {
+        watched::read_slow(task, held.inode);
+    }
+    0
 }
 
 /// Fast path of [`readv`]: within a page, to few pieces, of a position that is this thread's alone.
@@ -204,9 +213,10 @@ pub(crate) fn preadv(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64
     }
     let (held, to) = match vector(task, fd, entries)? {
         Some(both) => both,
-        None => return Ok(0),
+        None => return Ok(nothing_slow(task, fd)),
     };
-    read_at(task, &held, to, to.len(), offset as u64)
+    let got = read_at(task, &held, to, to.len(), offset as u64)?;
+    Ok(if got == 0 { nothing_slow(task, fd) } else { got })
 }
 
 /// `preadv` with `RWF_*` flags; at the position if `offset` is -1.
@@ -233,7 +243,7 @@ fn flagged_slow(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64, fla
     }
     let to = Vector::new(entries)?;
     if to.is_empty() {
-        return Ok(0);
+        return Ok(nothing_slow(task, fd));
     }
     if offset.checked_add(to.len() as i64).is_none() {
         return Err(Errno::EINVAL);
@@ -247,13 +257,14 @@ fn flagged_slow(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64, fla
         return Err(Errno::EINVAL);
     }
     if offset >= 0 {
-        return read_at(task, &held, to, to.len(), offset as u64);
+        let got = read_at(task, &held, to, to.len(), offset as u64)?;
+        return Ok(if got == 0 { nothing_slow(task, fd) } else { got });
     }
     let position = position::hold(task, &held);
     let at = position.get();
     let got = read_at(task, &held, to, to.len(), at)?;
     position.set(at + got as u64);
-    Ok(got)
+    Ok(if got == 0 { nothing_slow(task, fd) } else { got })
 }
 
 /// The error for reading a directory: as in vfs_read, after those for the arguments.

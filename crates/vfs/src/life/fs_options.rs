@@ -193,9 +193,8 @@ fn unsigned(text: &[u8], base: u64) -> Option<u32> {
     if text.is_empty() || digits(text, base).count() != text.len() {
         return None;
     }
-    digits(text, base).try_fold(0u32, |value, digit| {
-        value.checked_mul(base as u32)?.checked_add(digit as u32)
-    })
+    digits(text, base)
+        .try_fold(0u32, |value, digit| value.checked_mul(base as u32)?.checked_add(digit as u32))
 }
 
 /// A number with a unit, and what is behind it (the kernel's memparse, which does not look for overflows).
@@ -203,7 +202,8 @@ fn memparse(text: &[u8]) -> (u64, &[u8]) {
     let (base, text) = radix(text);
     let value = digits(text, base).fold(0u64, |value, digit| value.wrapping_mul(base).wrapping_add(digit));
     let rest = &text[digits(text, base).count()..];
-    let unit = rest.first().and_then(|unit| b"KMGTPE".iter().position(|name| *name == unit.to_ascii_uppercase()));
+    let unit =
+        rest.first().and_then(|unit| b"KMGTPE".iter().position(|name| *name == unit.to_ascii_uppercase()));
     match unit {
         Some(place) => (value << (10 * (place + 1)), &rest[1..]),
         None => (value, rest),

@@ -47,9 +47,9 @@ impl Options {
             record.nodes.store(nodes, Ordering::Relaxed);
             flags.set(superblock_flags::POLICY_SHIFT, mempolicy::BITS, bits);
         }
-        let _ = record.flags.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |was| {
-            Some(was & !flags.mask | flags.value)
-        });
+        let _ = record
+            .flags
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |was| Some(was & !flags.mask | flags.value));
     }
 }
 

@@ -4,8 +4,13 @@
 //! The kernel resolves both paths before it compares their file systems (`do_linkat`, `do_renameat2` in
 //! fs/namei.c), so a missing component on either side takes precedence.
 
-use lp_abi::linux::{__NR_linkat, __NR_newfstatat, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW, stat};
+use core::cell::Cell;
+
+use lp_abi::linux::{
+    __NR_linkat, __NR_newfstatat, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW, S_IFDIR, S_IFMT, stat,
+};
 use lp_abi::{Errno, Fd, Result};
+use lp_region::sync::Ordering;
 use lp_region::ucopy;
 use lp_vfs::task::Task;
 use lp_vfs::{target, writer};
@@ -103,6 +108,28 @@ fn directory(at: At) -> Result<Option<At>> {
         to.copy_from_slice(AS_DIRECTORY);
     }
     Ok(Some(At { dirfd: at.dirfd, path: path_in(text) }))
+}
+
+/// 0 if a path leads to a directory, whether ours or the host's; else the error.
+pub(crate) fn directory_at(task: &Task, at: At) -> isize {
+    let kind = Cell::new(0);
+    let ours = |at: At| {
+        target::at(task, at.dirfd, at.path, 0, |_, inode, _| {
+            kind.set(inode.mode.load(Ordering::Relaxed)); // Relaxed: the type does not change.
+            Ok(())
+        })
+    };
+    let host = |at: At| {
+        // SAFETY: zeros are a valid `stat`, and the kernel fills it in.
+        let mut found: stat = unsafe { core::mem::zeroed() };
+        let done = kernel!(__NR_newfstatat, at.dirfd, at.path, &raw mut found, 0);
+        kind.set(found.st_mode);
+        done
+    };
+    match one(task, at, Last::Follow, ours, host) {
+        0 if kind.get() & S_IFMT != S_IFDIR => Errno::ENOTDIR.to_ret(),
+        done => done,
+    }
 }
 
 /// 0 if the path exists, whether ours or the host's; else the error.

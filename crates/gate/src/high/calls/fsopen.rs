@@ -15,7 +15,7 @@ use lp_vfs::task::{Place, Task};
 use crate::high::calls::refused::{concerns, mentions_mount, on_file};
 use crate::high::fd::{descriptor, made, picked, placeholder};
 use crate::high::frame::at::{At, Last};
-use crate::high::frame::handler::{handlers, kernel, ret};
+use crate::high::frame::handler::{failed_with, handlers, kernel, ret};
 use crate::high::route::path::one;
 use crate::low::dispatch::NOT_OURS;
 
@@ -27,6 +27,9 @@ const TEXT: [u32; 3] = [
     fsconfig_command::FSCONFIG_SET_PATH as u32,
     fsconfig_command::FSCONFIG_SET_PATH_EMPTY as u32,
 ];
+
+/// A number that no descriptor has, for what the kernel checks before it looks for one.
+const NO_FD: Fd = Fd::new(i32::MAX);
 
 handlers! {
     /// fsopen(2).
@@ -64,6 +67,9 @@ handlers! {
 
     /// fsconfig(2): a value may be a path, or contain paths.
     fn fsconfig(task, fd: Fd, command: u32, key: UserPtr, value: UserPtr, extra: Fd) {
+        if let Some(refused) = on_file(task, fd, Errno::EINVAL) {
+            return refused;
+        }
         if picked::is_one(fd) {
             return change(task, fd, (command, key, value, extra));
         }
@@ -80,13 +86,15 @@ handlers! {
         if names_ours || is_fd && descriptor::is_listed(task, extra) {
             return Errno::EINVAL.to_ret();
         }
-        on_file(task, fd, Errno::EINVAL).unwrap_or(NOT_OURS)
+        NOT_OURS
     }
 
     /// fsmount(2).
     fn fsmount(task, fd: Fd, flags: u32, attributes: u32) {
         if let Some(refused) = on_file(task, fd, Errno::EINVAL) {
-            return refused;
+            // The rest comes first.
+            let done = kernel!(__NR_fsmount, NO_FD, flags, attributes);
+            return if failed_with(done, Errno::EBADF) { refused } else { done };
         }
         if picked::is_one(fd) {
             return Errno::EBUSY.to_ret();
@@ -94,7 +102,7 @@ handlers! {
         placeholder::flush(task);
         let done = kernel!(__NR_fsmount, fd, flags, attributes);
         if done >= 0 {
-            made::finished(fd, Fd::new(done as i32));
+            made::finished(fd, Fd::new(done as i32), attributes);
         }
         done
     }
@@ -128,16 +136,24 @@ fn copy(to: &mut [u8], from: UserPtr) -> Result<usize> {
 
 /// fsconfig(2) of a context for a file system of ours.
 fn change(task: &Task, fd: Fd, (command, key, value, extra): (u32, UserPtr, UserPtr, Fd)) -> isize {
-    if command == fsconfig_command::FSCONFIG_CMD_RECONFIGURE as u32 {
+    // One whose reconfiguration has failed takes nothing more.
+    let is_command = command >= fsconfig_command::FSCONFIG_CMD_CREATE as u32;
+    let is_reconfigure = command == fsconfig_command::FSCONFIG_CMD_RECONFIGURE as u32;
+    if is_command && !is_reconfigure || picked::has_failed(fd) {
+        let done = kernel!(__NR_fsconfig, NO_FD, command, key, value, extra);
+        return if failed_with(done, Errno::EBADF) { Errno::EBUSY.to_ret() } else { done };
+    }
+    if is_reconfigure {
         if !key.is_null() || !value.is_null() || extra.raw() != 0 {
             return Errno::EINVAL.to_ret();
         }
         let mut text = [0; picked::OPTIONS];
         let Some((picked, length)) = picked::take(fd, &mut text) else { return Errno::EBUSY.to_ret() };
-        return ret(fspick::reconfigure(task, picked, &text[..length]));
-    }
-    if command >= fsconfig_command::FSCONFIG_CMD_CREATE as u32 {
-        return Errno::EBUSY.to_ret();
+        let done = fspick::reconfigure(task, picked, &text[..length]);
+        if done.is_err() {
+            picked::fail(fd);
+        }
+        return ret(done);
     }
     let done = kernel!(__NR_fsconfig, fd, command, key, value, extra);
     // A file system that is in use keeps its source.

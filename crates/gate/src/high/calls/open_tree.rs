@@ -15,7 +15,7 @@ use crate::high::calls::open::{How, install, open_routed, reopen};
 use crate::high::calls::refused::at_path;
 use crate::high::calls::stat::is_empty;
 use crate::high::fd::placeholder;
-use crate::high::frame::at::{At, EMPTY, Last};
+use crate::high::frame::at::{At, DOT, EMPTY, Last};
 use crate::high::frame::handler::{handlers, kernel};
 use crate::high::route::path::{may_be_ours, one};
 
@@ -70,12 +70,20 @@ fn open(task: &'static Task<'static>, at: At, flags: u32, host: impl Fn(At) -> i
     if !is_ours {
         return at_path(task, at, flags, Errno::EPERM, host);
     }
+    if at.path.is_null() {
+        return Errno::EFAULT.to_ret();
+    }
     let nofollow = if flags & AT_SYMLINK_NOFOLLOW != 0 { O_NOFOLLOW } else { 0 };
     let how = How::plain(O_PATH | nofollow | flags & O_CLOEXEC, 0);
-    if flags & AT_EMPTY_PATH != 0 && is_empty(at.path) {
-        return reopen(task, at.dirfd, &how);
+    let opened = match flags & AT_EMPTY_PATH != 0 && is_empty(at.path) {
+        true if at.dirfd == Fd::CWD => open_routed(task, At::cwd(DOT), &how),
+        true => reopen(task, at.dirfd, &how),
+        false => open_routed(task, at, &how),
+    };
+    if nofollow != 0 && opened >= 0 {
+        open_tree::shed_nofollow(task, Fd::new(opened as i32));
     }
-    open_routed(task, at, &how)
+    opened
 }
 
 /// Opens a copy of what is mounted where a path leads.

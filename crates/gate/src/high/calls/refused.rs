@@ -8,8 +8,9 @@ use lp_abi::linux::*;
 use lp_abi::{Errno, Fd, PATH_MAX, UserPtr};
 use lp_region::ucopy;
 use lp_vfs::task::{Place, Task};
-use lp_vfs::walk;
+use lp_vfs::{move_mount, walk};
 
+use crate::high::calls::across;
 use crate::high::calls::poll::is_path;
 use crate::high::fd::{descriptor, own_descriptor, placeholder};
 use crate::high::frame::at::{At, Last, Which, buffer};
@@ -71,7 +72,7 @@ handlers! {
     fn pivot_root(task, new: UserPtr, old: UserPtr) {
         let ours = concerns(task, At::cwd(new)) || concerns(task, At::cwd(old));
         if ours {
-            return Errno::EINVAL.to_ret();
+            return not_as_root(task, [new, old]);
         }
         way::before_losing(task);
         NOT_OURS
@@ -151,6 +152,16 @@ pub(crate) fn at_path(task: &Task, at: At, flags: u32, errno: Errno, host: impl 
         Place::Outside(outside) => Ok(Place::<()>::Outside(outside)),
     };
     one(task, at, crate::high::calls::chmod::last_of(flags), ours, host)
+}
+
+/// pivot_root(2) with a path of ours: what is wrong with the paths, or that the first is no mount for the
+/// kernel.
+fn not_as_root(task: &Task, paths: [UserPtr; 2]) -> isize {
+    if let Err(errno) = move_mount::may_move(task, 0) {
+        return errno.to_ret();
+    }
+    let failed = paths.into_iter().map(|path| across::directory_at(task, At::cwd(path)));
+    failed.into_iter().find(|found| *found != 0).unwrap_or(Errno::EINVAL.to_ret())
 }
 
 /// Whether a path, which may be empty or NULL, concerns a mount.

@@ -6,15 +6,22 @@ use lp_abi::{Errno, Fd, UserPtr};
 
 use crate::high::calls::refused::{at_path, on_file};
 use crate::high::fd::descriptor;
-use crate::high::frame::at::At;
-use crate::high::frame::handler::{handlers, kernel};
+use crate::high::frame::at::{At, EMPTY};
+use crate::high::frame::handler::{failed_with, handlers, kernel};
 use crate::low::dispatch::NOT_OURS;
 
 handlers! {
     /// fanotify_mark(2).
     fn fanotify_mark(task, fd: Fd, flags: u32, mask: u64, dirfd: Fd, path: UserPtr) {
-        if let Some(refused) = on_file(task, fd, Errno::EINVAL) {
-            return refused;
+        // The kernel looks at the path last. It finds none, unless something else is wrong; for a flush it
+        // needs none.
+        let before = kernel!(__NR_fanotify_mark, fd, flags, mask, Fd::CWD, EMPTY);
+        let is_ours = descriptor::is_file(task, fd);
+        if is_ours && failed_with(before, Errno::EBADF) {
+            return on_file(task, fd, Errno::EINVAL).unwrap_or(before);
+        }
+        if !failed_with(before, Errno::ENOENT) {
+            return before;
         }
         if path.is_null() {
             return if descriptor::is_listed(task, dirfd) { Errno::ENODEV.to_ret() } else { NOT_OURS };

@@ -6,12 +6,12 @@
 
 use core::mem::zeroed;
 
+use lp_abi::Fd;
 use lp_abi::linux::{
-    __NR_fstat, __NR_fstatfs, __NR_getdents64, __NR_openat, __NR_statx, AT_EMPTY_PATH,
+    __NR_fstat, __NR_fstatfs, __NR_getdents64, __NR_openat, __NR_statx, AT_EMPTY_PATH, MOUNT_ATTR_RDONLY,
     MS_NOATIME, MS_NODEV, MS_NODIRATIME, MS_NOEXEC, MS_NOSUID, MS_NOSYMFOLLOW, MS_RDONLY, MS_RELATIME,
     MS_STRICTATIME, O_CLOEXEC, O_DIRECTORY, STATX_MNT_ID_UNIQUE, stat, statfs, statx,
 };
-use lp_abi::Fd;
 use lp_abi::text::Writer;
 use lp_region::mount::SOURCE;
 use lp_region::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -37,6 +37,8 @@ pub(crate) struct Known {
     pub source: [u8; SOURCE],
     /// Its options, each with a comma behind it; zeros behind them.
     pub options: [u8; OPTIONS],
+    /// Whether its mount was made read-only.
+    pub is_read_only: bool,
 }
 
 impl Known {
@@ -62,6 +64,7 @@ struct Entry {
     key: AtomicU64,
     source: [AtomicU8; SOURCE],
     options: [AtomicU8; OPTIONS],
+    read_only: AtomicU32,
 }
 
 static ENTRIES: [Entry; KNOWN] = [const {
@@ -69,6 +72,7 @@ static ENTRIES: [Entry; KNOWN] = [const {
         key: AtomicU64::new(0),
         source: [const { AtomicU8::new(0) }; SOURCE],
         options: [const { AtomicU8::new(0) }; OPTIONS],
+        read_only: AtomicU32::new(0),
     }
 }; KNOWN];
 /// The entry that is used next if none is free.
@@ -92,6 +96,7 @@ fn set(key: u64, known: &Known) {
     for (to, from) in entry.source.iter().zip(known.source).chain(entry.options.iter().zip(known.options)) {
         to.store(from, Ordering::Relaxed);
     }
+    entry.read_only.store(known.is_read_only.into(), Ordering::Relaxed);
     entry.key.store(key, Ordering::Release); // PAIRS: the load in `find`.
 }
 
@@ -100,7 +105,7 @@ fn get(key: u64) -> Option<Known> {
     // Relaxed, both: after `find`.
     let source = core::array::from_fn(|at| entry.source[at].load(Ordering::Relaxed));
     let options = core::array::from_fn(|at| entry.options[at].load(Ordering::Relaxed));
-    Some(Known { source, options })
+    Some(Known { source, options, is_read_only: entry.read_only.load(Ordering::Relaxed) != 0 })
 }
 
 fn forget(key: u64) {
@@ -115,7 +120,7 @@ fn context_key(fd: Fd) -> u64 {
 
 /// fsopen(2) has made a context.
 pub(crate) fn begun(fd: Fd, is_tmpfs: bool) {
-    let mut known = Known { source: [0; SOURCE], options: [0; OPTIONS] };
+    let mut known = Known { source: [0; SOURCE], options: [0; OPTIONS], is_read_only: false };
     known.source[..NO_SOURCE.len()].copy_from_slice(NO_SOURCE);
     if is_tmpfs { set(context_key(fd), &known) } else { forget(context_key(fd)) }
 }
@@ -133,10 +138,10 @@ pub(crate) fn changed(fd: Fd, change: impl FnOnce(&mut Known) -> bool) {
     }
 }
 
-/// fsmount(2) has made the mount `fd` of a context.
-pub(crate) fn finished(context: Fd, fd: Fd) {
+/// fsmount(2) has made the mount `fd` of a context, with these `MOUNT_ATTR_*`.
+pub(crate) fn finished(context: Fd, fd: Fd, attributes: u32) {
     if let (Some(known), Some(id)) = (get(context_key(context)), id_of(fd)) {
-        set(id, &known);
+        set(id, &Known { is_read_only: attributes & MOUNT_ATTR_RDONLY != 0, ..known });
     }
 }
 
@@ -168,12 +173,18 @@ pub(crate) fn with<T>(fd: Fd, make: impl FnOnce(&Made<'_>) -> T) -> Option<T> {
         lp_abi::syscall!(__NR_fstat, fd, &raw mut root).ok()?;
         lp_abi::syscall!(__NR_fstatfs, fd, &raw mut fs).ok()?;
     }
+    // statfs(2) does not tell whether it is the mount that is read-only, or the file system.
+    let options = &known.options[..length(&known.options)];
+    let mut shown = fs.f_flags as u32;
+    if options.split(|byte| *byte == b',').any(|option| option == b"ro") && !known.is_read_only {
+        shown &= !MS_RDONLY;
+    }
     Some(make(&Made {
-        options: &known.options[..length(&known.options)],
+        options,
         source: &known.source[..length(&known.source)],
         mode: root.st_mode & 0o7777,
         owner: (root.st_uid, root.st_gid),
-        flags: flags(fs.f_flags as u32),
+        flags: flags(shown),
     }))
 }
 

@@ -28,6 +28,8 @@ struct Context {
     picked: Picked,
     text: [u8; OPTIONS],
     length: usize,
+    /// Whether a reconfiguration has failed.
+    has_failed: bool,
 }
 
 struct Entry {
@@ -46,6 +48,7 @@ static ENTRIES: [Entry; KNOWN] = [const {
             picked: Picked { number: 0, root: 0 },
             text: [0; OPTIONS],
             length: 0,
+            has_failed: false,
         }),
     }
 }; KNOWN];
@@ -79,7 +82,7 @@ pub(crate) fn begun(fd: Fd, picked: Option<Picked>) {
     }
     let Some(picked) = picked else { return };
     let fill = |context: &mut Context| {
-        (context.fd, context.picked, context.length) = (fd, picked, 0);
+        (context.fd, context.picked, context.length, context.has_failed) = (fd, picked, 0, false);
         (KEPT, Some(()))
     };
     let free = ENTRIES.iter().find_map(|entry| entry.with(FREE, fill));
@@ -90,6 +93,20 @@ pub(crate) fn begun(fd: Fd, picked: Option<Picked>) {
 /// Whether a descriptor is a context of a file system of ours.
 pub(crate) fn is_one(fd: Fd) -> bool {
     of(fd, |_| (KEPT, Some(()))).is_some()
+}
+
+/// The reconfiguration of a context has failed.
+pub(crate) fn fail(fd: Fd) {
+    let fail = |context: &mut Context| {
+        context.has_failed = true;
+        (KEPT, Some(()))
+    };
+    let _ = of(fd, fail);
+}
+
+/// Whether it has, so that the context is good for nothing more.
+pub(crate) fn has_failed(fd: Fd) -> bool {
+    of(fd, |context| (KEPT, Some(context.has_failed))).unwrap_or(false)
 }
 
 /// Adds an option that the kernel has found good. One that does not fit is left out: false.
