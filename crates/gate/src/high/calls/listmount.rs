@@ -123,6 +123,8 @@ impl List {
         let run = task.process.run.load(Ordering::Relaxed); // Relaxed: immutable.
         let mut last = match self.asked.parameter() {
             0 if backwards => u32::MAX,
+            // The kernel begins at the id after it, which wraps.
+            u64::MAX if !backwards => 0,
             last => mount_show::serial_of(last),
         };
         core::iter::from_fn(move || {
