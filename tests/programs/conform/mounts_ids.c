@@ -258,6 +258,8 @@ GROUP(mounts, listmount)
     for (size_t i = 0; i < COUNT(all); i++) {
         TN("from", list(ROOT_OF_ALL, all[i], COUNT(ids), 0));
         TN("from, one", list(ROOT_OF_ALL, all[i], 1, 0));
+        TN("below, after the largest id", list(all[i], -1, COUNT(ids), 0));
+        TN("below, before the largest id", list(all[i], -1, COUNT(ids), 1));
         TN("below", list(all[i], 0, COUNT(ids), 0));
         say("  %ld %ld %ld %ld", place(a), place(x), place(y), place(top));
         TN("below, backwards", list(all[i], 0, COUNT(ids), 1));

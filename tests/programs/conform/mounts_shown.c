@@ -294,6 +294,61 @@ static void say_read_only(void)
     fclose(table);
 }
 
+/* struct mnt_id_req and struct statmount, as far as they are read. */
+struct request {
+    unsigned size, spare;
+    unsigned long id, what, space;
+};
+struct answer {
+    unsigned size, options;
+    unsigned long mask;
+    unsigned major, minor;
+    unsigned long magic;
+    unsigned flags, type;
+    unsigned long id, parent;
+    unsigned old_id, old_parent;
+    unsigned long attributes, propagation, peers, master, from;
+    unsigned root, point;
+    unsigned long space;
+    unsigned subtype, source, count, array, security_count, security_array;
+    unsigned long rest[46];
+    char text[1024];
+};
+
+GROUP(mounts, options_by_statmount)
+{
+    enum { STATMOUNT = 457, WIDE_ID = 0x4000, BASIC = 1 | 2 | 0x20 | 0x80 | 0x200 | 0x400 };
+    static const struct {
+        const char *kind, *source, *options;
+        unsigned long flags;
+    } mounts[] = {
+        {"tmpfs", "some source", "size=64k,mode=700,uid=3,mpol=bind:0,noswap,inode64", 0},
+        {"tmpfs", "s", "inode64,mode=700", MS_MANDLOCK | MS_DIRSYNC | MS_LAZYTIME | MS_RDONLY | MS_NOSYMFOLLOW},
+        {"tmpfs", "s", "inode64,mand,sync", MS_NOATIME},
+        {"ramfs", "", "mode=711", MS_NOSUID},
+        {"ramfs", "s", NULL, 0},
+    };
+    if (!apart())
+        return;
+    for (size_t i = 0; i < sizeof mounts / sizeof *mounts; i++) {
+        static struct answer is;
+        struct statx found = {0};
+        T(mount(mounts[i].source, "a", mounts[i].kind, mounts[i].flags, mounts[i].options));
+        TN("statx", syscall(SYS_statx, AT_FDCWD, "a", 0, WIDE_ID, &found));
+        struct request request = {sizeof request, 0, ((unsigned long *)&found)[18], BASIC, 0};
+        memset(&is, 0, sizeof is);
+        if (!TN("statmount", syscall(STATMOUNT, &request, &is, sizeof is, 0))) {
+            say("  mask %lx, magic %lx, flags %x, attributes %lx", is.mask, is.magic, is.flags, is.attributes);
+            say("  type %s, source %s", is.text + is.type, is.text + is.source);
+            if (is.mask & 0x80)
+                say("  options %s", is.text + is.options);
+            for (unsigned at = is.array, n = 0; n < is.count; n++, at += strlen(is.text + at) + 1)
+                say("  option %s", is.text + at);
+        }
+        T(umount("a"));
+    }
+}
+
 GROUP(mounts, read_only_by_fsmount)
 {
     if (!apart())

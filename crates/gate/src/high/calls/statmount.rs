@@ -93,7 +93,9 @@ impl Answer {
             (self.is.sb_dev_major, self.is.sb_dev_minor) = shown.device;
             self.is.sb_magic = shown.magic();
             let read_only = if shown.is_superblock_read_only { MS_RDONLY } else { 0 };
-            self.is.sb_flags = read_only | shown.superblock_flags;
+            // As there, without `MS_MANDLOCK`.
+            let whole = MS_SYNCHRONOUS | MS_DIRSYNC | MS_LAZYTIME;
+            self.is.sb_flags = read_only | shown.superblock_flags & whole;
         }
         if self.takes(STATMOUNT_MNT_BASIC) {
             let ids = |id| (mounts::unique_id(task, id), mounts::shown_id(id));

@@ -92,7 +92,7 @@ fn set(key: u64, known: &Known) {
     {
         return;
     }
-    // Relaxed, both: published by the store below.
+    // Relaxed, all: published by the store below.
     for (to, from) in entry.source.iter().zip(known.source).chain(entry.options.iter().zip(known.options)) {
         to.store(from, Ordering::Relaxed);
     }
@@ -102,7 +102,7 @@ fn set(key: u64, known: &Known) {
 
 fn get(key: u64) -> Option<Known> {
     let entry = find(key)?;
-    // Relaxed, both: after `find`.
+    // Relaxed, all: after `find`.
     let source = core::array::from_fn(|at| entry.source[at].load(Ordering::Relaxed));
     let options = core::array::from_fn(|at| entry.options[at].load(Ordering::Relaxed));
     Some(Known { source, options, is_read_only: entry.read_only.load(Ordering::Relaxed) != 0 })
