@@ -56,6 +56,11 @@ GROUP(mounts, removed_roots)
     T(rmdir("a/d"));
     say_roots();
     T(umount("a/bound1") | umount("a/bound2") | umount("a/bound3"));
+    /* What a line does not show as it is. */
+    T(mkdir("a/s \t\n\\#e", 0755) | mkdir("a/bound \t\n\\#e", 0755));
+    T(mount("a/s \t\n\\#e", "a/bound \t\n\\#e", NULL, MS_BIND, NULL));
+    say_roots();
+    T(umount("a/bound \t\n\\#e"));
     T(umount("a"));
 }
 

@@ -153,17 +153,24 @@ fn lines(task: &Task, to: Fd, table: MountTable, parents: &Parents, place: Place
     Ok(())
 }
 
-/// Writes a path or a name as these files show them: bytes that would break a line are octal.
-fn push_escaped(line: &mut Writer<'_>, bytes: &[u8]) {
+/// Writes a path as these files show it: bytes that would break a line are octal.
+fn push_path(line: &mut Writer<'_>, bytes: &[u8]) {
     for byte in bytes {
         match byte {
             b' ' => line.push(b"\\040"),
             b'\t' => line.push(b"\\011"),
             b'\n' => line.push(b"\\012"),
             b'\\' => line.push(b"\\134"),
-            b'#' => line.push(b"\\043"),
             other => line.push(core::slice::from_ref(other)),
         }
+    }
+}
+
+/// Writes a source, in which `#` is octal as well (the kernel's mangle).
+fn push_source(line: &mut Writer<'_>, bytes: &[u8]) {
+    for (index, piece) in bytes.split(|byte| *byte == b'#').enumerate() {
+        line.push(if index == 0 { b"" } else { b"\\043" });
+        push_path(line, piece);
     }
 }
 
@@ -180,9 +187,9 @@ fn info(task: &Task, shown: &Shown, parents: &Parents, line: &mut Writer<'_>) ->
     line.push(b":");
     line.push_decimal(shown.device.1.into());
     line.push(b" ");
-    push_escaped(line, mount_show::root_path(task, shown.id)?);
+    push_path(line, mount_show::root_path(task, shown.id)?);
     line.push(b" ");
-    push_escaped(line, mount_show::point_path(task, shown.id)?);
+    push_path(line, mount_show::point_path(task, shown.id)?);
     line.push(if shown.is_read_only { b" ro" } else { b" rw" });
     push_own_options(shown, line);
     for (name, group) in [(&b" shared:"[..], shown.peers), (b" master:", shown.master)] {
@@ -197,7 +204,7 @@ fn info(task: &Task, shown: &Shown, parents: &Parents, line: &mut Writer<'_>) ->
     line.push(b" - ");
     line.push(shown.kind());
     line.push(b" ");
-    push_escaped(line, shown.source());
+    push_source(line, shown.source());
     line.push(if shown.is_superblock_read_only { b" ro" } else { b" rw" });
     push_superblock_options(shown, line);
     shown.push_fs_options(line);
@@ -207,9 +214,9 @@ fn info(task: &Task, shown: &Shown, parents: &Parents, line: &mut Writer<'_>) ->
 
 /// `name /mnt tmpfs rw,noatime,size=... 0 0`.
 fn plain(task: &Task, shown: &Shown, line: &mut Writer<'_>) -> Result<()> {
-    push_escaped(line, shown.source());
+    push_source(line, shown.source());
     line.push(b" ");
-    push_escaped(line, mount_show::point_path(task, shown.id)?);
+    push_path(line, mount_show::point_path(task, shown.id)?);
     let is_read_only = shown.is_read_only || shown.is_superblock_read_only;
     line.push(b" ");
     line.push(shown.kind());
@@ -224,9 +231,9 @@ fn plain(task: &Task, shown: &Shown, line: &mut Writer<'_>) -> Result<()> {
 /// `device name mounted on /mnt with fstype tmpfs`.
 fn stats(task: &Task, shown: &Shown, line: &mut Writer<'_>) -> Result<()> {
     line.push(b"device ");
-    push_escaped(line, shown.source());
+    push_source(line, shown.source());
     line.push(b" mounted on ");
-    push_escaped(line, mount_show::point_path(task, shown.id)?);
+    push_path(line, mount_show::point_path(task, shown.id)?);
     line.push(b" with fstype ");
     line.push(shown.kind());
     line.push(b"\n");
