@@ -1,4 +1,4 @@
-/* Options of a tmpfs and a ramfs: which are taken, and what mountinfo, mounts and statmount(2) show of them. */
+/* Options of a tmpfs and a ramfs: which are taken, and what mountinfo, mounts and statmount(2) show. */
 #include "mounts.h"
 #include <sys/mman.h>
 #include <sys/statfs.h>
