@@ -48,7 +48,7 @@ use lp_region::{InodeId, InodeRef};
 
 use crate::below::list::{Record, RecordAt};
 pub use crate::caller::below::{
-    Habit, Need, complete, complete_attributes, is_hosts, is_pending, lacks_attributes,
+    Habit, Need, Passage, complete, complete_attributes, is_hosts, is_pending, lacks_attributes,
 };
 use crate::caller::task::{Task, Time};
 use crate::inodes::inode::{self, Locked};
