@@ -2,6 +2,7 @@
 //! holds.
 
 use lp_region::custody;
+use lp_region::lane::Unlinked;
 use lp_region::layout as at;
 use lp_region::life::SlotState;
 use lp_region::records::{Inode, LockRecord, Mapping, OpenFile};
@@ -245,10 +246,11 @@ impl Check<'_> {
     fn orphans(&mut self) {
         self.kept::<Inode>().iter().for_each(|inode| _ = self.named.insert(inode));
         for lane in 1..self.lanes {
-            let list = &self.region.lane(LaneId(lane)).unlinked;
-            for word in list.inodes.iter().take(list.count.load(Relaxed) as usize) {
+            let lane = self.region.lane(LaneId(lane));
+            let places = 0..lane.unlinked.count.load(Relaxed) as usize;
+            for word in places.map_while(|place| self.region.unlinked(lane, place)) {
                 // A stale reference: the inode's generation has changed.
-                let inode = InodeRef::from_word(word.load(Relaxed));
+                let inode = Unlinked::inode(word.load(Relaxed));
                 if self.lives(inode) {
                     self.named.insert(inode.id.0);
                 }

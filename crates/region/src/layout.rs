@@ -9,7 +9,7 @@ use lp_abi::PAGE_SIZE;
 /// First eight bytes of a region.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LIGHTPTH");
 /// Layout version; a region of another version is refused.
-pub const VERSION: u32 = 29;
+pub const VERSION: u32 = 30;
 
 /// Runs that can use one region at once.
 pub const RUNS: usize = 64;
@@ -110,8 +110,13 @@ pub const PROCESSES_AT: usize = LANES_AT + LANE_SIZE - PROCESS_SIZE;
 pub const PLANS_AT: usize = after(LANES_AT, LANES, LANE_SIZE);
 /// Bytes from one of them to the next.
 pub const PLAN_SIZE: usize = PAGE_SIZE;
+/// Offset of what does not fit the lanes' own lists of unlinked inodes ([`crate::lane::Unlinked`]): only a
+/// lane that unlinks many touches its own.
+pub const UNLINKED_AT: usize = after(PLANS_AT, LANES, PLAN_SIZE);
+/// Bytes from one of them to the next.
+pub const UNLINKED_SIZE: usize = 2 * PAGE_SIZE;
 /// Offset of the open file descriptions.
-pub const FILES_AT: usize = after(PLANS_AT, LANES, PLAN_SIZE);
+pub const FILES_AT: usize = after(UNLINKED_AT, LANES, UNLINKED_SIZE);
 /// Offset of the inodes.
 pub const INODES_AT: usize = after(FILES_AT, FILES, 128);
 /// Offset of the directory entries.

@@ -12,6 +12,7 @@ fn rows() -> Vec<[String; 4]> {
         row("runs", at::RUNS_AT, at::RUNS, at::RUN_SIZE),
         row("lanes", at::LANES_AT, at::LANES, at::LANE_SIZE),
         row("changes of mounts", at::PLANS_AT, at::LANES, at::PLAN_SIZE),
+        row("unlinked inodes", at::UNLINKED_AT, at::LANES, at::UNLINKED_SIZE),
         row("open files", at::FILES_AT, at::FILES, 128),
         row("inodes", at::INODES_AT, at::INODES, 256),
         row("directory entries", at::DIRENTS_AT, at::DIRENTS, 64),

@@ -4,7 +4,7 @@ use lp_region::lane::Lane;
 use lp_region::layout::{
     BUCKETS_AT, CHUNKS_AT, DATA_AT, DIRENTS_AT, FD_TABLES_AT, FILES_AT, HEADER_AT, INODES_AT, LANE_SIZE,
     LANES_AT, LOCKS_AT, MAPPINGS_AT, MOUNTS_AT, NAMES_AT, OVERFLOWS_AT, OWNERS_AT, PLANS_AT, PROCESS_SIZE,
-    RUNS_AT, SUPERBLOCKS_AT,
+    RUNS_AT, SUPERBLOCKS_AT, UNLINKED_AT,
 };
 use lp_region::process::Process;
 use lp_region::records::{Dirent, Header, Inode, LockRecord, OpenFile};
@@ -45,6 +45,7 @@ const SLABS: &[(usize, &str, usize, Fields)] = &[
     (SUPERBLOCKS_AT, "superblock", 64, &[]),
     (LANES_AT, "lane", LANE_SIZE, LANE),
     (PLANS_AT, "plan", 4096, &[]),
+    (UNLINKED_AT, "unlinked inodes", 8192, &[]),
     (FILES_AT, "open file", 128, FILE),
     (INODES_AT, "inode", 256, INODE),
     (DIRENTS_AT, "dirent", 64, DIRENT),

@@ -87,6 +87,7 @@ impl Rebuild {
         clear(at::SUPERBLOCKS_AT, size_of::<Superblock>(), at::SUPERBLOCKS);
         clear(at::LANES_AT, at::LANE_SIZE, at::LANES);
         clear(at::PLANS_AT, at::PLAN_SIZE, at::LANES);
+        clear(at::UNLINKED_AT, at::UNLINKED_SIZE, at::LANES);
         for (index, (generation, life)) in lanes.iter().zip(generations) {
             self.region.lane(LaneId(*index)).generation.store(generation, Relaxed);
             if (*index as usize) < at::PROCESSES {

@@ -176,6 +176,14 @@ impl Region<'_> {
         self.back(at::PLANS_AT + (id.index() & (at::LANES - 1)) * at::PLAN_SIZE, at::PLAN_SIZE)
     }
 
+    /// Reserves space for what does not fit a lane's own list of unlinked inodes.
+    ///
+    /// # Errors
+    /// As [`Region::back`].
+    pub fn back_unlinked(self, id: LaneId) -> Result<()> {
+        self.back(at::UNLINKED_AT + (id.index() & (at::LANES - 1)) * at::UNLINKED_SIZE, at::UNLINKED_SIZE)
+    }
+
     /// Lanes, and therefore processes, whose records have been in use; at least 1.
     fn slots_backed(self) -> u32 {
         let header = self.header();
@@ -194,6 +202,12 @@ impl Region<'_> {
         self.back_used(at::LANES_AT, slots as usize * at::LANE_SIZE)?;
         for index in 1..slots.min(at::PROCESSES as u32) {
             self.back(at::FD_TABLES_AT + index as usize * at::FDS * 8, TABLE)?;
+        }
+        for lane in (1..slots.min(at::LANES as u32)).map(LaneId) {
+            // Relaxed: no process is at work.
+            if self.lane(lane).unlinked.far.load(Ordering::Relaxed) != 0 {
+                self.back_unlinked(lane)?;
+            }
         }
         self.back(at::CHUNKS_AT, self.chunk_count() * size_of::<Chunk>())?;
         self.back_slab::<OpenFile>()?;

@@ -10,7 +10,7 @@ use lp_abi::linux::{
 use lp_abi::{Errno, Fd, PAGE_SIZE, Result};
 
 use crate::ids::*;
-use crate::lane::Lane;
+use crate::lane::{Lane, UNLINKED, UNLINKED_NEAR};
 use crate::layout as at;
 use crate::lock::OwnerLock;
 use crate::mount::{Mount, Superblock};
@@ -411,6 +411,18 @@ impl<'r> Region<'r> {
     /// The change of mounts that a lane is making.
     pub fn mount_plan(self, id: LaneId) -> &'r PlanWords {
         self.at(at::PLANS_AT + (id.index() & (at::LANES - 1)) * at::PLAN_SIZE)
+    }
+
+    /// A place in a lane's list of unlinked inodes; none beyond its end.
+    #[inline(always)]
+    pub fn unlinked<'l>(self, lane: &'l Lane, place: usize) -> Option<&'l AtomicU64>
+    where
+        'r: 'l,
+    {
+        let Some(place) = place.checked_sub(UNLINKED_NEAR) else { return lane.unlinked.inodes.get(place) };
+        let far: &[AtomicU64; UNLINKED - UNLINKED_NEAR] =
+            self.at(at::UNLINKED_AT + lane.number() as usize * at::UNLINKED_SIZE);
+        far.get(place)
     }
 
     /// Offset in the region of a record or a part of one.

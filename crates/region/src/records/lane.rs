@@ -6,7 +6,8 @@ use lp_abi::linux::{
     __NR_write, __NR_writev,
 };
 
-use crate::layout::LANE_BITS;
+use crate::ids::InodeRef;
+use crate::layout::{self, LANE_BITS};
 use crate::lock::OwnerLock;
 use crate::ring::WaitingFor;
 use crate::signed::Note;
@@ -14,8 +15,10 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Free slots of one slab that a lane caches.
 pub const CACHE_SLOTS: usize = 30;
-/// Inodes that a lane unlinks before it runs a reclaim.
-pub const UNLINKED: usize = 64;
+/// Unlinked inodes that a lane lists in its own record.
+pub const UNLINKED_NEAR: usize = 64;
+/// Unlinked inodes that a lane lists at most; those after the first [`UNLINKED_NEAR`] in pages of its own.
+pub const UNLINKED: usize = UNLINKED_NEAR + layout::UNLINKED_SIZE / size_of::<AtomicU64>();
 /// Call numbers that `--stats` counts.
 pub const COUNTED_CALLS: usize = 470;
 /// [`Lane::tid`] of a thread that exec has ended.
@@ -142,16 +145,40 @@ pub struct Intent {
     pub words: [AtomicU64; INTENT_WORDS],
 }
 
-/// Inodes without links that a lane released, for a sweep to free. A lane that frees one leaves the reference
-/// here, and its generation shows that it is stale. Only the owning lane removes references.
+/// Inodes without links that a lane released, to be freed. A lane that frees one leaves the reference here,
+/// and its generation shows that it is stale. Only the owning lane removes references.
 #[repr(C)]
 pub struct Unlinked {
     /// Number of references.
     pub count: AtomicU32,
-    /// Pages of those inodes that were added since the lane last ran a reclaim.
+    /// Pages of those inodes that were added since the lane last ran a sweep.
     pub pages: AtomicU32,
-    /// The references ([`crate::ids::InodeRef`]).
-    pub inodes: [AtomicU64; UNLINKED],
+    /// References beyond the first [`UNLINKED_NEAR`] that the lane lists before it runs a sweep.
+    pub far: AtomicU32,
+    /// No reference at or after this place is [`UNNAMED`], unless the lane's former owner died.
+    pub unnamed: AtomicU32,
+    /// The first references ([`InodeRef`], [`UNNAMED`]). [`crate::region::Region::unlinked`] has them all.
+    pub inodes: [AtomicU64; UNLINKED_NEAR],
+}
+
+/// Set in a reference of [`Unlinked`] to an inode that a sweep has found to be named by nothing: it stays so,
+/// and may be freed without another look.
+pub const UNNAMED: u64 = 1 << 31;
+
+const _: () = assert!(layout::INODES as u64 <= UNNAMED);
+
+impl Unlinked {
+    /// References that the lane lists before it runs a sweep.
+    #[inline(always)]
+    pub fn room(&self) -> usize {
+        UNLINKED_NEAR + self.far.load(Ordering::Relaxed) as usize // Relaxed: the lane's own.
+    }
+
+    /// The inode of a reference.
+    #[inline(always)]
+    pub const fn inode(word: u64) -> InodeRef {
+        InodeRef::from_word(word & !UNNAMED)
+    }
 }
 
 /// Free slots of one slab that a lane caches.

@@ -10,6 +10,7 @@
 //! Cycle: `below`, `prefix_cache`, `task`, `walked`.
 
 pub(crate) mod below;
+pub(crate) mod candidates;
 pub mod clock;
 pub mod directories;
 pub(crate) mod event;

@@ -13,6 +13,7 @@ use lp_region::sync::{AtomicU32, Ordering};
 use lp_region::{FirstPage, InodeId, InodeRef, LaneId, PageId, ProcessId, Region, RunId};
 
 use crate::caller::below::{Habit, Need, Passage};
+use crate::caller::candidates::Candidates;
 use crate::caller::directories;
 use crate::caller::event::Event;
 use crate::caller::fd_table::FdTable;
@@ -87,6 +88,8 @@ pub struct Task<'r> {
     pub prefixes: PrefixCache,
     /// Path buffers.
     pub scratch: Scratch,
+    /// Memory of the thread's sweeps.
+    pub candidates: Candidates,
 }
 
 /// Where to get what the region does not know of an inode yet.
@@ -212,6 +215,7 @@ impl<'r> Task<'r> {
             expires: Cell::new(false),
             prefixes: PrefixCache::new(),
             scratch: Scratch::new(),
+            candidates: Candidates::new(),
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! [`crate::life::reclaim`] decides when they are examined, [`crate::life::sweep`] how.
 
-use lp_region::lane::Lane;
+use lp_region::lane::{Lane, Unlinked};
 use lp_region::records::{Inode, OpenFile};
 use lp_region::slab::Retired;
 use lp_region::sync::Ordering;
@@ -29,7 +29,10 @@ pub(crate) fn orphan(task: &Task, id: InodeId) {
 pub(crate) fn list(task: &Task, inode: InodeRef) -> bool {
     let list = &task.lane.unlinked;
     let count = list.count.load(Ordering::Relaxed); // Relaxed: the list is the lane's own.
-    let Some(place) = list.inodes.get(count as usize) else { return false };
+    if count as usize >= list.room() {
+        return false;
+    }
+    let Some(place) = task.region.unlinked(task.lane, count as usize) else { return false };
     place.store(inode.to_word(), Ordering::Relaxed);
     let added = task.region.inode(inode.id).pages.load(Ordering::Relaxed);
     let pages = list.pages.load(Ordering::Relaxed);
@@ -91,13 +94,17 @@ pub(crate) fn chain<'r, T: Listed + 'r>(
     })
 }
 
-/// The inodes in a lane's list that are still the inodes that it listed, without links. A chain may hold them
-/// too.
-pub(crate) fn listed<'r>(region: Region<'r>, lane: &'r Lane) -> impl Iterator<Item = InodeRef> {
-    // PAIRS: the release store in `orphan`.
+/// The references in a lane's list to inodes that are still those that it listed, without links. A chain may
+/// hold them too.
+pub(crate) fn listed<'l, 'r: 'l>(
+    region: Region<'r>,
+    lane: &'l Lane,
+) -> impl Iterator<Item = u64> + use<'l, 'r> {
+    // PAIRS: the release store in `list`.
     let count = lane.unlinked.count.load(Ordering::Acquire) as usize;
-    let inodes = lane.unlinked.inodes.iter().take(count);
-    inodes.map(|word| InodeRef::from_word(word.load(Ordering::Relaxed))).filter(move |inode| {
+    let words = (0..count).map_while(move |place| region.unlinked(lane, place));
+    words.map(|word| word.load(Ordering::Relaxed)).filter(move |word| {
+        let inode = Unlinked::inode(*word);
         let record = region.inode(inode.id);
         // Relaxed: a lane that gives the inode a name meanwhile also references it.
         record.generation.load(Ordering::Relaxed) == inode.generation

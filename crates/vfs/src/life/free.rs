@@ -60,6 +60,12 @@ pub(crate) fn inode(task: &Task, inode: InodeRef) -> bool {
     freed
 }
 
+/// [`inode`] for one that a sweep has found to be unnamed. Returns false if it cannot be freed at this time;
+/// another lane may have freed it.
+pub(crate) fn unnamed(task: &Task, of: InodeRef) -> bool {
+    inode(task, of) || !is_unlinked(task, of)
+}
+
 /// Whether an inode is still the one that was meant, and has no links.
 pub(crate) fn is_unlinked(task: &Task, inode: InodeRef) -> bool {
     let record = task.region.inode(inode.id);

@@ -10,7 +10,6 @@
 pub mod bare_mapping;
 pub mod boot;
 pub(crate) mod burial;
-pub(crate) mod candidates;
 pub mod executed;
 pub mod fork;
 pub(crate) mod free;

@@ -5,31 +5,106 @@
 //! run in parallel, and a stopped one keeps nobody else from freeing anything.
 
 use lp_abi::{Errno, Result};
-use lp_region::lane::UNLINKED;
+use lp_region::lane::{UNLINKED_NEAR, UNNAMED, Unlinked};
 use lp_region::records::{Inode, OpenFile};
 use lp_region::sync::Ordering;
 use lp_region::{FileId, InodeRef};
 
 use crate::caller::task::Task;
-use crate::lane::kept::{self, Listed};
-use crate::life::reap;
+use crate::lane::kept::{self, Listed, listed};
 use crate::life::sweep::{self, Scope};
+use crate::life::{free, reap};
 use crate::names::dir;
 
-/// Number of new candidates that justifies a sweep and its barrier.
-const BATCH: u32 = 96;
+/// Number of closed files that justifies a sweep and its barrier: they fit one sweep.
+const BATCH: u32 = 480;
 /// Number of pages of unlinked inodes that justifies one.
 const BIG: u32 = 64;
+/// The same in a lane that unlinks many.
+const BIGGEST: u32 = 256;
+/// Most inodes that a lane lists before it runs a sweep: files that were closed fit one sweep with them.
+const MOST: u32 = 960;
+/// Inodes that a lane frees at a time of those that a sweep has found to be unnamed: as many as it unlinks
+/// meanwhile, so that its cache of slots neither fills nor runs dry.
+const FEW: u32 = 8;
 
 /// Frees what can be freed if enough has accumulated. The caller must hold no inode lock.
 #[inline(always)]
 pub(crate) fn after_unlink(task: &Task) {
     let list = &task.lane.unlinked;
     // Relaxed: the lane's own.
-    let full = list.count.load(Ordering::Relaxed) as usize >= UNLINKED;
-    if full || list.pages.load(Ordering::Relaxed) >= BIG {
-        sweep::run(task, Scope::Own);
+    let is_due = list.count.load(Ordering::Relaxed).is_multiple_of(FEW);
+    if is_due || list.pages.load(Ordering::Relaxed) >= BIG {
+        after_few(task);
     }
+}
+
+/// [`after_unlink`], once in [`FEW`] inodes or if they have many pages.
+#[inline(never)]
+fn after_few(task: &Task) {
+    let list = &task.lane.unlinked;
+    let room = list.room() as u32;
+    // Relaxed: the lane's own.
+    if list.count.load(Ordering::Relaxed).is_multiple_of(FEW) {
+        free_unnamed(task);
+    }
+    let count = list.count.load(Ordering::Relaxed);
+    let pages = list.pages.load(Ordering::Relaxed);
+    if count < room && pages < (room / 2).clamp(BIG, BIGGEST) {
+        return;
+    }
+    sweep::run(task, Scope::Batch);
+    if count >= room / 2 && in_use(task) < count as usize / 2 {
+        widen(task, room);
+    }
+    free_unnamed(task);
+}
+
+/// Inodes in the lane's list of which its last sweep has found names.
+fn in_use(task: &Task) -> usize {
+    listed(task.region, task.lane).filter(|word| word & UNNAMED == 0).count()
+}
+
+/// Doubles the room of a lane that unlinks many: it needs fewer barriers, each of which interrupts all
+/// processors that run processes with the region.
+fn widen(task: &Task, room: u32) {
+    let wider = (2 * room).min(MOST);
+    let is_first = room == UNLINKED_NEAR as u32;
+    // Without space in the region's file, it stays.
+    if wider > room && (!is_first || task.region.back_unlinked(task.lane_id).is_ok()) {
+        // Relaxed: the lane's own.
+        task.lane.unlinked.far.store(wider - UNLINKED_NEAR as u32, Ordering::Relaxed);
+    }
+}
+
+/// Frees a few of the inodes in the lane's list that nothing names.
+fn free_unnamed(task: &Task) {
+    let (region, list) = (task.region, &task.lane.unlinked);
+    // Relaxed throughout: the lane's own. Other lanes only look for candidates.
+    let mut count = list.count.load(Ordering::Relaxed);
+    let mut end = list.unnamed.load(Ordering::Relaxed).min(count);
+    let mut freed = 0;
+    while end > 0 && freed < FEW {
+        end -= 1;
+        let Some(place) = region.unlinked(task.lane, end as usize) else { break };
+        let word = place.load(Ordering::Relaxed);
+        if word & UNNAMED == 0 {
+            continue;
+        }
+        if !free::unnamed(task, Unlinked::inode(word)) {
+            // Not at this time: the next sweep looks at it again.
+            place.store(word & !UNNAMED, Ordering::Relaxed);
+            continue;
+        }
+        freed += 1;
+        count -= 1;
+        if let Some(last) = region.unlinked(task.lane, count as usize) {
+            place.store(last.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        // Release: the last reference has its new place before it loses the old one.
+        list.count.store(count, Ordering::Release);
+    }
+    list.unnamed.store(end, Ordering::Relaxed);
 }
 
 /// For close(2): keeps an open file that was removed from a table. Sweeps at once if enough has accumulated

@@ -31,18 +31,18 @@
 //! gives the inode another generation, which the lists do not have. [`lp_region::marks`] describes the
 //! orderings. Source: Michael, "Hazard Pointers" (2004), with tables as further hazard pointers.
 
-use lp_region::lane::Lane;
+use lp_region::lane::{Lane, UNLINKED, UNNAMED, Unlinked};
 use lp_region::mount::mount_state;
 use lp_region::records::{Inode, OpenFile};
-use lp_region::sync::{Ordering, heavy_barrier};
+use lp_region::sync::{AtomicU32, Ordering, heavy_barrier};
 use lp_region::{FileId, InodeId, InodeRef, ProcessId, Region, Spot, custody, marks};
 
+use crate::caller::candidates::{CandidateSet, FILES, Origin, Reference};
 use crate::caller::task::Task;
 use crate::descriptors::flight;
 use crate::descriptors::table::{self, FdTable};
 use crate::lane::kept::{Listed, all_lanes, chain, listed};
 use crate::lane::pin;
-use crate::life::candidates::{CandidateSet, Origin, Reference};
 use crate::life::{free, reap, tidy};
 use crate::names::{dir, mounts};
 
@@ -51,11 +51,17 @@ const SCANS: u32 = 8;
 /// Minimum number of new inodes in a chain that makes examining it worthwhile.
 const DUE: u32 = 64;
 
+/// Most pages of an inode that may be freed later.
+const SMALL: u32 = 4;
+
 /// The candidates that a sweep examines.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// What the lane keeps.
     Own,
+    /// The same, for a lane that goes on: it frees the most common kind of inode later, a few at a time
+    /// ([`UNNAMED`]).
+    Batch,
     /// What any lane keeps.
     All,
     /// One closed file, and its inode.
@@ -83,11 +89,14 @@ pub(crate) fn run(task: &Task, scope: Scope) {
 fn rounds(task: &Task, scope: Scope) -> ProcessId {
     let mut dead = ProcessId::NONE;
     let mut skip = 0;
+    let (expected_files, expected_inodes) = expected(task, scope);
     // The lane's own chains may be long: do not walk them for a single candidate.
     let depth = depth(task.lane, scope);
     loop {
-        let mut sweep = Sweep::new(task);
-        let more = sweep.gather(scope, depth, skip);
+        // SAFETY: the sets of an earlier round are gone, and a sweep does not contain another.
+        let (files, inodes) = unsafe { task.candidates.sets(expected_files, expected_inodes) };
+        let mut sweep = Sweep::new(task, scope, files, inodes);
+        let more = sweep.gather(depth, skip);
         if sweep.files.is_empty() && sweep.inodes.is_empty() {
             // Others may have freed everything but the slots.
             if depth != Depth::Named {
@@ -97,6 +106,9 @@ fn rounds(task: &Task, scope: Scope) -> ProcessId {
         }
         let scan = sweep.scan();
         skip += sweep.settle(scan);
+        if scope == Scope::Batch {
+            sweep.mark(scan);
+        }
         if depth != Depth::Named {
             sweep.tidy_files();
         }
@@ -117,6 +129,19 @@ fn rounds(task: &Task, scope: Scope) -> ProcessId {
     dead
 }
 
+/// For how many files and inodes to have room.
+fn expected(task: &Task, scope: Scope) -> (usize, usize) {
+    // Relaxed: the lane's own.
+    let own = |count: &AtomicU32| count.load(Ordering::Relaxed) as usize;
+    match scope {
+        Scope::File(_) | Scope::Inode(_) => (1, 1),
+        Scope::Own | Scope::Batch => {
+            (own(&task.lane.arrived[OpenFile::LIST]), own(&task.lane.unlinked.count))
+        }
+        Scope::All => (FILES, UNLINKED),
+    }
+}
+
 /// How much of what its lane keeps a sweep examines.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Depth {
@@ -135,8 +160,8 @@ fn depth(lane: &Lane, scope: Scope) -> Depth {
     let due = lane.kept.load(Ordering::Relaxed).saturating_mul(2).max(DUE);
     let depth = match scope {
         Scope::File(_) | Scope::Inode(_) => return Depth::Named,
-        Scope::Own if arrived.load(Ordering::Relaxed) < due => Depth::List,
-        Scope::Own | Scope::All => Depth::Chain,
+        Scope::Own | Scope::Batch if arrived.load(Ordering::Relaxed) < due => Depth::List,
+        Scope::Own | Scope::Batch | Scope::All => Depth::Chain,
     };
     lane.arrived[OpenFile::LIST].store(0, Ordering::Relaxed);
     if depth == Depth::Chain {
@@ -157,8 +182,9 @@ enum Scan {
 struct Sweep<'t, 'r> {
     task: &'t Task<'r>,
     region: Region<'r>,
-    files: CandidateSet,
-    inodes: CandidateSet,
+    scope: Scope,
+    files: CandidateSet<'t>,
+    inodes: CandidateSet<'t>,
     /// Whether a candidate is a directory.
     directories: bool,
     /// A dead process that holds candidates.
@@ -166,24 +192,17 @@ struct Sweep<'t, 'r> {
 }
 
 impl<'t, 'r> Sweep<'t, 'r> {
-    fn new(task: &'t Task<'r>) -> Self {
-        Sweep {
-            task,
-            region: task.region,
-            files: CandidateSet::new(),
-            inodes: CandidateSet::new(),
-            directories: false,
-            dead: ProcessId::NONE,
-        }
+    fn new(task: &'t Task<'r>, scope: Scope, files: CandidateSet<'t>, inodes: CandidateSet<'t>) -> Self {
+        Sweep { task, region: task.region, scope, files, inodes, directories: false, dead: ProcessId::NONE }
     }
 
     /// Adds candidates, skipping the first `skip`. Returns whether there are more than the sets hold.
-    fn gather(&mut self, scope: Scope, depth: Depth, skip: usize) -> bool {
+    fn gather(&mut self, depth: Depth, skip: usize) -> bool {
         let mut skip = skip;
-        match scope {
+        match self.scope {
             Scope::File(id) => self.want_file(id, &mut skip),
             Scope::Inode(inode) => self.want_inode(inode, Origin::Listed, &mut skip),
-            Scope::Own => self.gather_lane(self.task.lane, depth == Depth::Chain, &mut skip),
+            Scope::Own | Scope::Batch => self.gather_lane(self.task.lane, depth == Depth::Chain, &mut skip),
             Scope::All => {
                 all_lanes(self.region).any(|id| self.gather_lane(self.region.lane(id), true, &mut skip))
             }
@@ -193,7 +212,9 @@ impl<'t, 'r> Sweep<'t, 'r> {
     /// Adds what a lane keeps, and its chain of inodes if `deep`. Returns whether there was no room.
     fn gather_lane(&mut self, lane: &'r Lane, deep: bool, skip: &mut usize) -> bool {
         let region = self.region;
-        listed(region, lane).any(|inode| self.want_inode(inode, Origin::Listed, skip))
+        let known = if self.scope == Scope::Batch { UNNAMED } else { 0 };
+        let listed = listed(region, lane).filter(|word| word & known == 0);
+        listed.map(Unlinked::inode).any(|inode| self.want_inode(inode, Origin::Listed, skip))
             || chain::<OpenFile>(region, lane).any(|id| self.want_file(FileId(id), skip))
             || deep && chain::<Inode>(region, lane).any(|id| self.want_kept_inode(InodeId(id), skip))
     }
@@ -394,10 +415,42 @@ impl<'t, 'r> Sweep<'t, 'r> {
         for (index, generation, found, origin) in self.inodes.iter() {
             let may_go = scan == Scan::Complete && found == Reference::Not;
             let inode = InodeRef { id: InodeId(index), generation };
+            if may_go && self.scope == Scope::Batch && origin == Origin::Listed && self.may_wait(inode) {
+                continue;
+            }
             let stays = !may_go || !free::inode(self.task, inode);
             kept += usize::from(stays && origin == Origin::Listed);
         }
         kept
+    }
+
+    /// Whether an inode that nothing names may be freed later: nobody waits for it, and it is small.
+    fn may_wait(&self, inode: InodeRef) -> bool {
+        let record = self.region.inode(inode.id);
+        // Relaxed: nobody can reach it any more.
+        record.custody.get() & custody::LISTED == 0
+            && record.pages.load(Ordering::Relaxed) <= SMALL
+            && !dir::is(record)
+    }
+
+    /// Marks in the lane's list what [`Sweep::settle`] has left because it may be freed later.
+    fn mark(&self, scan: Scan) {
+        let list = &self.task.lane.unlinked;
+        // Relaxed throughout: the lane's own.
+        let count = list.count.load(Ordering::Relaxed);
+        let places = (0..count as usize).map_while(|place| self.region.unlinked(self.task.lane, place));
+        for place in places {
+            let word = place.load(Ordering::Relaxed);
+            let inode = Unlinked::inode(word);
+            let unnamed = scan == Scan::Complete
+                && word & UNNAMED == 0
+                && self.inodes.state(inode.id.0) == Some(Reference::Not)
+                && free::is_unlinked(self.task, inode)
+                && self.may_wait(inode);
+            if unnamed {
+                place.store(word | UNNAMED, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Removes from the lane's own chain of files what was freed, and what was found in a table.

@@ -1,6 +1,6 @@
 //! Tidying the lists and chains of a lane: what was freed leaves them, and its slots become free.
 
-use lp_region::lane::{Lane, UNLINKED};
+use lp_region::lane::{Lane, UNNAMED, Unlinked};
 use lp_region::records::{Inode, OpenFile};
 use lp_region::sync::Ordering;
 use lp_region::{InodeId, InodeRef, LaneId, Region, custody};
@@ -21,26 +21,33 @@ pub(crate) fn inodes(task: &Task, lane: &Lane) -> u32 {
 /// Removes from a lane's list what was freed or is in a chain, and makes room: if many stay in use, they move
 /// to the chain. The caller must own the lane.
 fn list(task: &Task, lane: &Lane) {
-    let list = &lane.unlinked;
+    let is_in_chain =
+        |word: u64| task.region.inode(Unlinked::inode(word).id).custody.get() & custody::LISTED != 0;
+    let mut in_use = 0;
+    compact(task.region, lane, |word| {
+        in_use += usize::from(word & UNNAMED == 0);
+        !is_in_chain(word)
+    });
+    lane.unlinked.pages.store(0, Ordering::Relaxed); // Relaxed: the lane's own.
+    if in_use > lane.unlinked.room() / 2 {
+        compact(task.region, lane, |word| {
+            word & UNNAMED != 0 || !move_to_chain(task, lane, Unlinked::inode(word))
+        });
+    }
+}
+
+/// Removes from a lane's list what was freed, and what does not stay. The caller must own the lane.
+fn compact(region: Region, lane: &Lane, mut stays: impl FnMut(u64) -> bool) {
     let mut kept = 0;
-    let is_in_chain = |inode: &InodeRef| task.region.inode(inode.id).custody.get() & custody::LISTED != 0;
-    for inode in listed(task.region, lane).filter(|inode| !is_in_chain(inode)) {
-        // Never beyond the position from which it is read.
-        list.inodes[kept].store(inode.to_word(), Ordering::Relaxed);
+    for word in listed(region, lane).filter(|word| stays(*word)) {
+        // Relaxed: the lane's own. Never beyond the place from which the word was read.
+        if let Some(place) = region.unlinked(lane, kept) {
+            place.store(word, Ordering::Relaxed);
+        }
         kept += 1;
     }
-    list.count.store(kept as u32, Ordering::Release);
-    list.pages.store(0, Ordering::Relaxed);
-    if kept > UNLINKED / 2 {
-        let mut left = 0;
-        for inode in listed(task.region, lane) {
-            if !move_to_chain(task, lane, inode) {
-                list.inodes[left].store(inode.to_word(), Ordering::Relaxed);
-                left += 1;
-            }
-        }
-        list.count.store(left as u32, Ordering::Release);
-    }
+    lane.unlinked.count.store(kept as u32, Ordering::Release);
+    lane.unlinked.unnamed.store(kept as u32, Ordering::Relaxed); // Relaxed: a bound, only for the owner.
 }
 
 /// Moves an inode from a lane's list to its chain. Returns false if somebody may be about to free it, or to

@@ -104,5 +104,6 @@ fn fields_of(task: Task<'static>) {
         sources: _,
         habit: _,
         scratch: _,
+        candidates: _,
     } = task;
 }
