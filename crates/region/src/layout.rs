@@ -113,8 +113,8 @@ pub const PLAN_SIZE: usize = PAGE_SIZE;
 /// Offset of what does not fit the lanes' own lists of unlinked inodes ([`crate::lane::Unlinked`]): only a
 /// lane that unlinks many touches its own.
 pub const UNLINKED_AT: usize = after(PLANS_AT, LANES, PLAN_SIZE);
-/// Bytes from one of them to the next.
-pub const UNLINKED_SIZE: usize = 2 * PAGE_SIZE;
+/// Bytes from one of them to the next, as from one lane to the next.
+pub const UNLINKED_SIZE: usize = LANE_SIZE;
 /// Offset of the open file descriptions.
 pub const FILES_AT: usize = after(UNLINKED_AT, LANES, UNLINKED_SIZE);
 /// Offset of the inodes.

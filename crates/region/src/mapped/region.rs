@@ -420,8 +420,9 @@ impl<'r> Region<'r> {
         'r: 'l,
     {
         let Some(place) = place.checked_sub(UNLINKED_NEAR) else { return lane.unlinked.inodes.get(place) };
-        let far: &[AtomicU64; UNLINKED - UNLINKED_NEAR] =
-            self.at(at::UNLINKED_AT + lane.number() as usize * at::UNLINKED_SIZE);
+        // The same distance from each lane.
+        let offset = self.offset_of(lane) as usize + (at::UNLINKED_AT - at::LANES_AT);
+        let far: &[AtomicU64; UNLINKED - UNLINKED_NEAR] = self.at(offset);
         far.get(place)
     }
 

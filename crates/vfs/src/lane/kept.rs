@@ -6,7 +6,7 @@
 use lp_region::lane::{Lane, Unlinked};
 use lp_region::records::{Inode, OpenFile};
 use lp_region::slab::Retired;
-use lp_region::sync::{AtomicU64, Ordering};
+use lp_region::sync::Ordering;
 use lp_region::{FileId, InodeId, InodeRef, LaneId, Region, custody};
 
 use crate::caller::task::Task;
@@ -29,9 +29,10 @@ pub(crate) fn orphan(task: &Task, id: InodeId) {
 pub(crate) fn list(task: &Task, inode: InodeRef) -> bool {
     let list = &task.lane.unlinked;
     let count = list.count.load(Ordering::Relaxed); // Relaxed: the list is the lane's own.
-    let Some(place) = list.inodes.get(count as usize).or_else(|| far_place(task, count as usize)) else {
+    if count as usize >= list.room() {
         return false;
-    };
+    }
+    let Some(place) = task.region.unlinked(task.lane, count as usize) else { return false };
     place.store(inode.to_word(), Ordering::Relaxed);
     let added = task.region.inode(inode.id).pages.load(Ordering::Relaxed);
     let pages = list.pages.load(Ordering::Relaxed);
@@ -39,12 +40,6 @@ pub(crate) fn list(task: &Task, inode: InodeRef) -> bool {
     // PAIRS: the acquire load in `listed`: the inode has no links.
     list.count.store(count + 1, Ordering::Release);
     true
-}
-
-/// A place of the lane's list beyond its own record, if there is room.
-#[inline(never)]
-fn far_place<'r>(task: &Task<'r>, count: usize) -> Option<&'r AtomicU64> {
-    if count < task.lane.unlinked.room() { task.region.unlinked(task.lane, count) } else { None }
 }
 
 /// Keeps an open file whose entry was removed, unless another lane keeps it. A sweep determines whether other

@@ -3,6 +3,9 @@
 //! Each lane keeps what it released itself: closed files in a chain, unlinked inodes in a list
 //! (`Lane::unlinked`) and, if they stay in use, in a second chain. There is no lock: sweeps of several lanes
 //! run in parallel, and a stopped one keeps nobody else from freeing anything.
+//!
+//! A sweep's barriers interrupt every processor that runs a process with the region. So the list of a lane
+//! that unlinks much grows, as long as its sweeps find most of it unnamed (docs/adr/0044-*.md).
 
 use lp_abi::{Errno, Result};
 use lp_region::lane::{UNLINKED_NEAR, UNNAMED, Unlinked};

@@ -40,6 +40,11 @@ pub fn task() -> Task<'static> {
 
 /// Runs `call` in a child that is killed after `steps` instructions. Returns whether it got that far.
 pub fn interrupt(task: &Task, steps: u32, call: &dyn Fn(&Task)) -> bool {
+    interrupt_after(task, steps, &|_| (), call)
+}
+
+/// [`interrupt`] of a child that has called `prepare` before.
+pub fn interrupt_after(task: &Task, steps: u32, prepare: &dyn Fn(&Task), call: &dyn Fn(&Task)) -> bool {
     let run = lp_region::RunId(task.process.run.load(lp_region::sync::Ordering::Relaxed));
     let id = boot::claim_process(task.region, run).expect("process");
     left(); // Both processes must have it.
@@ -54,6 +59,7 @@ pub fn interrupt(task: &Task, steps: u32, call: &dyn Fn(&Task)) -> bool {
             if steps & 2 == 0 {
                 own_root(&child);
             }
+            prepare(&child);
             signal_after(steps, libc::SIGKILL);
             call(&child);
             // SAFETY: _exit(2) ends only the child.
