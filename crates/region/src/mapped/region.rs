@@ -420,9 +420,9 @@ impl<'r> Region<'r> {
         'r: 'l,
     {
         let Some(place) = place.checked_sub(UNLINKED_NEAR) else { return lane.unlinked.inodes.get(place) };
-        // The same distance from each lane.
-        let offset = self.offset_of(lane) as usize + (at::UNLINKED_AT - at::LANES_AT);
-        let far: &[AtomicU64; UNLINKED - UNLINKED_NEAR] = self.at(offset);
+        let from_first = (self.offset_of(lane) as usize).wrapping_sub(at::LANES_AT);
+        let offset = from_first & ((at::LANES - 1) * at::UNLINKED_SIZE);
+        let far: &[AtomicU64; UNLINKED - UNLINKED_NEAR] = self.at(at::UNLINKED_AT + offset);
         far.get(place)
     }
 

@@ -35,8 +35,10 @@ pub(crate) fn list(task: &Task, inode: InodeRef) -> bool {
     let Some(place) = task.region.unlinked(task.lane, count as usize) else { return false };
     place.store(inode.to_word(), Ordering::Relaxed);
     let added = task.region.inode(inode.id).pages.load(Ordering::Relaxed);
-    let pages = list.pages.load(Ordering::Relaxed);
-    list.pages.store(pages.saturating_add(added), Ordering::Relaxed);
+    if added != 0 {
+        let pages = list.pages.load(Ordering::Relaxed);
+        list.pages.store(pages.saturating_add(added), Ordering::Relaxed);
+    }
     // PAIRS: the acquire load in `listed`: the inode has no links.
     list.count.store(count + 1, Ordering::Release);
     true
