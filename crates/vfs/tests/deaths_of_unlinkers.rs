@@ -21,6 +21,9 @@ fn create_and_unlink(task: &Task) {
     }
 }
 
+/// A call, and what leads to it.
+type Stage = (&'static str, fn(&Task));
+
 fn listed(task: &Task) -> usize {
     task.lane.unlinked.count.load(Ordering::Relaxed) as usize
 }
@@ -51,7 +54,7 @@ fn a_death_while_unlinked_inodes_are_freed_loses_none() {
     to_the_next_few(&task);
     reclaim::run(&task);
     let (slots, pages) = (fsck::slots(&task), page::free_count(task.region));
-    let stages: [(&str, fn(&Task)); 2] = [("sweep", to_the_sweep), ("few", to_the_next_few)];
+    let stages: [Stage; 2] = [("sweep", to_the_sweep), ("few", to_the_next_few)];
     for (name, prepare) in stages {
         let mut killed = 0;
         for steps in death::strides() {

@@ -26,9 +26,9 @@
 //! that goes there pins what it found and then looks whether the first is in use.
 //!
 //! What a complete scan has not found stays unnamed for good, because nobody can name it again. A lane that
-//! goes on unlinking therefore only marks small inodes in its list ([`Scope::Batch`], [`UNNAMED`]) and frees a
-//! few with each few that it unlinks: their slots go from its list to its cache and to its next files, not by
-//! way of the slab's stack to another processor. A mark outlives the lane's owner.
+//! goes on unlinking therefore only marks small inodes in its list ([`Scope::Batch`], [`UNNAMED`]). It frees
+//! a few with each few that it unlinks: their slots go from its list to its cache and to its next files, not
+//! by way of the slab's stack to another processor. A mark outlives the lane's owner.
 //!
 //! An inode that got a name and lost it again may be in several lists. Only one claim succeeds, and freeing
 //! gives the inode another generation, which the lists do not have. [`lp_region::marks`] describes the
