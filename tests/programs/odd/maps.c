@@ -57,7 +57,7 @@ void maps(void)
         break;
     }
     case 3:
-        if (protection & PROT_WRITE && flags & MAP_PRIVATE && length <= st.st_size - from)
+        if (protection & PROT_WRITE && (flags & MAP_TYPE) == MAP_PRIVATE && length <= st.st_size - from)
             map[0] = 'z';
     }
     munmap(map, length);
