@@ -151,3 +151,39 @@ GROUP(program, executed_side_by_side)
     }
     say("done");
 }
+
+/* A script's process has the script's name. */
+GROUP(program, named_after_their_scripts)
+{
+    make("first.sh", "#!/bin/sh\nread name </proc/$$/comm\necho \"$name $0 $*\"\n");
+    make("second.sh", "#!./shell\nread name </proc/$$/comm\necho \"$name $0 $*\"\n");
+    make("third.sh", "#!./first.sh -x\n");
+    make("plain.sh", "#!./shell\necho \"$0 $*\"\n");
+    put("shell", "/bin/sh", O_CREAT, 0);
+    symlink("first.sh", "link");
+    static const char *const paths[] = { "./first.sh", "./second.sh", "./third.sh", "./link", "first.sh" };
+    chmod("first.sh", 0755), chmod("second.sh", 0755), chmod("third.sh", 0755), chmod("plain.sh", 0755);
+    for (unsigned i = 0; i < COUNT(paths); i++)
+        CHILD {
+            execl(paths[i], "argument", "more", NULL);
+        }
+    /* By a descriptor that the exec closes, the interpreter would not find the script. */
+    char *arguments[] = { "argument", NULL };
+    for (int flags = 0; flags < 2; flags++) {
+        CHILD {
+            int fd = open("plain.sh", O_RDONLY | (flags ? O_CLOEXEC : 0));
+            T(syscall(SYS_execveat, fd, "", arguments, environ, AT_EMPTY_PATH));
+        }
+        CHILD {
+            int dir = open(".", O_RDONLY | (flags ? O_CLOEXEC : 0));
+            T(syscall(SYS_execveat, dir, "plain.sh", arguments, environ, 0));
+        }
+        CHILD {
+            int fd = open("plain.sh", O_RDONLY | (flags ? O_CLOEXEC : 0));
+            char path[32];
+            sprintf(path, "/proc/self/fd/%d", fd);
+            execv(path, arguments);
+            say("%s", strerrorname_np(errno));
+        }
+    }
+}

@@ -8,14 +8,15 @@
 use core::ffi::CStr;
 
 use lp_abi::linux::{
-    __NR_close, __NR_execveat, __NR_openat, AT_EMPTY_PATH, AT_EXECVE_CHECK, AT_SYMLINK_NOFOLLOW, O_CLOEXEC,
-    O_NOCTTY, O_NONBLOCK, S_IFMT, S_IFREG,
+    __NR_close, __NR_execveat, __NR_fcntl, __NR_openat, AT_EMPTY_PATH, AT_EXECVE_CHECK, AT_SYMLINK_NOFOLLOW,
+    F_GETFD, FD_CLOEXEC, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, S_IFMT, S_IFREG,
 };
 use lp_abi::{Errno, Fd, MAX_SYMLINKS, PATH_MAX, Result, UserPtr};
 use lp_region::mount::mount_flags;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
 use lp_vfs::getcwd::{self, Start};
+use lp_vfs::table::entry;
 use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::{self, Follow, Found};
 use lp_vfs::{busy, landlock, mounts, permission, pin, read, root};
@@ -144,7 +145,8 @@ fn host(task: &'static Task<'static>, at: At, last: Last, exec: &Exec) -> isize 
     // SAFETY: the record is the thread's own; the vector is the gate's or the program's, as are the other
     // pointers.
     let done = unsafe {
-        low::host(&*current::thread(), at.dirfd, at.path.as_ptr(), argv, exec.envp, exec.flags as usize)
+        let file = Executed { directory: at.dirfd, path: at.path.as_ptr(), flags: exec.flags as usize };
+        low::host(&*current::thread(), file, exec.script, argv, exec.envp)
     };
     if let Some(copied) = copied {
         close_number(copied.fd);
@@ -284,7 +286,8 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
     };
     let mut room = [0u8; MEMFD_NAME + 1];
     let name = memfd_name(task, found, &mut room);
-    let program = Mounted { task, given, found, name };
+    let named = exec.script.unwrap_or(named(given));
+    let program = Mounted { task, named, found, name };
     let (Some(loader), Some(elf)) =
         (loader.filter(|loader| *loader != Loader::Static), Elf::new(head, &read))
     else {
@@ -315,21 +318,21 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
 /// A program in a mount that is to be executed, pinned.
 struct Mounted<'p> {
     task: &'static Task<'static>,
-    given: At,
+    named: Named,
     found: &'p Found,
     name: &'p CStr,
 }
 
-impl Mounted<'_> {
-    fn named(&self) -> Named {
-        Named { directory: self.given.dirfd, path: self.given.path.as_ptr() }
-    }
+fn named(at: At) -> Named {
+    Named { directory: at.dirfd, path: at.path.as_ptr() }
+}
 
+impl Mounted<'_> {
     /// A copy of a program without a dynamic linker, and how the gate gets into it.
     fn copy(&self, is_static: bool) -> Result<(Fd, LoaderHook)> {
         let fd = image::of_program(self.task, self.found.inode, self.name, None)?;
         let load = match is_static {
-            true => LoaderHook::Static(Static { fd, named: self.named() }),
+            true => LoaderHook::Static(Static { fd, named: self.named }),
             false => LoaderHook::Preload,
         };
         Ok((fd, load))
@@ -337,9 +340,9 @@ impl Mounted<'_> {
 
     /// What to execute in place of a dynamic program, and how the gate gets into that.
     fn outline_or_copy(&self, change: Option<&Change>, load: LoaderHook) -> Result<(Fd, LoaderHook)> {
-        let Mounted { task, found, name, .. } = *self;
+        let Mounted { task, named, found, name } = *self;
         if change.is_none()
-            && let Some(outlined) = outline::of_program(task, found.inode, name, load, self.named())
+            && let Some(outlined) = outline::of_program(task, found.inode, name, load, named)
         {
             return Ok(outlined);
         }
@@ -365,7 +368,7 @@ impl Mounted<'_> {
         // SAFETY: the record is the thread's own; the path is valid, the other pointers are the program's.
         let done = unsafe {
             let (thread, file) = (&*current::thread(), Executed::descriptor(fd));
-            low::run(thread, self.named(), file, argv, environment, load)
+            low::run(thread, self.named, file, argv, environment, load)
         };
         close_number(fd);
         done
@@ -383,6 +386,19 @@ fn memfd_name<'r>(task: &Task, found: &Found, room: &'r mut [u8; MEMFD_NAME + 1]
     CStr::from_bytes_until_nul(room).unwrap_or_default()
 }
 
+/// Whether a path starts from a descriptor that the exec closes.
+fn is_closed_by_exec(task: &Task, at: At) -> bool {
+    // SAFETY: the copy routine handles bad pointers.
+    let is_absolute = || unsafe { ucopy::get(at.path.as_ptr()) }.is_ok_and(|first| first == b'/');
+    if at.dirfd == Fd::CWD || is_absolute() {
+        return false;
+    }
+    match descriptor::word(task, at.dirfd) {
+        word if word & entry::OPEN != 0 => word & entry::CLOEXEC != 0,
+        _ => kernel!(__NR_fcntl, at.dirfd, F_GETFD) == FD_CLOEXEC as isize,
+    }
+}
+
 /// Executes a script's interpreter. `head` starts with `#!`.
 fn script(task: &'static Task<'static>, given: At, head: &[u8], exec: &Exec, scripts: usize) -> isize {
     if scripts == 0 {
@@ -391,6 +407,10 @@ fn script(task: &'static Task<'static>, given: At, head: &[u8], exec: &Exec, scr
     let Some((interpreter, argument)) = check::interpreter_of(head) else {
         return Errno::ENOEXEC.to_ret();
     };
+    // The kernel's BINPRM_FLAGS_PATH_INACCESSIBLE.
+    if is_closed_by_exec(task, given) {
+        return Errno::ENOENT.to_ret();
+    }
     let vector = match Arguments::of(exec) {
         Ok(vector) => vector,
         Err(errno) => return errno.to_ret(),
@@ -400,7 +420,8 @@ fn script(task: &'static Task<'static>, given: At, head: &[u8], exec: &Exec, scr
         Err(errno) => return errno.to_ret(),
     };
     let at = At::cwd(handler::given(interpreter as usize));
-    let next = Exec { arguments: Some(vector), ..Exec::new(vector.first as usize, exec.envp, 0) };
+    let script = exec.script.or(Some(named(given)));
+    let next = Exec { arguments: Some(vector), script, ..Exec::new(vector.first as usize, exec.envp, 0) };
     let inside = match route(task, Which::First, at, Last::Follow) {
         Route::Ours(inside) => inside,
         _ => return host_interpreter(task, at, &next, scripts - 1),
@@ -420,7 +441,10 @@ fn host_interpreter(task: &'static Task<'static>, at: At, exec: &Exec, scripts: 
     task.process.exe.store(0, Ordering::Relaxed); // Relaxed: the process's own word.
     // SAFETY: the record is the thread's own; the strings and the vector are the gate's, the rest is the
     // program's.
-    let done = unsafe { low::host(&*current::thread(), Fd::CWD, at.path.as_ptr(), exec.argv, exec.envp, 0) };
+    let done = unsafe {
+        let file = Executed::path(at.path.as_ptr());
+        low::host(&*current::thread(), file, exec.script, exec.argv, exec.envp)
+    };
     let Some(done) = done else {
         return host_script(task, at, exec, scripts).unwrap_or(Errno::ENOEXEC.to_ret());
     };

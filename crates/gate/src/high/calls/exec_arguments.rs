@@ -6,6 +6,7 @@ use lp_abi::{Errno, Fd, Result};
 use lp_region::ucopy;
 
 use crate::high::frame::at::{At, spare_buffer};
+use crate::low::exec::load::Named;
 use crate::low::thread::current;
 
 /// Maximum depth of scripts as interpreters (the kernel's limit).
@@ -20,12 +21,14 @@ pub(crate) struct Exec {
     pub(crate) arguments: Option<Arguments>,
     /// How often links have led from the host into a mount.
     pub(crate) crossings: u32,
+    /// The script that the program has named, whose interpreter is executed.
+    pub(crate) script: Option<Named>,
 }
 
 impl Exec {
     /// What a program asks for.
     pub(crate) fn new(argv: usize, envp: usize, flags: u32) -> Self {
-        Exec { argv, envp, flags, arguments: None, crossings: 0 }
+        Exec { argv, envp, flags, arguments: None, crossings: 0, script: None }
     }
 
     /// Checks that the program's vectors and their strings can be read.

@@ -22,6 +22,8 @@ use crate::high::route::path::{may_be_link, route_apart};
 use crate::high::run::{apart, own};
 use crate::high::special::address;
 use crate::low::dispatch::{AGAIN, NOT_OURS};
+use crate::low::exec::load::Executed;
+use crate::low::exec::run;
 use crate::low::live::deferred;
 use crate::low::thread::current;
 
@@ -231,7 +233,7 @@ handlers! {
         let [path, argv, envp, ..] = words;
         execute(words, const { paths(__NR_execve) }, |thread| {
             // SAFETY: the program's own call; the pointers are the program's.
-            unsafe { crate::low::exec::run::host(thread, Fd::CWD, path as *const u8, argv, envp, 0) }
+            unsafe { run::host(thread, Executed::path(path as *const u8), None, argv, envp) }
         })
     }
 
@@ -239,9 +241,10 @@ handlers! {
     fn execveat(words) {
         let [dirfd, path, argv, envp, flags, _] = words;
         execute(words, const { paths(__NR_execveat) }, |thread| {
-            let dirfd = Fd::new(dirfd as i32);
+            let (directory, flags) = (Fd::new(dirfd as i32), flags as u32 as usize);
+            let file = Executed { directory, path: path as *const u8, flags };
             // SAFETY: the program's own call; the pointers are the program's.
-            unsafe { crate::low::exec::run::host(thread, dirfd, path as *const u8, argv, envp, flags as u32 as usize) }
+            unsafe { run::host(thread, file, None, argv, envp) }
         })
     }
 

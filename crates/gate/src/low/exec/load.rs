@@ -48,6 +48,11 @@ pub(crate) struct Executed {
 }
 
 impl Executed {
+    /// The file at a path, as in execve(2).
+    pub(crate) fn path(path: *const u8) -> Executed {
+        Executed { directory: Fd::CWD, path, flags: 0 }
+    }
+
     /// The file behind a descriptor.
     pub(crate) fn descriptor(fd: Fd) -> Executed {
         Executed { directory: fd, path: c"".as_ptr().cast(), flags: AT_EMPTY_PATH as usize }

@@ -36,7 +36,7 @@ pub(crate) unsafe extern "sysv64" fn execve(
     _: usize,
 ) -> isize {
     // SAFETY: in the gate `current` is set; `host` treats the pointers as the program's.
-    let done = unsafe { host(&*current::thread(), Fd::CWD, path as *const u8, argv, envp, 0) };
+    let done = unsafe { host(&*current::thread(), Executed::path(path as *const u8), None, argv, envp) };
     // A process without a region: the high half would handle the script.
     done.unwrap_or(Errno::ENOEXEC.to_ret())
 }
@@ -52,31 +52,28 @@ pub(crate) unsafe extern "sysv64" fn execveat(
 ) -> isize {
     // SAFETY: in the gate `current` is set; `host` treats the pointers as the program's.
     let done = unsafe {
-        host(
-            &*current::thread(),
-            Fd::new(directory as i32),
-            path as *const u8,
-            argv,
-            envp,
-            flags as u32 as usize,
-        )
+        let directory = Fd::new(directory as i32);
+        let file = Executed { directory, path: path as *const u8, flags: flags as u32 as usize };
+        host(&*current::thread(), file, None, argv, envp)
     };
     done.unwrap_or(Errno::ENOEXEC.to_ret()) // A process without a region, as in `execve`.
 }
 
-/// Executes a host file for `thread`: checked, with our environment. Returns only with an error. `None` if
-/// the file is a script whose interpreter is a static program; the caller must then build the arguments.
+/// Executes a host file for `thread`: checked, with our environment. If it is the interpreter of a script,
+/// `script` is what the program has named. Returns only with an error. `None` if the file is a script whose
+/// interpreter is a static program; the caller must then build the arguments.
 ///
 /// # Safety
-/// `path`, `argv` and `envp` must be the program's, or valid.
+/// The paths, `argv` and `envp` must be the program's, or valid.
 pub(crate) unsafe fn host(
     thread: &Thread,
-    directory: Fd,
-    path: *const u8,
+    file: Executed,
+    script: Option<Named>,
     argv: usize,
     envp: usize,
-    flags: usize,
 ) -> Option<isize> {
+    let Executed { directory, path, flags } = file;
+    let named = script.unwrap_or(Named { directory, path });
     let environment = match Environment::survey(thread, envp) {
         Ok(environment) => environment,
         Err(errno) => return Some(errno.to_ret()),
@@ -85,10 +82,7 @@ pub(crate) unsafe fn host(
     match unsafe { check::host_file(thread, &environment, directory, path, flags) } {
         Ok(Some(load)) => {
             // SAFETY: the caller guarantees that `path` and `argv` are the program's, or valid.
-            let done = unsafe {
-                let (named, file) = (Named { directory, path }, Executed { directory, path, flags });
-                run(thread, named, file, argv, &environment, load)
-            };
+            let done = unsafe { run(thread, named, file, argv, &environment, load) };
             if let LoaderHook::Static(program) = load {
                 // SAFETY: the descriptor was opened for this exec, and nothing else uses it.
                 let _ = unsafe { lp_abi::syscall!(__NR_close, program.fd) };
@@ -139,7 +133,9 @@ pub(crate) unsafe fn run(
     unsafe {
         match load {
             LoaderHook::Within => outlined(thread, named, file, argv, environment),
-            LoaderHook::Static(program) => return by_gate(thread, program, argv, environment),
+            LoaderHook::Static(Static { fd, .. }) => {
+                return by_gate(thread, Static { fd, named }, argv, environment);
+            }
             _ => {}
         }
         execute(thread, file, argv, environment, load)
