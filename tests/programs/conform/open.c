@@ -190,6 +190,15 @@ GROUP(open, long_names)
     name[255] = 'n', name[256] = 0;
     TN("open 256", open(name, O_CREAT | O_RDWR, 0600));
     TN("open 256 existing", open(name, O_RDONLY));
+    /* A slash after the name of a new file comes before the name's length. */
+    static const char *const before[] = { "", "./", "none/", "nnn/../", "/proc/" }, *const after[] = { "/", "//", "/." };
+    int flags[] = { O_CREAT, O_CREAT | O_EXCL, O_CREAT | O_RDWR | O_TRUNC, O_CREAT | O_DIRECTORY, O_CREAT | O_PATH, O_RDONLY };
+    for (unsigned i = 0; i < COUNT(before); i++)
+        for (unsigned n = 0; n < COUNT(after); n++)
+            for (unsigned k = 0; k < COUNT(flags); k++) {
+                sprintf(path, "%s%s%s", before[i], name, after[n]);
+                TN("open 256 and a slash", open(path, flags[k], 0600));
+            }
     TN("mkdir 256", mkdir(name, 0700));
     TN("stat 256/x", access("nnn", F_OK));
     strcpy(path, "");

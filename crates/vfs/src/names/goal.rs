@@ -149,6 +149,11 @@ pub(super) trait Goal: Copy {
     type End;
     /// Whether the last component, with or without a trailing slash, is not looked up.
     fn leaves_alone(self, trailing_slash: bool) -> bool;
+    /// Whether the call fails at a last component, whatever its name: even at one that is too long.
+    #[inline(always)]
+    fn fails_at(self, _trailing_slash: bool) -> bool {
+        false
+    }
     /// Whether a symbolic link at the end is followed.
     fn follows(self) -> bool;
     /// The walk ended at a place where nothing exists, or that was not looked up.
@@ -200,6 +205,11 @@ impl Goal for Making {
 
     #[inline(always)]
     fn leaves_alone(self, trailing_slash: bool) -> bool {
+        trailing_slash
+    }
+
+    #[inline(always)]
+    fn fails_at(self, trailing_slash: bool) -> bool {
         trailing_slash
     }
 

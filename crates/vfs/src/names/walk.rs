@@ -339,7 +339,7 @@ impl<'r, L: Limits> Walk<'_, 'r, L> {
         if self.tree & 1 == 0 {
             self.note_slow(name, is_last, everyone);
         }
-        if name.len() > NAME_MAX {
+        if name.len() > NAME_MAX && !(is_last && goal.fails_at(slash)) {
             return Err(self.too_long());
         }
         if is_last && goal.leaves_alone(slash) {
