@@ -113,6 +113,13 @@ GROUP(special, socket)
     T(connect(e, (void *)&m, sizeof m));
     T(unlink("moved"));
     T(connect(e, (void *)&m, sizeof m));
+    /* The name gets the mode that the socket was given. */
+    struct sockaddr_un given = { .sun_family = AF_UNIX, .sun_path = "given" };
+    int g = T(socket(AF_UNIX, SOCK_STREAM, 0));
+    T(fchmod(g, 0640));
+    T(bind(g, (void *)&given, sizeof given));
+    attributes("given");
+    T(unlink("given"));
     struct sockaddr_un abstract = { .sun_family = AF_UNIX };
     int z = T(socket(AF_UNIX, SOCK_STREAM, 0));
     T(bind(z, (void *)&abstract, sizeof(sa_family_t)));

@@ -1,7 +1,9 @@
 //! Addresses of Unix sockets whose paths lie in a mount. The kernel gets the path of the host's object; the
 //! program sees the path that it bound.
 
-use lp_abi::linux::{__NR_bind, __NR_chmod, __NR_readlink, __NR_symlink, __NR_unlink, S_IFMT, S_IFSOCK};
+use lp_abi::linux::{
+    __NR_bind, __NR_chmod, __NR_fstat, __NR_readlink, __NR_symlink, __NR_unlink, S_IFMT, S_IFSOCK, stat,
+};
 use lp_abi::{Errno, Fd, Result};
 use lp_region::InodeRef;
 use lp_region::sync::Ordering;
@@ -208,7 +210,7 @@ pub(crate) fn bind(task: &Task, fd: Fd, at: *const u8, length: usize) -> Result<
         Route::Nameless(_) => return Err(Errno::EADDRINUSE),
         Route::Bad(errno) => return Err(errno),
     };
-    match lp_vfs::mknod::mknodat(task, inside.dirfd, inside.path, S_IFSOCK | 0o777, 0) {
+    match lp_vfs::mknod::mknodat(task, inside.dirfd, inside.path, S_IFSOCK | mode_of(fd), 0) {
         Ok(Place::Inside(())) => {}
         Ok(Place::Outside(outside)) => return outside_path(leave(task, name, outside)).map(Name::Outside),
         Err(Errno::EEXIST) => return Err(Errno::EADDRINUSE),
@@ -223,6 +225,18 @@ pub(crate) fn bind(task: &Task, fd: Fd, at: *const u8, length: usize) -> Result<
     node::prepare(task, path, directory);
     let address = Address::with_path(&path[..length])?;
     Ok(Name::Node(Bound { address, given, at: inside }))
+}
+
+/// Permission bits that a socket's name gets: those of the socket, which fchmod(2) changes.
+fn mode_of(fd: Fd) -> u32 {
+    // SAFETY: zeros are a valid `stat`, and the kernel fills it in.
+    unsafe {
+        let mut found: stat = core::mem::zeroed();
+        match lp_abi::syscall!(__NR_fstat, fd, &raw mut found) {
+            Ok(_) => found.st_mode & !S_IFMT,
+            Err(_) => 0o777,
+        }
+    }
 }
 
 /// Whether bind(2) of this descriptor looks at paths, as only Unix sockets do.
