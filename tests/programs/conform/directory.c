@@ -85,6 +85,32 @@ GROUP(directory, getdents_sizes)
     T(lseek(fd, 0, SEEK_CUR) >= 0);
 }
 
+/* The cookie of the record that ends a listing is that of the end. */
+GROUP(directory, last_cookie)
+{
+    struct record {
+        uint64_t number;
+        int64_t next;
+        uint16_t length;
+        uint8_t type;
+        char name[];
+    };
+    static char room[4096];
+    make("a", "");
+    make("b", "");
+    unsigned sizes[] = { sizeof room, 24, 48, 80 };
+    for (unsigned i = 0; i < COUNT(sizes); i++) {
+        int dir = open(".", O_RDONLY);
+        long got;
+        while ((got = syscall(SYS_getdents64, dir, room, sizes[i])) > 0)
+            for (long at = 0; at < got; at += ((struct record *)(room + at))->length) {
+                struct record *record = (struct record *)(room + at);
+                say("%s %s", record->name, record->next == INT32_MAX ? "last" : "not the last");
+            }
+        say("%ld at %ld", got, (long)lseek(dir, 0, SEEK_CUR));
+    }
+}
+
 GROUP(directory, tell_and_seek)
 {
     char name[16];

@@ -125,6 +125,7 @@ fn records(
     let mut out = Out {
         to: buffer,
         done: 0,
+        last: 0,
         record: Dirent64 { head: [0; dirent64::NAME], name: [0; NAME_MAX], end: [0; 6] },
     };
     let mut cookie = position.get();
@@ -179,7 +180,7 @@ fn fill(task: &Task<'_>, held: &HeldFile<'_>, cookie: &mut u64, out: &mut Out) -
         *cookie = cookie_below(bound);
     }
     *cookie = END;
-    Ok(())
+    out.end()
 }
 
 /// Shows `.` and `..`.
@@ -266,6 +267,8 @@ fn read(
 struct Out {
     to: UserSlice,
     done: usize,
+    /// Where the last record starts.
+    last: usize,
     /// The record under construction.
     record: Dirent64,
 }
@@ -291,7 +294,23 @@ impl Out {
         name.iter_mut().skip(entry.length).take(8).for_each(|byte| *byte = 0);
         // SAFETY: a record is no longer than `Dirent64`; the copy routine handles bad pointers.
         unsafe { ucopy::copy(room.start().as_ptr(), (&raw const self.record).cast(), length) }?;
+        self.last = self.done;
         self.done += length;
         Ok(())
+    }
+
+    /// Nothing follows the last record. Like the kernel's getdents64, makes its cookie that of the position.
+    ///
+    /// # Errors
+    /// `EFAULT`.
+    fn end(&self) -> Result<()> {
+        if self.done == 0 {
+            return Ok(());
+        }
+        // SAFETY: `done` bytes of the buffer have been filled; the copy routine handles bad pointers.
+        unsafe {
+            let place = self.to.skip_unchecked(self.last + dirent64::POSITION).start();
+            ucopy::put(place.as_ptr().cast::<u64>(), &END)
+        }
     }
 }
