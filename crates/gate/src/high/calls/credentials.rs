@@ -10,8 +10,8 @@ use lp_vfs::root;
 use lp_vfs::task::Task;
 use lp_vfs::{chdir, namespace, sharing};
 
-use crate::high::calls::refused;
 use crate::high::fd::descriptor;
+use crate::high::fd::stand_in::stand_in_returns;
 use crate::high::frame::handler::{handlers, kernel, thread};
 use crate::high::life::credentials::{change, change_groups, entered_namespace, joined_namespace};
 use crate::high::life::heritage;
@@ -100,9 +100,7 @@ handlers! {
 
     /// setns(2).
     fn setns(task, fd: Fd, kinds: u32) {
-        if let Some(refused) = refused::on_file(task, fd, Errno::EINVAL) {
-            return refused;
-        }
+        stand_in_returns!(task, fd, __NR_setns, kinds);
         if descriptor::is_hidden(task, fd) {
             return Errno::EBADF.to_ret();
         }

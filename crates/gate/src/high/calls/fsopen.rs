@@ -3,8 +3,8 @@
 //! one of the kernel's for a new tmpfs, which checks the options ([`picked`]).
 
 use lp_abi::linux::{
-    __NR_fsconfig, __NR_fsmount, __NR_fsopen, __NR_fspick, FSPICK_CLOEXEC, FSPICK_SYMLINK_NOFOLLOW,
-    fsconfig_command,
+    __NR_fcntl, __NR_fsconfig, __NR_fsmount, __NR_fsopen, __NR_fspick, F_GETFD, FSPICK_CLOEXEC,
+    FSPICK_SYMLINK_NOFOLLOW, fsconfig_command,
 };
 use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::mount::SOURCE;
@@ -12,7 +12,8 @@ use lp_region::ucopy;
 use lp_vfs::fspick::{self, Picked};
 use lp_vfs::task::{Place, Task};
 
-use crate::high::calls::refused::{concerns, mentions_mount, on_file};
+use crate::high::calls::refused::{concerns, mentions_mount};
+use crate::high::fd::stand_in::{self, stand_in_returns};
 use crate::high::fd::{descriptor, made, picked, placeholder};
 use crate::high::frame::at::{At, Last};
 use crate::high::frame::handler::{failed_with, handlers, kernel, ret};
@@ -27,9 +28,6 @@ const TEXT: [u32; 3] = [
     fsconfig_command::FSCONFIG_SET_PATH as u32,
     fsconfig_command::FSCONFIG_SET_PATH_EMPTY as u32,
 ];
-
-/// A number that no descriptor has, for what the kernel checks before it looks for one.
-const NO_FD: Fd = Fd::new(i32::MAX);
 
 handlers! {
     /// fsopen(2).
@@ -67,9 +65,7 @@ handlers! {
 
     /// fsconfig(2): a value may be a path, or contain paths.
     fn fsconfig(task, fd: Fd, command: u32, key: UserPtr, value: UserPtr, extra: Fd) {
-        if let Some(refused) = on_file(task, fd, Errno::EINVAL) {
-            return refused;
-        }
+        stand_in_returns!(task, fd, __NR_fsconfig, command, key, value, extra);
         if picked::is_one(fd) {
             return change(task, fd, (command, key, value, extra));
         }
@@ -84,18 +80,17 @@ handlers! {
             && (concerns(task, At { dirfd: extra, path: value }) || mentions_mount(value));
         let is_fd = command == fsconfig_command::FSCONFIG_SET_FD as u32;
         if names_ours || is_fd && descriptor::is_listed(task, extra) {
-            return Errno::EINVAL.to_ret();
+            let closed = if fd.raw() < 0 { fd } else { stand_in::CLOSED };
+            let first = kernel!(__NR_fsconfig, closed, command, key, value, extra);
+            let is_closed = descriptor::is_hidden(task, fd) || kernel!(__NR_fcntl, fd, F_GETFD) < 0;
+            return if first != Errno::EBADF.to_ret() || is_closed { first } else { Errno::EINVAL.to_ret() };
         }
         NOT_OURS
     }
 
     /// fsmount(2).
     fn fsmount(task, fd: Fd, flags: u32, attributes: u32) {
-        if let Some(refused) = on_file(task, fd, Errno::EINVAL) {
-            // The rest comes first.
-            let done = kernel!(__NR_fsmount, NO_FD, flags, attributes);
-            return if failed_with(done, Errno::EBADF) { refused } else { done };
-        }
+        stand_in_returns!(task, fd, __NR_fsmount, flags, attributes);
         if picked::is_one(fd) {
             return Errno::EBUSY.to_ret();
         }
@@ -140,7 +135,7 @@ fn change(task: &Task, fd: Fd, (command, key, value, extra): (u32, UserPtr, User
     let is_command = command >= fsconfig_command::FSCONFIG_CMD_CREATE as u32;
     let is_reconfigure = command == fsconfig_command::FSCONFIG_CMD_RECONFIGURE as u32;
     if is_command && !is_reconfigure || picked::has_failed(fd) {
-        let done = kernel!(__NR_fsconfig, NO_FD, command, key, value, extra);
+        let done = kernel!(__NR_fsconfig, stand_in::CLOSED, command, key, value, extra);
         return if failed_with(done, Errno::EBADF) { Errno::EBUSY.to_ret() } else { done };
     }
     if is_reconfigure {

@@ -11,7 +11,7 @@ use lp_vfs::watch::{self, ShadowKind};
 use lp_vfs::{permission, pin, walk};
 
 use crate::high::calls::chmod::last_of;
-use crate::high::calls::refused::on_file;
+use crate::high::fd::stand_in::stand_in_returns;
 use crate::high::frame::at::{At, spare_buffer};
 use crate::high::frame::handler::{handlers, kernel};
 use crate::high::route::path::one;
@@ -23,9 +23,7 @@ const TRIES: u32 = 100;
 handlers! {
     /// inotify_add_watch(2).
     fn inotify_add_watch(task, fd: Fd, path: UserPtr, mask: u32) {
-        if let Some(refused) = on_file(task, fd, Errno::EINVAL) {
-            return refused;
-        }
+        stand_in_returns!(task, fd, __NR_inotify_add_watch, path, mask);
         let flags = if mask & IN_DONT_FOLLOW != 0 { AT_SYMLINK_NOFOLLOW } else { 0 };
         let ours = |at: At| add_watch(task, fd, at, mask);
         let host = |at: At| kernel!(__NR_inotify_add_watch, fd, at.path, mask);

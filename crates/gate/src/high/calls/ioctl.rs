@@ -8,7 +8,6 @@ use lp_vfs::task::Task;
 use lp_vfs::{ends, ioctl};
 
 use crate::high::calls::fcntl::is_open;
-use crate::high::calls::poll::is_path;
 use crate::high::calls::refused::on_file;
 use crate::high::fd::{descriptor, mark};
 use crate::high::frame::handler::{given, handlers, ret};
@@ -25,7 +24,7 @@ handlers! {
             return Errno::EBADF.to_ret();
         }
         match request {
-            FIOCLEX | FIONCLEX if is_path(task, fd) => Errno::EBADF.to_ret(),
+            FIOCLEX | FIONCLEX if descriptor::is_path(task, fd) => Errno::EBADF.to_ret(),
             FIOCLEX => ret(table::change(task, fd, entry::CLOEXEC, 0)),
             FIONCLEX => ret(table::change(task, fd, 0, entry::CLOEXEC)),
             _ => ret(ioctl::ioctl(task, fd, request, given(argument))),

@@ -15,14 +15,13 @@ use lp_region::InodeRef;
 use lp_region::process::RUN_PATH;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
-use lp_vfs::flight;
 use lp_vfs::landlock::{self, Entry, right};
 use lp_vfs::task::Task;
 
-use crate::high::calls::poll::is_path;
 use crate::high::fd::descriptor;
 use crate::high::fd::placeholder;
 use crate::high::fd::ruleset::{self, Ruleset};
+use crate::high::fd::stand_in;
 use crate::high::frame::at::{Which, buffer};
 use crate::high::frame::handler::{failed_with, handlers, kernel};
 use crate::high::life::{credentials, held, way};
@@ -85,7 +84,7 @@ handlers! {
 
     /// landlock_add_rule(2).
     fn add_rule(task, fd: Fd, kind: u32, rule: *const PathBeneath, flags: u32) {
-        let fd = stand_in(task, fd);
+        let fd = in_place(task, fd);
         // SAFETY: the copy routine handles bad pointers; every bit pattern is valid.
         match unsafe { ucopy::get(rule) } {
             Ok(rule) if kind == PATH_BENEATH => add(task, fd, rule, flags),
@@ -102,23 +101,18 @@ handlers! {
             Some(ruleset) if ruleset.handled() != 0 => restrict(task, fd, ruleset, flags),
             Some(_) => NOT_OURS,
             // Its rules on mounts are not known: as for what is no ruleset.
-            None if ruleset::is_one(fd) => kernel!(__NR_landlock_restrict_self, no_ruleset(task), flags),
+            None if ruleset::is_one(fd) => kernel!(__NR_landlock_restrict_self, stand_in::file(task), flags),
             // The kernel returns the error, or what concerns the log only.
-            None => kernel!(__NR_landlock_restrict_self, stand_in(task, fd), flags),
+            None => kernel!(__NR_landlock_restrict_self, in_place(task, fd), flags),
         }
     }
 }
 
-/// A descriptor that is open and no ruleset, and that no rule can be on.
-fn no_ruleset(task: &Task) -> Fd {
-    flight::descriptor(task).unwrap_or(task.region.life_fd())
-}
-
 /// What the kernel gets in the place of a descriptor of a ruleset, so that it finds the same error.
-fn stand_in(task: &Task, fd: Fd) -> Fd {
+fn in_place(task: &Task, fd: Fd) -> Fd {
     match descriptor::is_listed(task, fd) {
-        _ if descriptor::is_hidden(task, fd) => Fd::new(i32::MAX),
-        true if !is_path(task, fd) => no_ruleset(task),
+        _ if descriptor::is_hidden(task, fd) => stand_in::CLOSED,
+        true if !descriptor::is_path(task, fd) => stand_in::file(task),
         _ => fd,
     }
 }
@@ -144,7 +138,7 @@ fn add(task: &Task, fd: Fd, rule: PathBeneath, flags: u32) -> isize {
         return done;
     }
     // The kernel accepts no file without a place, and finds whatever else is wrong before that.
-    let done = call(no_ruleset(task));
+    let done = call(stand_in::file(task));
     if !failed_with(done, Errno::EBADFD) || !ruleset::is_one(fd) {
         return done;
     }

@@ -46,6 +46,7 @@ pub(crate) mod mremap;
 pub(crate) mod open;
 pub(crate) mod open_tree;
 pub(crate) mod openat2;
+pub(crate) mod other_kind;
 pub(crate) mod poll;
 pub(crate) mod quick;
 pub(crate) mod read;

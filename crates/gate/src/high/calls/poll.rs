@@ -11,7 +11,6 @@ use lp_abi::linux::{
     pollfd, timespec,
 };
 use lp_abi::{Errno, Fd, Result};
-use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
 use lp_vfs::ends;
@@ -19,7 +18,6 @@ use lp_vfs::task::Task;
 
 use crate::high::calls::fcntl::is_open;
 use crate::high::fd::descriptor;
-use crate::high::fd::descriptor::file_or_return;
 use crate::high::fd::placeholder;
 use crate::high::frame::at::{Which, buffer, spare_buffer};
 use crate::high::frame::handler::{handlers, kernel, ret};
@@ -84,17 +82,6 @@ handlers! {
             errno => errno.to_ret(),
         }
     }
-
-    /// epoll_wait(2), epoll_pwait(2), epoll_pwait2(2).
-    fn epoll_wait(task, epoll: Fd) {
-        file_or_return!(task, epoll);
-        if is_path(task, epoll) { Errno::EBADF.to_ret() } else { Errno::EINVAL.to_ret() }
-    }
-}
-
-/// Whether a descriptor of ours was opened with `O_PATH`.
-pub(crate) fn is_path(task: &Task, fd: Fd) -> bool {
-    task.fget(fd).is_ok_and(|held| held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0)
 }
 
 /// The error for watching a file of ours, or watching with one.
@@ -176,8 +163,11 @@ fn poll_slow(task: &Task, fds: *mut pollfd, count: u32, mut arguments: [usize; 6
         let Ok(entry) = entry(fds, at) else { return Errno::EFAULT.to_ret() };
         *to = pollfd { fd: entry.fd.max(-1), revents: 0, ..entry };
         if descriptor::is_file(task, Fd::new(entry.fd)) {
-            let answer =
-                if is_path(task, Fd::new(entry.fd)) { POLLNVAL as i16 } else { entry.events & READY };
+            let answer = if descriptor::is_path(task, Fd::new(entry.fd)) {
+                POLLNVAL as i16
+            } else {
+                entry.events & READY
+            };
             *to = pollfd { fd: OURS, events: answer, revents: 0 };
             ready += usize::from(answer != 0);
         }
@@ -301,7 +291,7 @@ fn ready_of(task: &Task, index: usize, at: usize, bits: u64) -> u64 {
     let mut files = if index < 2 { 0 } else { mine };
     while files != 0 {
         let bit = files.trailing_zeros();
-        if !is_path(task, Fd::new((at * 64) as i32 + bit as i32)) {
+        if !descriptor::is_path(task, Fd::new((at * 64) as i32 + bit as i32)) {
             mine &= !(1 << bit);
         }
         files &= files - 1;

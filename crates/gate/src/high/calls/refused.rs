@@ -11,7 +11,7 @@ use lp_vfs::task::{Place, Task};
 use lp_vfs::{move_mount, walk};
 
 use crate::high::calls::across;
-use crate::high::calls::poll::is_path;
+use crate::high::fd::stand_in::stand_in_returns;
 use crate::high::fd::{descriptor, own_descriptor, placeholder};
 use crate::high::frame::at::{At, Last, Which, buffer};
 use crate::high::frame::handler::{given, handlers, kernel};
@@ -39,33 +39,16 @@ pub(crate) unsafe extern "sysv64" fn absent(
     Errno::ENOSYS.to_ret()
 }
 
-/// Defines handlers of calls that fail with a given error on every file of ours.
-macro_rules! refuse_files {
-    ($($(#[$doc:meta])* $name:ident: $errno:ident;)*) => {
-        handlers! {
-            $($(#[$doc])* fn $name(task, fd: Fd) {
-                on_file(task, fd, Errno::$errno).unwrap_or_else(|| descriptor::other(task, fd))
-            })*
-        }
-    };
-}
-
-refuse_files! {
-    /// listen(2), shutdown(2), setsockopt(2), getsockopt(2).
-    not_socket: ENOTSOCK;
-    /// timerfd_settime(2), timerfd_gettime(2), inotify_rm_watch(2).
-    not_of_kind: EINVAL;
-    /// quotactl_fd(2).
-    no_quota: ENOSYS;
-    /// finit_module(2).
-    no_module: ENOEXEC;
-}
-
 handlers! {
-    /// signalfd(2), signalfd4(2).
-    fn signalfd(task, fd: Fd) {
-        placeholder::flush(task);
-        on_file(task, fd, Errno::EINVAL).unwrap_or(NOT_OURS)
+    /// quotactl_fd(2): the kernel takes an `O_PATH` descriptor, and the placeholder's file system has no
+    /// quotas either.
+    fn quotactl_fd(task, fd: Fd) {
+        descriptor::other(task, fd)
+    }
+
+    /// finit_module(2).
+    fn finit_module(task, fd: Fd) {
+        on_file(task, fd, Errno::ENOEXEC).unwrap_or_else(|| descriptor::other(task, fd))
     }
 
     /// pivot_root(2).
@@ -111,9 +94,7 @@ handlers! {
     /// not even fetched, because closing the life file drops the record lock.
     fn pidfd_getfd(task, pidfd: Fd, fd: Fd, flags: u32) {
         placeholder::flush(task);
-        if let Some(refused) = on_file(task, pidfd, Errno::EBADF) {
-            return refused;
-        }
+        stand_in_returns!(task, pidfd, __NR_pidfd_getfd, fd, flags);
         if own_descriptor::is_target(task.region, pidfd, fd) {
             return Errno::EBADF.to_ret();
         }
@@ -131,7 +112,7 @@ handlers! {
 pub(crate) fn on_file(task: &Task, fd: Fd, errno: Errno) -> Option<isize> {
     let refused = |errno: Errno| Some(errno.to_ret());
     match descriptor::is_file(task, fd) {
-        true if is_path(task, fd) => refused(Errno::EBADF),
+        true if descriptor::is_path(task, fd) => refused(Errno::EBADF),
         true => refused(errno),
         false => None,
     }

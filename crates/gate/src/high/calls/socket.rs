@@ -7,7 +7,7 @@ use lp_abi::{Errno, Fd, Result};
 use lp_region::ucopy;
 use lp_vfs::task::Task;
 
-use crate::high::calls::refused::on_file;
+use crate::high::fd::stand_in::stand_in_returns;
 use crate::high::fd::{placeholder, rights};
 use crate::high::frame::handler::{handlers, kernel};
 use crate::high::frame::message::{MOST, Message, STRIDE, messages};
@@ -16,19 +16,10 @@ use crate::high::special::{address, node};
 use crate::low::dispatch::NOT_OURS;
 use crate::low::live::deferred;
 
-/// Returns from the handler with the error for using a file of ours as a socket.
-macro_rules! not_socket_returns {
-    ($task:expr, $fd:expr) => {
-        if let Some(refused) = on_file($task, $fd, Errno::ENOTSOCK) {
-            return refused;
-        }
-    };
-}
-
 handlers! {
     /// bind(2).
     fn bind(task, fd: Fd, at: *const u8, length: u32) {
-        not_socket_returns!(task, fd);
+        stand_in_returns!(task, fd, __NR_bind, at, length);
         match address::bind(task, fd, at, length as usize) {
             Ok(Name::AsGiven) => NOT_OURS,
             Ok(Name::Outside(other)) => kernel!(__NR_bind, fd, other.pointer(), other.length),
@@ -43,7 +34,7 @@ handlers! {
 
     /// connect(2).
     fn connect(task, fd: Fd, at: *const u8, length: u32) {
-        not_socket_returns!(task, fd);
+        stand_in_returns!(task, fd, __NR_connect, at, length);
         let Some(target) = address::peer(task, at, length as usize) else { return NOT_OURS };
         let (name, length) = (target.address.pointer() as usize, target.address.length);
         target.result(blocking(__NR_connect, [fd.word(), name, length, 0, 0, 0]))
@@ -51,7 +42,7 @@ handlers! {
 
     /// sendto(2).
     fn sendto(task, fd: Fd, data: usize, length: usize, flags: usize, at: *const u8, address_length: u32) {
-        not_socket_returns!(task, fd);
+        stand_in_returns!(task, fd, __NR_sendto, data, length, flags, at, address_length);
         let Some(target) = address::peer(task, at, address_length as usize) else { return NOT_OURS };
         let (name, name_length) = (target.address.pointer() as usize, target.address.length);
         target.result(blocking(__NR_sendto, [fd.word(), data, length, flags, name, name_length]))
@@ -59,39 +50,39 @@ handlers! {
 
     /// getsockname(2).
     fn getsockname(task, fd: Fd, at: *mut u8, length: *mut u32) {
-        not_socket_returns!(task, fd);
+        stand_in_returns!(task, fd, __NR_getsockname, at, length);
         named(task, at, length, __NR_getsockname, [fd.word(), 1, 2, 0, 0, 0])
     }
 
     /// getpeername(2).
     fn getpeername(task, fd: Fd, at: *mut u8, length: *mut u32) {
-        not_socket_returns!(task, fd);
+        stand_in_returns!(task, fd, __NR_getpeername, at, length);
         named(task, at, length, __NR_getpeername, [fd.word(), 1, 2, 0, 0, 0])
     }
 
     /// accept(2).
     fn accept(task, fd: Fd, at: *mut u8, length: *mut u32) {
-        not_socket_returns!(task, fd);
         placeholder::flush(task);
+        stand_in_returns!(task, fd, __NR_accept, at, length);
         named(task, at, length, __NR_accept, [fd.word(), 1, 2, 0, 0, 0])
     }
 
     /// accept4(2).
     fn accept4(task, fd: Fd, at: *mut u8, length: *mut u32, flags: usize) {
-        not_socket_returns!(task, fd);
         placeholder::flush(task);
+        stand_in_returns!(task, fd, __NR_accept4, at, length, flags);
         named(task, at, length, __NR_accept4, [fd.word(), 1, 2, flags, 0, 0])
     }
 
     /// recvfrom(2).
     fn recvfrom(task, fd: Fd, data: usize, size: usize, flags: usize, at: *mut u8, length: *mut u32) {
-        not_socket_returns!(task, fd);
+        stand_in_returns!(task, fd, __NR_recvfrom, data, size, flags, at, length);
         named(task, at, length, __NR_recvfrom, [fd.word(), data, size, flags, 1, 2])
     }
 
     /// sendmsg(2).
     fn sendmsg(task, fd: Fd, message: *const Message, flags: usize) {
-        not_socket_returns!(task, fd);
+        stand_in_returns!(task, fd, __NR_sendmsg, message, flags);
         // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid message.
         let Ok(given) = (unsafe { ucopy::get(message) }) else { return NOT_OURS };
         let mut changed = given;
@@ -116,7 +107,7 @@ handlers! {
 
     /// sendmmsg(2): sends one by one if any message concerns us.
     fn sendmmsg(task, fd: Fd, vector: usize, count: u32, flags: usize) {
-        not_socket_returns!(task, fd);
+        stand_in_returns!(task, fd, __NR_sendmmsg, vector, count, flags);
         if !messages(vector, count).any(|message| concerns(task, &message)) {
             return NOT_OURS;
         }
@@ -125,7 +116,7 @@ handlers! {
 
     /// recvmsg(2).
     fn recvmsg(task, fd: Fd, message: *mut Message, flags: usize) {
-        not_socket_returns!(task, fd);
+        stand_in_returns!(task, fd, __NR_recvmsg, message, flags);
         placeholder::flush(task);
         // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid message.
         let Ok(given) = (unsafe { ucopy::get(message) }) else { return NOT_OURS };
@@ -138,7 +129,7 @@ handlers! {
 
     /// recvmmsg(2): receives one by one if a message may bring descriptors or an address of ours.
     fn recvmmsg(task, fd: Fd, vector: usize, count: u32, flags: usize, timeout: *mut [i64; 2]) {
-        not_socket_returns!(task, fd);
+        stand_in_returns!(task, fd, __NR_recvmmsg, vector, count, flags, timeout);
         placeholder::flush(task);
         let translates = node::any(task);
         let concerns = |message: Message| message.control != 0 || translates && message.name != 0;

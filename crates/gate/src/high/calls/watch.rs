@@ -4,24 +4,21 @@
 use lp_abi::linux::*;
 use lp_abi::{Errno, Fd, UserPtr};
 
-use crate::high::calls::refused::{at_path, on_file};
+use crate::high::calls::refused::at_path;
 use crate::high::fd::descriptor;
-use crate::high::frame::at::{At, EMPTY};
-use crate::high::frame::handler::{failed_with, handlers, kernel};
+use crate::high::fd::stand_in::stand_in_returns;
+use crate::high::frame::at::At;
+use crate::high::frame::handler::{handlers, kernel};
 use crate::low::dispatch::NOT_OURS;
 
 handlers! {
     /// fanotify_mark(2).
     fn fanotify_mark(task, fd: Fd, flags: u32, mask: u64, dirfd: Fd, path: UserPtr) {
-        // The kernel looks at the path last. It finds none, unless something else is wrong; for a flush it
-        // needs none.
-        let before = kernel!(__NR_fanotify_mark, fd, flags, mask, Fd::CWD, EMPTY);
-        let is_ours = descriptor::is_file(task, fd);
-        if is_ours && failed_with(before, Errno::EBADF) {
-            return on_file(task, fd, Errno::EINVAL).unwrap_or(before);
-        }
-        if !failed_with(before, Errno::ENOENT) {
-            return before;
+        stand_in_returns!(task, fd, __NR_fanotify_mark, flags, mask, dirfd, path);
+        // The kernel looks at the path last.
+        let first = kernel!(__NR_fanotify_mark, fd, flags, mask, Fd::CWD, c"".as_ptr());
+        if first != Errno::ENOENT.to_ret() {
+            return first;
         }
         if path.is_null() {
             return if descriptor::is_listed(task, dirfd) { Errno::ENODEV.to_ret() } else { NOT_OURS };

@@ -2,6 +2,7 @@
 
 use lp_abi::linux::{__NR_getpid, __NR_kcmp};
 use lp_abi::{Errno, Fd};
+use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
 use lp_vfs::table::entry;
 use lp_vfs::task::Task;
@@ -29,6 +30,12 @@ pub(crate) fn is_file(task: &Task, fd: Fd) -> bool {
 #[inline(always)]
 pub(crate) fn is_listed(task: &Task, fd: Fd) -> bool {
     word(task, fd) & entry::OPEN != 0
+}
+
+/// Whether a file of ours was opened with `O_PATH`.
+pub(crate) fn is_path(task: &Task, fd: Fd) -> bool {
+    // Relaxed: immutable.
+    task.fget(fd).is_ok_and(|held| held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0)
 }
 
 /// Whether `fd` must look closed to the program: a parked placeholder, or one of the gate's own descriptors.

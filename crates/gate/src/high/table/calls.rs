@@ -7,8 +7,9 @@
 use crate::high::calls::{
     access, aio, allocate, cachestat, chdir, chmod, close, credentials, dup, exec, fcntl, file_attr, filter,
     fsopen, fsync, getdents, handle, inotify, ioctl, kcmp, landlock, link, listmount, lseek, madvise, mkdir,
-    mlock, mmap, mount, mprotect, mremap, open, open_tree, poll, read, refused, remap_file_pages, rename,
-    sendfile, shmop, sigprocmask, socket, stat, statfs, statmount, truncate, utimensat, watch, write, xattr,
+    mlock, mmap, mount, mprotect, mremap, open, open_tree, other_kind, poll, read, refused, remap_file_pages,
+    rename, sendfile, shmop, sigprocmask, socket, stat, statfs, statmount, truncate, utimensat, watch, write,
+    xattr,
 };
 use crate::high::table::apart;
 use crate::low::arrive::sigaction;
@@ -134,14 +135,14 @@ calls! {
     __NR_recvfrom: Handled(socket::recvfrom, apart::names_peer);
     __NR_sendmsg: Handled(socket::sendmsg, apart::sendmsg);
     __NR_recvmsg: Handled(socket::recvmsg, apart::recvmsg);
-    __NR_shutdown: Handled(refused::not_socket);
+    __NR_shutdown: Handled(other_kind::shutdown);
     __NR_bind: Handled(socket::bind, apart::names_socket);
-    __NR_listen: Handled(refused::not_socket);
+    __NR_listen: Handled(other_kind::listen);
     __NR_getsockname: Handled(socket::getsockname, apart::names_peer);
     __NR_getpeername: Handled(socket::getpeername, apart::names_peer);
     __NR_socketpair: Handled(allocate::makes_descriptor);
-    __NR_setsockopt: Handled(refused::not_socket);
-    __NR_getsockopt: Handled(refused::not_socket);
+    __NR_setsockopt: Handled(other_kind::setsockopt);
+    __NR_getsockopt: Handled(other_kind::getsockopt);
     __NR_clone: Handled(process::clone, process::clone);
     __NR_fork: Handled(process::fork, process::fork);
     __NR_vfork: Handled(process::vfork, process::vfork);
@@ -318,7 +319,7 @@ calls! {
     __NR_clock_getres: Neither;
     __NR_clock_nanosleep: Neither;
     __NR_exit_group: Handled(process::exit_group, process::exit_group);
-    __NR_epoll_wait: Handled(poll::epoll_wait);
+    __NR_epoll_wait: Handled(other_kind::epoll_wait);
     __NR_epoll_ctl: Handled(poll::epoll_ctl);
     __NR_tgkill: Neither;
     __NR_utimes: Handled(utimensat::utimes, apart::utimes);
@@ -341,7 +342,7 @@ calls! {
     __NR_ioprio_get: Neither;
     __NR_inotify_init: Handled(allocate::makes_descriptor);
     __NR_inotify_add_watch: Handled(inotify::inotify_add_watch, apart::inotify_add_watch);
-    __NR_inotify_rm_watch: Handled(refused::not_of_kind);
+    __NR_inotify_rm_watch: Handled(other_kind::inotify_rm_watch);
     __NR_migrate_pages: Neither;
     __NR_openat: Handled(open::openat, apart::openat);
     __NR_mkdirat: Handled(mkdir::mkdirat, apart::mkdirat);
@@ -367,15 +368,15 @@ calls! {
     __NR_vmsplice: Handled(sendfile::vmsplice, apart::first);
     __NR_move_pages: Neither;
     __NR_utimensat: Handled(utimensat::utimensat, apart::utimensat);
-    __NR_epoll_pwait: Handled(poll::epoll_wait);
-    __NR_signalfd: Handled(refused::signalfd);
+    __NR_epoll_pwait: Handled(other_kind::epoll_pwait);
+    __NR_signalfd: Handled(other_kind::signalfd);
     __NR_timerfd_create: Handled(allocate::makes_descriptor);
     __NR_eventfd: Handled(allocate::makes_descriptor);
     __NR_fallocate: Handled(truncate::fallocate, apart::first);
-    __NR_timerfd_settime: Handled(refused::not_of_kind);
-    __NR_timerfd_gettime: Handled(refused::not_of_kind);
+    __NR_timerfd_settime: Handled(other_kind::timerfd_settime);
+    __NR_timerfd_gettime: Handled(other_kind::timerfd_gettime);
     __NR_accept4: Handled(socket::accept4, apart::names_peer);
-    __NR_signalfd4: Handled(refused::signalfd);
+    __NR_signalfd4: Handled(other_kind::signalfd4);
     __NR_eventfd2: Handled(allocate::makes_descriptor);
     __NR_epoll_create1: Handled(allocate::makes_descriptor);
     __NR_dup3: Handled(dup::dup3, apart::first_two);
@@ -399,7 +400,7 @@ calls! {
     __NR_process_vm_readv: Neither;
     __NR_process_vm_writev: Neither;
     __NR_kcmp: Handled(kcmp::kcmp);
-    __NR_finit_module: Handled(refused::no_module);
+    __NR_finit_module: Handled(refused::finit_module);
     __NR_sched_setattr: Neither;
     __NR_sched_getattr: Neither;
     __NR_renameat2: Handled(rename::renameat2, apart::renameat2);
@@ -439,9 +440,9 @@ calls! {
     __NR_pidfd_getfd: Handled(refused::pidfd_getfd, apart::at_once);
     __NR_faccessat2: Handled(access::faccessat2, apart::faccessat2);
     __NR_process_madvise: Special;
-    __NR_epoll_pwait2: Handled(poll::epoll_wait);
+    __NR_epoll_pwait2: Handled(other_kind::epoll_pwait2);
     __NR_mount_setattr: Handled(mount::mount_setattr, apart::at_once);
-    __NR_quotactl_fd: Handled(refused::no_quota);
+    __NR_quotactl_fd: Handled(refused::quotactl_fd);
     __NR_landlock_create_ruleset: Handled(landlock::create_ruleset, apart::landlock_create_ruleset);
     __NR_landlock_add_rule: Handled(landlock::add_rule, apart::at_once);
     __NR_landlock_restrict_self: Handled(landlock::restrict_self, apart::at_once);
