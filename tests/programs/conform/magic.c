@@ -134,6 +134,33 @@ GROUP(magic, descriptors_of_links)
     contents("f");
 }
 
+/* A magic link that was opened itself: a path through its descriptor ends at the link. */
+GROUP(magic, links_that_were_opened)
+{
+    int file = make_open("f", "the file", O_RDONLY);
+    char path[64], again[64], text[64] = "";
+    struct stat st;
+    struct statx sx;
+    sprintf(path, "/proc/self/fd/%d", file);
+    int link = open(path, O_PATH | O_NOFOLLOW);
+    sprintf(again, "/proc/self/fd/%d", link);
+    T(stat(again, &st));
+    say("%o %ld", st.st_mode, (long)st.st_size);
+    T(fstatat(AT_FDCWD, again, &st, 0));
+    say("%o %ld", st.st_mode, (long)st.st_size);
+    T(statx(AT_FDCWD, again, 0, STATX_BASIC_STATS, &sx));
+    say("%o", sx.stx_mode);
+    T(open(again, O_RDONLY));
+    T(open(again, O_PATH) >= 0);
+    T(access(again, R_OK));
+    T(chdir(again));
+    T(truncate(again, 0));
+    T(readlinkat(link, "", text, 60) > 0);
+    T(rename("f", again));
+    strcat(again, "/x");
+    T(open(again, O_RDONLY));
+}
+
 GROUP(magic, seals_and_sockets_that_nobody_made)
 {
     int dir = open(".", O_RDONLY | O_DIRECTORY);

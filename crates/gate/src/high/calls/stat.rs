@@ -166,21 +166,21 @@ fn reached<T: Copy + Into<u32> + From<u16>>(
     if done != 0 {
         return done;
     }
+    let follows = flags & AT_SYMLINK_NOFOLLOW == 0;
     // SAFETY: the copy routine handles bad pointers.
-    match unsafe { ucopy::get(field) }.map(Into::into) {
-        Ok(S_IFLNK) if flags & AT_SYMLINK_NOFOLLOW != 0 => {
-            if let Some(bits) = link_mode::of(task, at) {
-                // SAFETY: as above.
-                let _ = unsafe { ucopy::put(field, &T::from((S_IFLNK | bits) as u16)) };
-            }
-            done
-        }
-        Ok(mode) if flags & AT_SYMLINK_NOFOLLOW == 0 && mode & S_IFMT == S_IFLNK => {
+    let bits = match unsafe { ucopy::get(field) }.map(Into::into) {
+        Ok(mode) if follows && mode & S_IFMT == S_IFLNK => {
             met_link.set(true);
-            Errno::ELOOP.to_ret()
+            if mode == S_IFLNK { link_mode::of_opened(task, at) } else { None }
         }
-        _ => done,
+        Ok(S_IFLNK) => link_mode::of(task, at),
+        _ => return done,
+    };
+    if let Some(bits) = bits {
+        // SAFETY: as above.
+        let _ = unsafe { ucopy::put(field, &T::from((S_IFLNK | bits) as u16)) };
     }
+    if follows { Errno::ELOOP.to_ret() } else { done }
 }
 
 /// The result of a call for which [`reached`] may have looked: the kernel's, if the link leads into no mount.

@@ -3,7 +3,7 @@
 
 use lp_abi::linux::{
     __NR_getcwd, __NR_openat2, __NR_readlink, __NR_stat, O_CLOEXEC, O_NOFOLLOW, O_PATH, RESOLVE_BENEATH,
-    RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, S_IFDIR, S_IFMT, open_how, stat,
+    RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, S_IFDIR, S_IFLNK, S_IFMT, open_how, stat,
 };
 use lp_abi::{Errno, Fd, MAX_SYMLINKS, PATH_MAX, Result};
 use lp_region::ucopy;
@@ -259,15 +259,26 @@ impl Walk {
 
     fn is_directory(&mut self) -> bool {
         self.done[self.length] = 0;
+        match self.kind() {
+            Some(kind) => kind == S_IFDIR,
+            None => mounts().are_below(&self.done[..self.length]),
+        }
+    }
+
+    /// Type of the file to which the part walked, NUL-terminated, leads in the kernel.
+    fn kind(&self) -> Option<u32> {
         // SAFETY: zeros are a valid `stat`; the kernel fills it in.
         unsafe {
             let mut found: stat = core::mem::zeroed();
-            let asked = lp_abi::syscall!(__NR_stat, self.done.as_ptr(), &raw mut found);
-            match asked {
-                Ok(_) => found.st_mode & S_IFMT == S_IFDIR,
-                Err(_) => mounts().are_below(&self.done[..self.length]),
-            }
+            lp_abi::syscall!(__NR_stat, self.done.as_ptr(), &raw mut found).ok()?;
+            Some(found.st_mode & S_IFMT)
         }
+    }
+
+    /// Whether the part walked is a magic link to a symbolic link, which was opened with `O_PATH`. A walk
+    /// ends at what a magic link leads to.
+    fn ends_at_link(&self) -> bool {
+        self.done[..self.length].starts_with(b"/proc/") && self.kind() == Some(S_IFLNK)
     }
 
     /// If the part walked is a link, puts its target before the rest. `None` if nothing has that name.
@@ -276,7 +287,11 @@ impl Walk {
         // SAFETY: `done` is NUL-terminated; the kernel writes at most `room` bytes before the rest.
         let got =
             unsafe { lp_abi::syscall!(__NR_readlink, self.done.as_ptr(), self.rest.as_mut_ptr(), room) };
-        match self.expand_magic(room).unwrap_or(got) {
+        let magic = self.expand_magic(room);
+        if magic.is_none() && got.is_ok() && self.ends_at_link() {
+            return None;
+        }
+        match magic.unwrap_or(got) {
             Ok(length) if length < room => {
                 if self.resolve != 0 && self.is_excluded() {
                     return None;

@@ -1,6 +1,6 @@
 //! The mode of a link in /proc/PID/fd: the kernel's tells how the placeholder is open, not how the file is.
 
-use lp_abi::linux::{S_IRUSR, S_IWUSR, S_IXUSR};
+use lp_abi::linux::{__NR_readlinkat, S_IRUSR, S_IWUSR, S_IXUSR};
 use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
 use lp_region::{FileId, ucopy};
@@ -10,6 +10,17 @@ use lp_vfs::task::Task;
 use crate::high::frame::at::{At, Which, buffer};
 use crate::high::route::hostlink;
 use crate::high::route::magic::{self, Link};
+
+/// [`of`] for a link that was opened with `O_PATH`, by a path through its descriptor.
+#[cold]
+pub(crate) fn of_opened(task: &Task, at: At) -> Option<u32> {
+    let mut text = [0u8; 64];
+    // SAFETY: the kernel reads the path and writes within `text`.
+    let length =
+        unsafe { lp_abi::syscall!(__NR_readlinkat, at.dirfd, at.path, text.as_mut_ptr(), text.len()) }
+            .ok()?;
+    (length < text.len()).then(|| of(task, At::text(&text)))?
+}
 
 /// The permission bits of the link that `at` names, if its file is ours.
 #[cold]
