@@ -599,3 +599,123 @@ GROUP(shared, a_process_with_the_same_storage)
     }
     close(ends[0]), close(ends[1]);
 }
+
+/* The number, in a child, of a file that it opens once the parent says so. */
+static pid_t child_with_files(int told, int go)
+{
+    pid_t child = fork();
+    if (child)
+        return child;
+    int numbers[6] = { open("f", O_RDWR), open("d", O_RDONLY), open("f", O_PATH), open(".", O_TMPFILE | O_RDWR, 0600),
+        open("/proc/self/stat", O_RDONLY), dup(open("f", O_RDONLY)) };
+    char byte;
+    close(numbers[5]);
+    lseek(numbers[0], 3, SEEK_SET);
+    pwrite(numbers[3], "no name", 7, 0);
+    write(told, numbers, sizeof numbers);
+    /* Each byte closes one of them. */
+    for (int i = 0; i < 4 && read(go, &byte, 1) == 1; i++) {
+        close(numbers[i]);
+        write(told, "", 1);
+    }
+    read(go, &byte, 1);
+    _exit(0);
+}
+
+GROUP(shared, descriptors_fetched_from_another_process)
+{
+    make("f", "0123456789");
+    mkdir("d", 0755);
+    int told[2], go[2], numbers[6], mine[6];
+    char byte, text[16] = "";
+    if (pipe2(told, O_CLOEXEC) || pipe2(go, O_CLOEXEC))
+        return;
+    pid_t child = child_with_files(told[1], go[0]);
+    if (read(told[0], numbers, sizeof numbers) != sizeof numbers)
+        return;
+    int process = syscall(SYS_pidfd_open, child, 0);
+    T(syscall(SYS_pidfd_getfd, process, numbers[0], 1));
+    T(syscall(SYS_pidfd_getfd, process, 900, 0));
+    for (int i = 0; i < 6; i++)
+        TN("pidfd_getfd", (mine[i] = syscall(SYS_pidfd_getfd, process, numbers[i], 0)) >= 0);
+    for (int i = 0; i < 5; i++) {
+        struct stat st;
+        T(fstat(mine[i], &st));
+        say("%o", st.st_mode & S_IFMT);
+        T(fcntl(mine[i], F_GETFD));
+        T(fcntl(mine[i], F_GETFL) & (O_ACCMODE | O_PATH));
+    }
+    T(lseek(mine[0], 0, SEEK_CUR));
+    T(read(mine[0], text, 2));
+    T(write(mine[0], "XY", 2));
+    T(faccessat(mine[1], "../f", F_OK, 0));
+    T(read(mine[2], text, 1));
+    T(pread(mine[3], text, 15, 0));
+    say("%s", text);
+    T(flock(mine[0], 2));
+    T(unlink("f"));
+    for (int i = 0; i < 4; i++)
+        if (write(go[1], "", 1) != 1 || read(told[0], &byte, 1) != 1)
+            return;
+    T(syscall(SYS_pidfd_getfd, process, numbers[0], 0));
+    kill(child, SIGKILL);
+    say_wait(child);
+    make("other", "another file");
+    T(pread(mine[0], text, 10, 0));
+    say("%.10s at %ld", text, (long)lseek(mine[0], 0, SEEK_CUR));
+    T(pread(mine[3], text, 15, 0));
+    int copy = dup(mine[0]);
+    T(close(mine[0]));
+    T(pwrite(copy, "Z", 1, 0));
+    CHILD {
+        T(pread(copy, text, 10, 0));
+        say("%.10s", text);
+    }
+    /* The caller's own. */
+    int own = syscall(SYS_pidfd_open, getpid(), 0), fd = open("other", O_RDONLY), again = syscall(SYS_pidfd_getfd, own, fd, 0);
+    T(read(fd, text, 7));
+    T(close(fd));
+    T(read(again, text, 7));
+    say("%.7s", text);
+    T(syscall(SYS_pidfd_getfd, own, fd, 0));
+}
+
+/* A file is fetched again and again while its process duplicates and closes it. */
+GROUP(shared, descriptors_fetched_as_they_close)
+{
+    make("f", "mine");
+    make("g", "none");
+    int told[2], number, wrong = 0, fetched = 0;
+    if (pipe(told))
+        return;
+    pid_t child = fork();
+    if (!child) {
+        int fd = open("f", O_RDONLY);
+        write(told[1], &fd, sizeof fd);
+        for (;;) {
+            int copy = dup(fd);
+            close(fd);
+            close(copy);
+            close(open("g", O_RDONLY));
+            if (open("f", O_RDONLY) != fd)
+                _exit(1);
+        }
+    }
+    read(told[0], &number, sizeof number);
+    int process = syscall(SYS_pidfd_open, child, 0);
+    for (int i = 0; i < 20000; i++) {
+        char text[5] = "";
+        int fd = syscall(SYS_pidfd_getfd, process, number, 0);
+        if (fd < 0)
+            continue;
+        fetched++;
+        int other = open("g", O_RDONLY);
+        wrong += pread(fd, text, 4, 0) != 4 || strcmp(text, "mine") && strcmp(text, "none") || lseek(fd, 0, SEEK_CUR);
+        wrong += pread(other, text, 4, 0) != 4 || strcmp(text, "none");
+        close(other);
+        close(fd);
+    }
+    kill(child, SIGKILL);
+    say_wait(child);
+    say("%d wrong, fetched %d", wrong, fetched > 0);
+}

@@ -1,11 +1,12 @@
 //! dup(2) and related calls: another descriptor for an open file.
 
-use lp_abi::{Fd, Result};
-use lp_region::FileId;
-use lp_region::sync::Ordering;
+use lp_abi::{Errno, Fd, Result};
+use lp_region::sync::{Ordering, heavy_barrier};
+use lp_region::{FileId, ProcessId, marks};
 
 use crate::caller::task::Task;
 use crate::descriptors::file;
+use crate::descriptors::table::{FdTable, entry};
 use crate::lane::pin;
 use crate::life::open_file;
 
@@ -42,6 +43,41 @@ pub fn received(task: &Task) {
     // the loads around the scan in `sweep`.
     task.region.header().moves.fetch_add(1, Ordering::Release);
     pin::clear(task, pin::slot::OPEN);
+}
+
+/// The open file that descriptor `fd` of another process names, marked as shared and pinned, for
+/// pidfd_getfd(2). The door must install it in its table and then call [`received`]. `None` if that descriptor
+/// is not ours.
+///
+/// The other process may run, and frees a file that is not marked once it has removed its only entry. Either
+/// it sees the mark after the removal, or the removal is seen here after the mark. A call of its that is under
+/// way uses the position without its lock.
+///
+/// # Errors
+/// `EBADF` if the descriptor is closed; `EPERM` without membarrier(2).
+pub fn of_process(task: &Task, process: ProcessId, fd: Fd) -> Result<Option<FileId>> {
+    let Some(place) = FdTable::of(task.region, process).entry(fd) else { return Ok(None) };
+    loop {
+        let word = marks::named(place);
+        if word & entry::DATA == 0 {
+            pin::clear(task, pin::slot::OPEN);
+            let is_closed = word == entry::TRANSIT || word & (entry::OPEN | entry::PARKED) == entry::PARKED;
+            return if is_closed { Err(Errno::EBADF) } else { Ok(None) };
+        }
+        let id = FileId(word as u32);
+        pin::file(task, pin::slot::OPEN, id);
+        let file = task.region.file(id);
+        file::share(file);
+        // PAIRS: the light barrier in `open_file::left`.
+        if !heavy_barrier() {
+            abandon(task);
+            return Err(Errno::EPERM);
+        }
+        // Unless the slot was freed before, and is now the file that was opened next.
+        if marks::named(place) as u32 == id.0 && file::is_shared(file) {
+            return Ok(Some(id));
+        }
+    }
 }
 
 /// Releases the result of [`dup`].

@@ -24,7 +24,7 @@ pub(crate) fn leave(task: &Task, entry: &AtomicU64, id: FileId, instead: u64) {
 pub(crate) fn is_last(task: &Task, id: FileId) -> bool {
     let names = |(_, word): (Fd, u64)| word as u32 == id.0;
     // Relaxed: `shared` was set by this process or before it was forked.
-    task.region.file(id).shared.load(Ordering::Relaxed) != sharing::SHARED && !task.table.open().any(names)
+    !is_shared(task.region.file(id)) && !task.table.open().any(names)
 }
 
 /// Values of `OpenFile::shared`.
@@ -43,10 +43,23 @@ pub fn share(file: &OpenFile) {
     file.shared.store(sharing::SHARED, Ordering::Release);
 }
 
-/// Marks an open file as named by a second descriptor of the same table.
+/// Whether it is marked so.
+pub(crate) fn is_shared(file: &OpenFile) -> bool {
+    file.shared.load(Ordering::Relaxed) == sharing::SHARED // Relaxed: after an acquire of an entry.
+}
+
+/// Marks an open file as named by a second descriptor of the same table. A process that fetches a descriptor
+/// of this one may mark it as shared meanwhile.
 #[inline]
 pub(crate) fn duplicate(file: &OpenFile) {
     if file.shared.load(Ordering::Relaxed) == sharing::ALONE {
-        file.shared.store(sharing::DUPLICATED, Ordering::Release);
+        let (alone, duplicated) = (sharing::ALONE, sharing::DUPLICATED);
+        let _ = file.shared.compare_exchange(alone, duplicated, Ordering::Release, Ordering::Relaxed);
     }
+}
+
+/// Marks a duplicated file as named by one descriptor again, unless another process has fetched it.
+pub(crate) fn alone_again(file: &OpenFile) {
+    let (duplicated, alone) = (sharing::DUPLICATED, sharing::ALONE);
+    let _ = file.shared.compare_exchange(duplicated, alone, Ordering::Relaxed, Ordering::Relaxed);
 }

@@ -2,7 +2,7 @@
 
 use lp_abi::{Errno, Fd, Result};
 use lp_region::records::{OpenFile, file_mode};
-use lp_region::sync::{AtomicU64, Ordering};
+use lp_region::sync::{AtomicU64, Ordering, light_barrier};
 use lp_region::{DirentId, FileId, InodeId, InodeRef, MountId};
 
 use crate::caller::task::Task;
@@ -100,7 +100,10 @@ pub fn discard(task: &Task, id: FileId) {
 #[inline(always)]
 pub(crate) fn left(task: &Task, id: FileId) {
     let file = task.region.file(id);
-    // Relaxed: `shared` was set by this process or before it was forked.
+    // PAIRS: the heavy barrier in `dup::of_process`.
+    light_barrier();
+    // Relaxed: `shared` was set by this process, before it was forked, or by one that has fetched the
+    // descriptor.
     let others = file.shared.load(Ordering::Relaxed) | task.process.threads.load(Ordering::Relaxed);
     if others != 0 && !left_by_duplicate(task, id) {
         return;
@@ -138,7 +141,7 @@ fn left_by_duplicate(task: &Task, id: FileId) -> bool {
     }
     match task.table.open().filter(|(_, word)| *word as u32 == id.0).count() {
         0 => return true,
-        1 => file.shared.store(sharing::ALONE, Ordering::Relaxed),
+        1 => file::alone_again(file),
         _ => {}
     }
     pin::clear(task, pin::slot::CLOSE);

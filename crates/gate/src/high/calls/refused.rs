@@ -12,7 +12,7 @@ use lp_vfs::{move_mount, walk};
 
 use crate::high::calls::across;
 use crate::high::fd::stand_in::stand_in_returns;
-use crate::high::fd::{descriptor, own_descriptor, placeholder};
+use crate::high::fd::{descriptor, own_descriptor, placeholder, rights};
 use crate::high::frame::at::{At, Last, Which, buffer};
 use crate::high::frame::handler::{given, handlers, kernel};
 use crate::high::life::way;
@@ -90,7 +90,7 @@ handlers! {
         NOT_OURS
     }
 
-    /// pidfd_getfd(2) must not fetch a placeholder or an io_uring instance. The region and its life file are
+    /// pidfd_getfd(2) must not fetch a placeholder alone, or an io_uring instance. The region and its life file are
     /// not even fetched, because closing the life file drops the record lock.
     fn pidfd_getfd(task, pidfd: Fd, fd: Fd, flags: u32) {
         placeholder::flush(task);
@@ -102,6 +102,12 @@ handlers! {
         if got >= 0 && is_untouchable(Fd::new(got as i32)) {
             close_number(Fd::new(got as i32));
             return Errno::EPERM.to_ret();
+        }
+        if got >= 0
+            && let Err(errno) = rights::fetched(task, Fd::new(got as i32), pidfd, fd)
+        {
+            close_number(Fd::new(got as i32));
+            return errno.to_ret();
         }
         got
     }

@@ -53,7 +53,7 @@ pub(crate) fn is_target(region: Region, pidfd: Fd, target: Fd) -> bool {
 }
 
 /// The process id of a pidfd, according to /proc.
-fn process_behind(pidfd: Fd) -> Option<u32> {
+pub(super) fn process_behind(pidfd: Fd) -> Option<u32> {
     const LABEL: &[u8] = b"\nPid:\t";
     let mut path = [0u8; 48];
     let mut text = Writer::new(&mut path);

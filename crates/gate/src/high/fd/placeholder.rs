@@ -16,8 +16,8 @@
 //! and the kernel's table, alone ([`Alone`]).
 
 use lp_abi::linux::{
-    __NR_dup2, __NR_dup3, __NR_fcntl, __NR_fstat, __NR_open, F_DUPFD, F_DUPFD_CLOEXEC, F_SETFD, O_CLOEXEC,
-    O_NOFOLLOW, O_PATH, S_IFLNK, S_IFMT, stat,
+    __NR_dup2, __NR_dup3, __NR_fcntl, __NR_fstat, __NR_fstatfs, __NR_open, F_DUPFD, F_DUPFD_CLOEXEC, F_SETFD,
+    O_CLOEXEC, O_NOFOLLOW, O_PATH, S_IFLNK, S_IFMT, stat, statfs,
 };
 use lp_abi::{Errno, Fd, Result};
 use lp_region::layout::FDS;
@@ -35,6 +35,8 @@ use crate::low::tools::close::close_number;
 const PARKABLE: i32 = 64;
 /// Maximum distance of the base below the region's descriptor.
 const BELOW: i32 = 16;
+/// `PROC_SUPER_MAGIC` of linux/magic.h.
+const PROC: i64 = 0x9fa0;
 /// The lowest reserved number: above those that programs care about.
 const FIRST_READY: i32 = PARKABLE;
 
@@ -407,6 +409,17 @@ fn is_placeholder(fd: Fd) -> bool {
         let asked = lp_abi::syscall!(__NR_fstat, fd, &raw mut found);
         asked.is_ok() && found.st_mode & S_IFMT == S_IFLNK
     }
+}
+
+/// Whether `fd`, which another process had, is a placeholder: a symbolic link of /proc, opened itself.
+pub(super) fn is_copy(fd: Fd) -> bool {
+    // SAFETY: zeros are a valid `statfs`, and the kernel fills it in.
+    let is_of_proc = unsafe {
+        let mut found: statfs = core::mem::zeroed();
+        let asked = lp_abi::syscall!(__NR_fstatfs, fd, &raw mut found);
+        asked.is_ok() && found.f_type == PROC
+    };
+    is_of_proc && is_placeholder(fd)
 }
 
 /// Copies the placeholders' state to the slot of a child, which has a copy of the descriptors.
