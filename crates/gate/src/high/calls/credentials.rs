@@ -5,12 +5,14 @@
 use lp_abi::linux::*;
 use lp_abi::{Errno, Fd};
 use lp_region::sync::Ordering;
+use lp_region::ucopy;
 use lp_vfs::boot::load_limit;
 use lp_vfs::root;
 use lp_vfs::task::Task;
 use lp_vfs::{chdir, namespace, sharing};
 
 use crate::high::fd::descriptor;
+use crate::high::fd::placeholder;
 use crate::high::fd::stand_in::stand_in_returns;
 use crate::high::frame::handler::{handlers, kernel, thread};
 use crate::high::life::credentials::{change, change_groups, entered_namespace, joined_namespace};
@@ -124,11 +126,13 @@ handlers! {
 
     /// setrlimit(2).
     fn setrlimit(task, resource: u32, limit: usize) {
+        before_limit(task, resource, limit);
         limited(task, resource, kernel!(__NR_setrlimit, resource, limit))
     }
 
     /// prlimit64(2): the slot follows only for the calling process.
     fn prlimit64(task, pid: i32, resource: u32, new: usize, old: usize) {
+        before_limit(task, resource, new);
         let done = kernel!(__NR_prlimit64, pid, resource, new, old);
         if new == 0 { done } else { limited(task, resource, done) }
     }
@@ -146,6 +150,16 @@ const UNSHARED: u32 = CLONE_FS
     | CLONE_NEWPID
     | CLONE_NEWCGROUP
     | CLONE_NEWTIME;
+
+/// Before a limit may become lower.
+fn before_limit(task: &Task, resource: u32, new: usize) {
+    // SAFETY: the copy routine handles bad pointers. The soft limit is the first word.
+    if resource == RLIMIT_NOFILE
+        && let Ok(soft) = unsafe { ucopy::get(new as *const u64) }
+    {
+        placeholder::before_limit(task, soft);
+    }
+}
 
 fn limited(task: &Task, resource: u32, done: isize) -> isize {
     if done >= 0 && resource == RLIMIT_FSIZE {

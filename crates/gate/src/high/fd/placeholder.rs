@@ -439,6 +439,19 @@ fn base(task: &Task) -> Result<Fd> {
     if word != 0 { Ok(Fd::new(word as i32 - 1)) } else { make_base(task) }
 }
 
+/// Whether a limit of `soft` descriptors leaves no number beside the region's, which is `region`.
+pub(crate) fn needs_base(region: Fd, soft: u64) -> bool {
+    soft <= u64::from(region.raw().unsigned_abs()) + 3
+}
+
+/// Before the number of descriptors is limited: the base gets a number that the program cannot have.
+#[cold]
+pub(crate) fn before_limit(task: &Task, soft: u64) {
+    if needs_base(task.region.fd(), soft) {
+        let _ = base(task);
+    }
+}
+
 /// Creates the base. The link is the process's own, so that nothing that reaches it by its name in /proc can
 /// change anything of others; its children inherit it.
 #[cold]

@@ -13,7 +13,7 @@ use lp_abi::prctl::PR_SET_SECCOMP;
 use lp_region::ucopy;
 
 use crate::high::calls::{landlock, openat2};
-use crate::high::fd::{directory, parent};
+use crate::high::fd::{directory, parent, placeholder};
 use crate::high::frame::at::{At, Last, Route, Which};
 use crate::high::frame::handler::{given, kernel};
 use crate::high::frame::message::Message;
@@ -303,14 +303,14 @@ handlers! {
         gives_address()
     }
 
-    /// setrlimit(2): joining may be impossible under a lower RLIMIT_AS.
+    /// setrlimit(2): joining, or making a placeholder, may be impossible under a lower limit.
     fn setrlimit(words) {
-        if words[0] as u32 == RLIMIT_AS { join() } else { NOT_OURS }
+        limits(words[0] as u32, words[1])
     }
 
     /// prlimit64(2): as for setrlimit.
     fn prlimit64(words) {
-        if words[1] as u32 == RLIMIT_AS && words[2] != 0 { join() } else { NOT_OURS }
+        limits(words[1] as u32, words[2])
     }
 
     /// landlock_create_ruleset(2): with flags it makes none.
@@ -327,6 +327,18 @@ handlers! {
     /// gate's own; and calls too rare to examine their paths.
     fn at_once(_words) {
         join()
+    }
+}
+
+/// Sets a limit; `new` may be null.
+fn limits(resource: u32, new: usize) -> isize {
+    // SAFETY: the copy routine handles bad pointers. The soft limit is the first word.
+    let Ok(soft) = (unsafe { ucopy::get(new as *const u64) }) else { return NOT_OURS };
+    let region = apart::extent().map_or(Fd::NONE, |(region, _)| region);
+    match resource {
+        RLIMIT_AS => join(),
+        RLIMIT_NOFILE if placeholder::needs_base(region, soft) => join(),
+        _ => NOT_OURS,
     }
 }
 
