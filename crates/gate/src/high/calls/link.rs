@@ -84,11 +84,11 @@ fn read_link(task: &Task, at: At, buf: UserPtr, size: i32) -> isize {
     let room = given_slice(buf.addr(), size as usize);
     let ours = |at: At| readlink::readlinkat(task, at.dirfd, at.path, room);
     let host = |at: At| match magic::readlink(task, at) {
-        Some(text) => {
+        Some(text) => ret(text.and_then(|text| {
             let length = text.len().min(size as usize);
             // SAFETY: the text is at least `length` bytes long; the copy routine handles bad pointers.
-            ret(unsafe { ucopy::copy(buf.as_ptr(), text.as_ptr(), length) }.map(|()| length))
-        }
+            unsafe { ucopy::copy(buf.as_ptr(), text.as_ptr(), length) }.map(|()| length)
+        })),
         None => kernel!(__NR_readlinkat, at.dirfd, at.path, buf, size),
     };
     one(task, at, Last::Link, ours, host)

@@ -1,6 +1,7 @@
-//! /proc/self/fd as a directory: hides the gate's own descriptors.
+//! /proc/self/fd and /proc/self/fdinfo as directories, also of threads and other processes: hides the gate's
+//! own descriptors.
 
-use lp_abi::linux::__NR_getdents64;
+use lp_abi::linux::{__NR_getdents64, __NR_readlink};
 use lp_abi::{Fd, UserSlice, dirent64};
 use lp_region::ucopy;
 use lp_vfs::task::Task;
@@ -16,7 +17,24 @@ static OPEN: MarkedFds = MarkedFds::new();
 
 /// The kernel has opened as `fd` a path that starts with, or is, `path`.
 pub(crate) fn opened(fd: Fd, path: &[u8]) {
-    OPEN.opened(fd, || is_path(path));
+    OPEN.opened(fd, || {
+        is_path(path) || path.first() != Some(&b'/') && may_end_one(path) && is_open_on_one(fd)
+    });
+}
+
+/// Whether a relative path from a directory under /proc may name one.
+fn may_end_one(path: &[u8]) -> bool {
+    let path = path.strip_suffix(b"/").unwrap_or(path);
+    path.ends_with(b"fd") || path.ends_with(b"fdinfo")
+}
+
+/// Whether the kernel says that `fd` is open on one.
+#[cold]
+fn is_open_on_one(fd: Fd) -> bool {
+    let (link, mut path) = (fd.link(), [0u8; 64]);
+    // SAFETY: `link` is NUL-terminated, and the kernel writes within `path`.
+    let got = unsafe { lp_abi::syscall!(__NR_readlink, link.as_ptr(), path.as_mut_ptr(), path.len()) };
+    got.is_ok_and(|length| is_path(&path[..length]))
 }
 
 /// The kernel has opened as `fd` a path that names none.
@@ -36,10 +54,15 @@ pub(crate) fn is_path(path: &[u8]) -> bool {
     if path == b"/dev/fd" {
         return true;
     }
-    let Some(process) = path.strip_prefix(b"/proc/").and_then(|rest| rest.strip_suffix(b"/fd")) else {
+    let Some(rest) = path.strip_prefix(b"/proc/") else { return false };
+    let Some(process) = rest.strip_suffix(b"/fd").or_else(|| rest.strip_suffix(b"/fdinfo")) else {
         return false;
     };
-    process == b"self" || process == b"thread-self" || matches!(parse_decimal(process), Some((_, [])))
+    match process.strip_prefix(b"self").or_else(|| Some(parse_decimal(process)?.1)) {
+        Some([]) => true,
+        Some(rest) => matches!(rest.strip_prefix(b"/task/").and_then(parse_decimal), Some((_, []))),
+        None => process == b"thread-self",
+    }
 }
 
 /// getdents64(2) of such a directory, without the gate's own descriptors.

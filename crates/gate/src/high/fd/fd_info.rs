@@ -28,12 +28,14 @@ const LOOKS: usize = 16;
 /// The kernel's UIO_MAXIOV.
 const MOST_PIECES: usize = 1024;
 
-/// The process of the run that has this id in the caller's eyes.
+/// The process of the run that has this id in the caller's eyes. A child that does not run yet has what its
+/// parent had.
 pub(crate) fn process_of(task: &Task, pid: u32) -> Option<ProcessId> {
     task.region.processes().find(|id| {
         let process = task.region.process(*id);
+        let is_there = matches!(process.life.get().state(), SlotState::Born | SlotState::Live);
         // Relaxed: constant while the process lives.
-        process.pid.load(Ordering::Relaxed) == pid && process.life.get().state() == SlotState::Live
+        is_there && process.pid.load(Ordering::Relaxed) == pid
     })
 }
 

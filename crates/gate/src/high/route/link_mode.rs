@@ -28,7 +28,7 @@ pub(crate) fn of(task: &Task, at: At) -> Option<u32> {
     let text = buffer(Which::First);
     // SAFETY: the copy routine handles bad pointers.
     let mut length = unsafe { ucopy::string(text, at.path.as_ptr()) }.ok()?;
-    if text[..length].iter().all(u8::is_ascii_digit) {
+    if magic::may_continue(&text[..length]) {
         length = hostlink::join_absolute(Which::First, at.dirfd, length)?;
     }
     let magic = magic::parse(task, &text[..length]).filter(|magic| magic.end == length)?;

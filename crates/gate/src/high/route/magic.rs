@@ -5,7 +5,6 @@
 
 use lp_abi::linux::{S_IFLNK, S_IFMT};
 use lp_abi::{Errno, Fd, PATH_MAX, Result};
-use lp_region::life::SlotState;
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{FileId, ProcessId, Spot, ucopy};
 use lp_vfs::getcwd::{self, Start};
@@ -13,7 +12,7 @@ use lp_vfs::table::{FdTable, entry};
 use lp_vfs::task::Task;
 use lp_vfs::{directories, target};
 
-use crate::high::fd::{descriptor, directory, own_descriptor};
+use crate::high::fd::{descriptor, directory, fd_info, own_descriptor};
 use crate::high::frame::at::{At, DOT, Last, Route, Which, buffer, path_in, spare_buffer};
 use crate::high::route::{hostlink, rooted};
 use crate::high::run::apart;
@@ -81,6 +80,16 @@ fn parse_process<'p>(task: &Task, name: &'p [u8]) -> Option<(ProcessId, Link, &'
     links.iter().find_map(|(text, link)| Some((process, *link, name.strip_prefix(*text)?)))
 }
 
+/// The descriptor of the caller's that a path under /proc/self/fdinfo describes.
+fn described(path: &[u8]) -> Option<Fd> {
+    let name = path.strip_prefix(b"/proc/")?;
+    let rest = [&b"self"[..], b"thread-self"].iter().find_map(|own| name.strip_prefix(*own))?;
+    match parse_decimal(rest.strip_prefix(b"/fdinfo/")?)? {
+        (number, []) => Some(Fd::new(number as i32)),
+        _ => None,
+    }
+}
+
 /// The process of the run whose directory under /proc a path enters, and the rest of the path.
 fn process_of<'p>(task: &Task, name: &'p [u8]) -> Option<(ProcessId, &'p [u8])> {
     for own in [&b"self"[..], b"thread-self"] {
@@ -89,15 +98,10 @@ fn process_of<'p>(task: &Task, name: &'p [u8]) -> Option<(ProcessId, &'p [u8])> 
         }
     }
     let (pid, rest) = parse_decimal(name)?;
-    let is = |id: ProcessId| {
-        let process = task.region.process(id);
-        // Relaxed: one word, constant while the process lives.
-        process.pid.load(Ordering::Relaxed) == pid && process.life.get().state() == SlotState::Live
-    };
-    if is(task.process_id) {
-        return Some((task.process_id, rest));
+    if task.process.pid.load(Ordering::Relaxed) == pid {
+        return Some((task.process_id, rest)); // Relaxed, above: the process's own word.
     }
-    let found = task.region.processes().find(|id| is(*id))?;
+    let found = fd_info::process_of(task, pid)?;
     (!task.region.process_is_dead(found, task.process_id)).then_some((found, rest))
 }
 
@@ -146,7 +150,8 @@ pub(crate) fn may_concern_mount(path: &[u8]) -> bool {
     if rest.starts_with(b"/exe") && link::is_own() {
         return true;
     }
-    rest.strip_prefix(b"/fd/").and_then(parse_decimal).is_some_and(|(fd, _)| is_hidden(fd))
+    let number = rest.strip_prefix(b"/fd/").or_else(|| rest.strip_prefix(b"/fdinfo/"));
+    number.and_then(parse_decimal).is_some_and(|(fd, _)| is_hidden(fd))
 }
 
 /// The route of an absolute path under /proc or /dev, `length` bytes in the buffer of `which`.
@@ -154,6 +159,11 @@ pub(crate) fn may_concern_mount(path: &[u8]) -> bool {
 pub(crate) fn route(task: &Task, which: Which, last: Last, length: usize) -> Route {
     let text = buffer(which);
     if last == Last::Follow && own_descriptor::is_behind(task.region.fd(), At::text(text), &text[..length]) {
+        return Route::Bad(Errno::ENOENT);
+    }
+    if let Some(fd) = described(&text[..length])
+        && descriptor::is_hidden(task, fd)
+    {
         return Route::Bad(Errno::ENOENT);
     }
     let Some(magic) = parse(task, &text[..length]) else {
@@ -263,28 +273,34 @@ fn is_shut(task: &Task, magic: Magic, named: At) -> bool {
 /// The path of the target of a link of ours, NUL-terminated in `to`; `None` if it was unlinked or never had
 /// one.
 fn name_of(task: &Task, magic: Magic, to: &mut [u8; PATH_MAX]) -> Option<usize> {
-    let length = text_of(task, magic, Start::Host, to)?;
+    let length = text_of(task, magic, Start::Host, to).ok()?;
     (!to[..length].ends_with(b" (deleted)")).then_some(length)
 }
 
 /// The result of readlink(2) for a link of ours, NUL-terminated in `to`.
-fn text_of(task: &Task, magic: Magic, start: Start, to: &mut [u8; PATH_MAX]) -> Option<usize> {
+///
+/// # Errors
+/// `ENAMETOOLONG`; `ENOENT` if the descriptor was closed meanwhile.
+fn text_of(task: &Task, magic: Magic, start: Start, to: &mut [u8; PATH_MAX]) -> Result<usize> {
     let places = directories::of(task.region, magic.process);
     // Relaxed, all: one word each. If another process closes the file meanwhile, the name was right a moment
     // ago.
     let text = match magic.link {
         Link::Descriptor(fd) => {
-            let word = FdTable::of(task.region, magic.process).entry(fd)?.load(Ordering::Relaxed);
+            let place = FdTable::of(task.region, magic.process).entry(fd).ok_or(Errno::ENOENT)?;
+            let word = place.load(Ordering::Relaxed);
             getcwd::of_file(task, task.region.file(FileId(word as u32)), start)
         }
         Link::Cwd => of_place(task, &places.cwd, start),
         Link::Root => of_place(task, &places.root, start),
         Link::Exe => getcwd::of_executed(task, task.region.process(magic.process), start),
-    };
-    let text = text.ok().filter(|text| text.len() < to.len())?;
+    }?;
+    if text.len() >= to.len() {
+        return Err(Errno::ENAMETOOLONG);
+    }
     to[..text.len()].copy_from_slice(text);
     to[text.len()] = 0;
-    Some(text.len())
+    Ok(text.len())
 }
 
 /// The path of a process's working or root directory.
@@ -294,19 +310,22 @@ fn of_place<'t>(task: &'t Task, place: &AtomicU64, start: Start) -> Result<&'t [
 
 /// readlink(2) of a magic link of ours: its text in the thread's first buffer. `None` for everything else.
 #[cold]
-pub(crate) fn readlink(task: &Task, at: At) -> Option<&'static [u8]> {
+pub(crate) fn readlink(task: &Task, at: At) -> Option<Result<&'static [u8]>> {
     let text = buffer(Which::First);
     // SAFETY: the gate's fault handler is installed.
     let mut length = unsafe { ucopy::string(text, at.path.as_ptr()) }.ok()?;
     if text[..length].starts_with(b"/dev/std") {
         return None;
     }
-    if may_be_link(&text[..length]) {
+    if may_continue(&text[..length]) {
         length = hostlink::join_absolute(Which::First, at.dirfd, length)?;
     }
     let length = match parse(task, &text[..length]) {
         Some(magic) if magic.end != length => return None,
-        Some(magic) if is_ours(task, magic) => text_of(task, magic, Start::Root, text)?,
+        Some(magic) if is_ours(task, magic) => match text_of(task, magic, Start::Root, text) {
+            Ok(length) => length,
+            Err(errno) => return Some(Err(errno)),
+        },
         Some(magic) if magic.link == Link::Exe => {
             let (pid, own) = owner(task, magic);
             link::program(pid, own, text)?
@@ -317,12 +336,16 @@ pub(crate) fn readlink(task: &Task, at: At) -> Option<&'static [u8]> {
             link::program(pid, false, text)?
         }
     };
-    Some(&text[..length])
+    Some(Ok(&text[..length]))
 }
 
-/// Whether a relative path may be a magic link in a directory under /proc.
-fn may_be_link(path: &[u8]) -> bool {
-    matches!(path, b"cwd" | b"root" | b"exe") || !path.is_empty() && path.iter().all(u8::is_ascii_digit)
+/// Whether a relative path from a directory under /proc may be, or contain, a magic link.
+pub(super) fn may_continue(path: &[u8]) -> bool {
+    let name = path.split(|byte| *byte == b'/').next().unwrap_or_default();
+    match name {
+        b"cwd" | b"root" | b"exe" | b"fd" | b"task" | b"self" | b"thread-self" => true,
+        _ => !name.is_empty() && name.iter().all(u8::is_ascii_digit),
+    }
 }
 
 /// The path in a mount of what a magic link of ours leads to, in `to`, for a walk over host directories that

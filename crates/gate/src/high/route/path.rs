@@ -219,8 +219,8 @@ fn route_relative(
             None => hostlink::route_joined(which, at.dirfd, length),
         };
     }
-    // The working directory may be /proc/self/fd.
-    if text.iter().all(u8::is_ascii_digit)
+    // The directory may be one under /proc.
+    if magic::may_continue(text)
         && let Some(length) = hostlink::join_absolute(which, at.dirfd, length)
         && buffer(which).starts_with(b"/proc/")
     {
