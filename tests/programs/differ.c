@@ -1,5 +1,6 @@
 /* differ CASE DIRECTORY HOST: one row of docs/differences.md, in an empty directory. HOST is a directory of
  * the host. Prints what tests/tests/differ.rs expects of the kernel and of Lightpath. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -238,6 +239,63 @@ static int rulesets(void)
     return 0;
 }
 
+/* The names in the working directory, in their order. */
+static void list(const char *text)
+{
+    DIR *dir = opendir(".");
+    printf("%s", text);
+    for (struct dirent *entry; dir && (entry = readdir(dir));)
+        if (entry->d_name[0] != '.')
+            printf(" %s", entry->d_name);
+    printf("\n");
+    fflush(stdout);
+    closedir(dir);
+}
+
+/* A listing after a name was given to another file. */
+static int order_of_names(void)
+{
+    for (const char *name = "abc"; *name; name++)
+        close(open((char[]){ *name, 0 }, O_CREAT | O_WRONLY, 0644));
+    list("made");
+    if (rename("c", "a"))
+        return 1;
+    list("over");
+    if (syscall(SYS_renameat2, AT_FDCWD, "a", AT_FDCWD, "b", 2))
+        return 1;
+    list("exchanged");
+    return 0;
+}
+
+/* A descriptor that was opened under other credentials, or by another process. */
+static int link_of_the_parent(void)
+{
+    chmod(".", 0777);
+    int fd = open("f", O_CREAT | O_RDWR, 0666);
+    if (fchown(fd, 1000, 1000) || setresuid(1000, 1000, 1000))
+        return 1;
+    pid_t child = fork();
+    if (!child) {
+        say("link", linkat(fd, "", AT_FDCWD, "x", AT_EMPTY_PATH));
+        fd = open("f", O_RDWR);
+        say("own", linkat(fd, "", AT_FDCWD, "y", AT_EMPTY_PATH));
+        _exit(0);
+    }
+    waitpid(child, NULL, 0);
+    return 0;
+}
+
+/* The name of a process whose program was executed by a descriptor. */
+static int name_by_descriptor(void)
+{
+    char *arguments[] = { "cat", "/proc/self/comm", NULL };
+    int fd = open("/bin/cat", O_RDONLY | O_CLOEXEC);
+    if (dup2(fd, 30) != 30)
+        return 1;
+    syscall(SYS_execveat, 30, "", arguments, environ, AT_EMPTY_PATH);
+    return 1;
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 4 || chdir(argv[2]))
@@ -262,5 +320,11 @@ int main(int argc, char **argv)
         return rulesets();
     if (!strcmp(argv[1], "select_above"))
         return select_above();
+    if (!strcmp(argv[1], "order_of_names"))
+        return order_of_names();
+    if (!strcmp(argv[1], "link_of_the_parent"))
+        return link_of_the_parent();
+    if (!strcmp(argv[1], "name_by_descriptor"))
+        return name_by_descriptor();
     return 2;
 }

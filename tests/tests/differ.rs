@@ -11,7 +11,7 @@ use lp_tests::door::{Door, Place};
 use lp_tests::{binary, compile, process, suite};
 
 /// A case, and what it says on the kernel and on Lightpath.
-const CASES: [(&str, &str, &str); 10] = [
+const CASES: [(&str, &str, &str); 13] = [
     ("of_two_users", "test 0", "test 1"),
     (
         "large_maps",
@@ -29,6 +29,9 @@ const CASES: [(&str, &str, &str); 10] = [
     ("beneath_and_idmap", "move 0, map 0, map 0, idmap 0", "move EINVAL, map 0, map 0, idmap EINVAL"),
     ("kernel_only", "init 0, mark 0, pivot_root 0", "init 0, mark ENODEV, pivot_root EINVAL"),
     ("rulesets", "add 0, eighth 0, ninth 0", "add EBADFD, eighth 0, ninth ENFILE"),
+    ("order_of_names", "made c b a, over a b, exchanged b a", "made c b a, over b a, exchanged b a"),
+    ("link_of_the_parent", "link ENOENT, own 0", "link 0, own 0"),
+    ("name_by_descriptor", "cat", "30"),
     ("select_above", "open 0, select 0", "open 0, select EBADF"),
 ];
 
