@@ -5,7 +5,7 @@
 static struct {
     const char *name;
     void (*run)(void);
-} groups[512];
+} groups[1024];
 static unsigned group_count;
 
 void add_group(const char *name, void (*run)(void))
