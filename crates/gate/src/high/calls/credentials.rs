@@ -153,10 +153,11 @@ const UNSHARED: u32 = CLONE_FS
 
 /// Before a limit may become lower.
 fn before_limit(task: &Task, resource: u32, new: usize) {
+    if resource != RLIMIT_NOFILE {
+        return;
+    }
     // SAFETY: the copy routine handles bad pointers. The soft limit is the first word.
-    if resource == RLIMIT_NOFILE
-        && let Ok(soft) = unsafe { ucopy::get(new as *const u64) }
-    {
+    if let Ok(soft) = unsafe { ucopy::get(new as *const u64) } {
         placeholder::before_limit(task, soft);
     }
 }
