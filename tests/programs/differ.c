@@ -285,17 +285,6 @@ static int link_of_the_parent(void)
     return 0;
 }
 
-/* The name of a process whose program was executed by a descriptor. */
-static int name_by_descriptor(void)
-{
-    char *arguments[] = { "cat", "/proc/self/comm", NULL };
-    int fd = open("/bin/cat", O_RDONLY | O_CLOEXEC);
-    if (dup2(fd, 30) != 30)
-        return 1;
-    syscall(SYS_execveat, 30, "", arguments, environ, AT_EMPTY_PATH);
-    return 1;
-}
-
 int main(int argc, char **argv)
 {
     if (argc != 4 || chdir(argv[2]))
@@ -324,7 +313,5 @@ int main(int argc, char **argv)
         return order_of_names();
     if (!strcmp(argv[1], "link_of_the_parent"))
         return link_of_the_parent();
-    if (!strcmp(argv[1], "name_by_descriptor"))
-        return name_by_descriptor();
     return 2;
 }

@@ -31,7 +31,6 @@ const CASES: [(&str, &str, &str); 13] = [
     ("rulesets", "add 0, eighth 0, ninth 0", "add EBADFD, eighth 0, ninth ENFILE"),
     ("order_of_names", "made c b a, over a b, exchanged b a", "made c b a, over b a, exchanged b a"),
     ("link_of_the_parent", "link ENOENT, own 0", "link 0, own 0"),
-    ("name_by_descriptor", "cat", "30"),
     ("select_above", "open 0, select 0", "open 0, select EBADF"),
 ];
 
