@@ -13,6 +13,7 @@
 use core::ptr;
 
 use lp_region::lane::Lane;
+use lp_region::layout::LANE_BITS;
 use lp_region::life::{Life, SlotState};
 use lp_region::records::{Bucket, Dirent, Inode, LockRecord, LongName, Mapping, OpenFile};
 use lp_region::slab::Slot;
@@ -205,7 +206,8 @@ pub(crate) fn bury(task: &Task, lane: LaneId) -> bool {
         strip(task, lane);
         task.region.retire_lane(lane);
     }
-    let retired = task.region.lane_id(record.number());
+    // Not by the record, which its owner may have had no time to number.
+    let retired = task.region.lane_id(lane.0 & ((1 << LANE_BITS) - 1));
     drop(burial);
     first && mend_section(task, record) && release(task, retired)
 }
