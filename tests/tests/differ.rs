@@ -11,7 +11,7 @@ use lp_tests::door::{Door, Place};
 use lp_tests::{binary, compile, process, suite};
 
 /// A case, and what it says on the kernel and on Lightpath.
-const CASES: [(&str, &str, &str); 13] = [
+const CASES: [(&str, &str, &str); 12] = [
     ("of_two_users", "test 0", "test 1"),
     (
         "large_maps",
