@@ -10,7 +10,7 @@ use lp_abi::linux::*;
 use lp_abi::{Errno, Fd, PAGE_SIZE, UserPtr, syscall};
 use lp_region::{Geometry, Region};
 use lp_vfs::mapping::{self, MapAccess, Piece};
-use lp_vfs::{copy, inode, lseek, page, read, truncate, write};
+use lp_vfs::{copy, inode, lseek, page, read, truncate, version, write};
 use setup::{Fixture, Random, lent};
 
 /// A file without a name on tmpfs.
@@ -158,13 +158,18 @@ fn files_of_the_host_are_received() {
     assert_eq!(at, 100_000);
 }
 
-#[test]
-fn mapped_pages_stay_while_they_are_mapped() {
+/// A region in a file, which mappings need.
+fn in_a_file() -> Fixture {
     // SAFETY: the name is NUL-terminated.
     let memory = unsafe { syscall!(__NR_memfd_create, c"copies".as_ptr(), 0) }.expect("memfd") as i32;
     let memory = lp_region::life_file::beside(Fd::new(memory)).expect("life");
     let geometry = Geometry { data_bytes: 32 << 20, inodes: 1000, identity: 9 };
-    let fixture = Fixture::on(Region::create(memory, &geometry).expect("region"));
+    Fixture::on(Region::create(memory, &geometry).expect("region"))
+}
+
+#[test]
+fn mapped_pages_stay_while_they_are_mapped() {
+    let fixture = in_a_file();
     let (task, fd) = (&fixture.task, fixture.file(O_RDWR));
     put(&fixture, fd, &[5; 2 * PAGE_SIZE], 10 * PAGE_SIZE as i64);
     let of = mapping::begin(task, fd, 0, 64 * PAGE_SIZE, MapAccess::SharedWrite).expect("mapping");
@@ -195,6 +200,24 @@ fn mapped_pages_stay_while_they_are_mapped() {
         "what lies behind the end goes with the last mapping"
     );
     truncate::ftruncate(task, fd, 0).expect("ftruncate");
+}
+
+#[test]
+fn a_mapping_makes_another_version_of_the_content() {
+    let fixture = in_a_file();
+    let (task, fd) = (&fixture.task, fixture.file(O_RDWR));
+    put(&fixture, fd, &[5; PAGE_SIZE], 0);
+    let of = |of| version::of(task, of);
+    let map = || mapping::begin(task, fd, 0, PAGE_SIZE, MapAccess::SharedWrite).expect("mapping");
+    let file = map();
+    assert_eq!(of(file), None, "it may change without a trace");
+    mapping::end(task, file, PAGE_SIZE);
+    let before = of(file).expect("a version");
+    assert_eq!(of(file), Some(before), "nothing has happened");
+    map();
+    // What is written through the mapping changes neither the size nor, within a tick of the clock, the time.
+    mapping::end(task, file, PAGE_SIZE);
+    assert_ne!(of(file), Some(before));
 }
 
 #[test]

@@ -27,12 +27,14 @@ pub(crate) fn record_gone(task: &Task, of: InodeRef) {
     let inode = task.region.inode(of.id);
     let flags = inode.flags.load(Relaxed); // Relaxed: under the lock.
     let kept = flags & inode_flags::KEPT;
+    // A section even where nothing is removed: a copy from before the mapping must not pass for one of what was
+    // written through it (`version::of`).
+    inode.data_seq.begin();
     inode.flags.store(flags & !(inode_flags::MAPPED | inode_flags::WRITABLE_MAP), Relaxed);
     if kept == 0 {
-        return;
+        return inode.data_seq.end();
     }
     let size = inode.size.load(Relaxed); // Relaxed: under the lock.
-    inode.data_seq.begin();
     inode.seq.begin();
     linking::less_in_section(inode, cut::left(task, inode, size));
     inode.seq.end();
