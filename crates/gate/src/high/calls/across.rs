@@ -112,37 +112,36 @@ fn directory(at: At) -> Result<Option<At>> {
 
 /// 0 if a path leads to a directory, whether ours or the host's; else the error.
 pub(crate) fn directory_at(task: &Task, at: At) -> isize {
-    let kind = Cell::new(0);
-    let ours = |at: At| {
-        target::at(task, at.dirfd, at.path, 0, |_, inode, _| {
-            kind.set(inode.mode.load(Ordering::Relaxed)); // Relaxed: the type does not change.
-            Ok(())
-        })
-    };
-    let host = |at: At| {
-        // SAFETY: zeros are a valid `stat`, and the kernel fills it in.
-        let mut found: stat = unsafe { core::mem::zeroed() };
-        let done = kernel!(__NR_newfstatat, at.dirfd, at.path, &raw mut found, 0);
-        kind.set(found.st_mode);
-        done
-    };
-    match one(task, at, Last::Follow, ours, host) {
-        0 if kind.get() & S_IFMT != S_IFDIR => Errno::ENOTDIR.to_ret(),
+    let mode = Cell::new(0);
+    match look_for(task, at, 0, Last::Follow, &mode) {
+        0 if mode.get() & S_IFMT != S_IFDIR => Errno::ENOTDIR.to_ret(),
         done => done,
     }
 }
 
 /// 0 if the path exists, whether ours or the host's; else the error.
 pub(crate) fn look(task: &Task, at: At, flags: u32, last: Last) -> isize {
+    look_for(task, at, flags, last, &Cell::new(0))
+}
+
+/// [`look`], which sets `mode` to that of what exists.
+fn look_for(task: &Task, at: At, flags: u32, last: Last, mode: &Cell<u32>) -> isize {
     let flags = match last {
         Last::Link => flags | AT_SYMLINK_NOFOLLOW,
         Last::Follow => flags & !lp_abi::linux::AT_SYMLINK_FOLLOW,
     };
-    let ours = |at: At| target::at(task, at.dirfd, at.path, flags, |_, _, _| Ok(()));
+    let ours = |at: At| {
+        target::at(task, at.dirfd, at.path, flags, |_, inode, _| {
+            mode.set(inode.mode.load(Ordering::Relaxed)); // Relaxed: the type does not change.
+            Ok(())
+        })
+    };
     let host = |at: At| {
         // SAFETY: zeros are a valid `stat`, and the kernel fills it in.
         let mut found: stat = unsafe { core::mem::zeroed() };
-        kernel!(__NR_newfstatat, at.dirfd, at.path, &raw mut found, flags)
+        let done = kernel!(__NR_newfstatat, at.dirfd, at.path, &raw mut found, flags);
+        mode.set(found.st_mode);
+        done
     };
     one(task, at, last, ours, host)
 }

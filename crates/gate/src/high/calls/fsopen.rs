@@ -105,7 +105,6 @@ handlers! {
 
 /// Records an option that the kernel has taken.
 fn note(fd: Fd, key: UserPtr, value: UserPtr) {
-    let (mut name, mut given) = ([0; 32], [0; made::OPTIONS]);
     made::changed(fd, |known| {
         if is_text(key, b"source") {
             known.source = [0; SOURCE];
@@ -113,11 +112,17 @@ fn note(fd: Fd, key: UserPtr, value: UserPtr) {
             let _ = unsafe { ucopy::string(&mut known.source[..SOURCE - 1], value.as_ptr()) };
             return true;
         }
-        match (copy(&mut name, key), copy(&mut given, value)) {
-            (Ok(length), Ok(bytes)) => known.add(&name[..length], &given[..bytes]),
-            _ => false,
-        }
+        with_option(key, value, |key, value| known.add(key, value))
     });
+}
+
+/// Hands an option of the program's to `add`. False if that returns it, or the option cannot be read.
+fn with_option(key: UserPtr, value: UserPtr, add: impl FnOnce(&[u8], &[u8]) -> bool) -> bool {
+    let (mut name, mut given) = ([0; 32], [0; picked::OPTIONS]);
+    match (copy(&mut name, key), copy(&mut given, value)) {
+        (Ok(length), Ok(bytes)) => add(&name[..length], &given[..bytes]),
+        _ => false,
+    }
 }
 
 /// A string of the program's, if it has given one.
@@ -155,10 +160,9 @@ fn change(task: &Task, fd: Fd, (command, key, value, extra): (u32, UserPtr, User
     if done < 0 || is_text(key, b"source") {
         return done;
     }
-    let (mut name, mut given) = ([0; 32], [0; picked::OPTIONS]);
-    match (copy(&mut name, key), copy(&mut given, value)) {
-        (Ok(length), Ok(bytes)) if picked::add(fd, &name[..length], &given[..bytes]) => done,
-        _ => Errno::EINVAL.to_ret(),
+    match with_option(key, value, |key, value| picked::add(fd, key, value)) {
+        true => done,
+        false => Errno::EINVAL.to_ret(),
     }
 }
 

@@ -110,11 +110,7 @@ handlers! {
 
 /// What the kernel gets in the place of a descriptor of a ruleset, so that it finds the same error.
 fn in_place(task: &Task, fd: Fd) -> Fd {
-    match descriptor::is_listed(task, fd) {
-        _ if descriptor::is_hidden(task, fd) => stand_in::CLOSED,
-        true if !descriptor::is_path(task, fd) => stand_in::file(task),
-        _ => fd,
-    }
+    stand_in::of(task, fd).unwrap_or(fd)
 }
 
 /// Adds a rule on what is below a directory, or on a file.

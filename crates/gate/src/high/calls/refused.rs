@@ -90,8 +90,8 @@ handlers! {
         NOT_OURS
     }
 
-    /// pidfd_getfd(2) must not fetch a placeholder alone, or an io_uring instance. The region and its life file are
-    /// not even fetched, because closing the life file drops the record lock.
+    /// pidfd_getfd(2) must not fetch a placeholder alone, or an io_uring instance. The region and its life file
+    /// are not even fetched, because closing the life file drops the record lock.
     fn pidfd_getfd(task, pidfd: Fd, fd: Fd, flags: u32) {
         placeholder::flush(task);
         stand_in_returns!(task, pidfd, __NR_pidfd_getfd, fd, flags);

@@ -31,6 +31,9 @@ const MOST_PIECES: usize = 1024;
 /// The process of the run that has this id in the caller's eyes. A child that does not run yet has what its
 /// parent had.
 pub(crate) fn process_of(task: &Task, pid: u32) -> Option<ProcessId> {
+    if task.process.pid.load(Ordering::Relaxed) == pid {
+        return Some(task.process_id); // Relaxed, above: the process's own word.
+    }
     task.region.processes().find(|id| {
         let process = task.region.process(*id);
         let is_there = matches!(process.life.get().state(), SlotState::Born | SlotState::Live);

@@ -12,11 +12,11 @@ use lp_abi::linux::{
     MS_NOATIME, MS_NODEV, MS_NODIRATIME, MS_NOEXEC, MS_NOSUID, MS_NOSYMFOLLOW, MS_RDONLY, MS_RELATIME,
     MS_STRICTATIME, O_CLOEXEC, O_DIRECTORY, STATX_MNT_ID_UNIQUE, stat, statfs, statx,
 };
-use lp_abi::text::Writer;
 use lp_region::mount::SOURCE;
 use lp_region::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use lp_vfs::fsmount::Made;
 
+use crate::high::fd::picked::push_option;
 use crate::low::tools::close::close_number;
 
 /// Contexts and mounts that are known at a time.
@@ -24,7 +24,7 @@ const KNOWN: usize = 16;
 /// Bit of a key that is a context's number.
 const CONTEXT: u64 = 1 << 63;
 /// Bytes of options.
-pub(crate) const OPTIONS: usize = 256;
+const OPTIONS: usize = 256;
 /// The source of what was given none.
 const NO_SOURCE: &[u8] = b"none";
 /// Key of an entry that is being written.
@@ -45,11 +45,7 @@ impl Known {
     /// Adds an option: whether there is room for it.
     pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> bool {
         let length = length(&self.options);
-        let mut text = Writer::new(&mut self.options[length..]);
-        for part in [key, if value.is_empty() { b"" } else { b"=" }, value, b","] {
-            text.push(part);
-        }
-        text.finish().is_some()
+        push_option(&mut self.options[length..], key, value).is_some()
     }
 }
 

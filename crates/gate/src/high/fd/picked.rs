@@ -109,14 +109,19 @@ pub(crate) fn has_failed(fd: Fd) -> bool {
     of(fd, |context| (KEPT, Some(context.has_failed))).unwrap_or(false)
 }
 
+/// Writes an option with a comma behind it. Its length; `None` if there is no room.
+pub(super) fn push_option(to: &mut [u8], key: &[u8], value: &[u8]) -> Option<usize> {
+    let mut text = Writer::new(to);
+    for part in [key, if value.is_empty() { b"" } else { b"=" }, value, b","] {
+        text.push(part);
+    }
+    text.finish()
+}
+
 /// Adds an option that the kernel has found good. One that does not fit is left out: false.
 pub(crate) fn add(fd: Fd, key: &[u8], value: &[u8]) -> bool {
     of(fd, |context| {
-        let mut text = Writer::new(&mut context.text[context.length..]);
-        for part in [key, if value.is_empty() { b"" } else { b"=" }, value, b","] {
-            text.push(part);
-        }
-        let added = text.finish();
+        let added = push_option(&mut context.text[context.length..], key, value);
         context.length += added.unwrap_or(0);
         (KEPT, Some(added.is_some()))
     })

@@ -4,8 +4,8 @@
 //! sealed memfd. It is opened for writing only, and its position identifies the open file of ours. A receiver
 //! in the same region puts that open file on the number that the kernel gave. To any other receiver the token
 //! is a descriptor on which reads and writes fail. The open file lives while tokens for it exist, even if the
-//! sender closes it and nobody receives the message. pidfd_getfd(2) takes no token: what the other process has
-//! open is found in its table.
+//! sender closes it and nobody receives the message. pidfd_getfd(2) takes no token: what the other process
+//! has open is found in its table.
 
 use lp_abi::linux::{__NR_lseek, __NR_open, __NR_readlink, O_CLOEXEC, O_WRONLY, SEEK_CUR, SEEK_SET};
 use lp_abi::{Errno, Fd, Result};
@@ -237,17 +237,15 @@ fn receive(task: &'static Task<'static>, fd: Fd, meant: &Meant, flags: u32) -> R
     done
 }
 
-/// pidfd_getfd(2) has made `fd` a copy of descriptor `number` of the process behind `pidfd`. Puts the open file
-/// of ours that it names there, if it is one.
+/// pidfd_getfd(2) has made `fd` a copy of descriptor `number` of the process behind `pidfd`. If that names an
+/// open file of ours, puts it there.
 ///
 /// # Errors
 /// `EBADF` if the descriptor is closed; those of dup2(2).
 #[cold]
 pub(crate) fn fetched(task: &'static Task<'static>, fd: Fd, pidfd: Fd, number: Fd) -> Result<()> {
     let Some(pid) = own_descriptor::process_behind(pidfd) else { return Ok(()) };
-    let is_own = task.process.pid.load(Ordering::Relaxed) == pid; // Relaxed: the process's own word.
-    let process = if is_own { Some(task.process_id) } else { fd_info::process_of(task, pid) };
-    let Some(process) = process else { return Ok(()) };
+    let Some(process) = fd_info::process_of(task, pid) else { return Ok(()) };
     let Some(id) = dup::of_process(task, process, number)? else {
         // It was closed since the kernel's copy.
         return if placeholder::is_copy(fd) { Err(Errno::EBADF) } else { Ok(()) };

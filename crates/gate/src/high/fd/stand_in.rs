@@ -20,8 +20,8 @@ pub(crate) fn file(task: &Task) -> Fd {
 }
 
 /// The kernel's descriptor for the call, if `fd` is a file of ours or one of the gate's own, which look
-/// closed. `None` if the kernel has `fd` itself, or a parked placeholder there, which it refuses like a closed
-/// number.
+/// closed. `None` if the kernel has `fd` itself, or a parked placeholder there, which it refuses like a
+/// closed number.
 #[inline]
 pub(crate) fn of(task: &Task, fd: Fd) -> Option<Fd> {
     match descriptor::word(task, fd) {

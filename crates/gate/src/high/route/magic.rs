@@ -98,9 +98,6 @@ fn process_of<'p>(task: &Task, name: &'p [u8]) -> Option<(ProcessId, &'p [u8])> 
         }
     }
     let (pid, rest) = parse_decimal(name)?;
-    if task.process.pid.load(Ordering::Relaxed) == pid {
-        return Some((task.process_id, rest)); // Relaxed, above: the process's own word.
-    }
     let found = fd_info::process_of(task, pid)?;
     (!task.region.process_is_dead(found, task.process_id)).then_some((found, rest))
 }
