@@ -1,6 +1,6 @@
 //! Handles: 32-bit indices into the slabs, one type for each kind. Zero is the null handle.
 
-use crate::layout::{INODE_BITS, MOUNT_BITS, MOUNT_SIZE_BITS};
+use crate::layout::{INODE_BITS, LANE_BITS, MOUNT_BITS, MOUNT_SIZE_BITS};
 
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident)*) => {$(
@@ -86,6 +86,14 @@ impl InodeRef {
     #[inline]
     pub const fn from_word(word: u64) -> Self {
         InodeRef { id: InodeId(word as u32), generation: (word >> 32) as u32 }
+    }
+}
+
+impl LaneId {
+    /// The lane's number, without the generation.
+    #[inline(always)]
+    pub const fn number(self) -> u32 {
+        self.0 & ((1 << LANE_BITS) - 1)
     }
 }
 

@@ -1,5 +1,5 @@
-//! A process is killed while its lane sweeps the inodes that it has unlinked, marks those without names, or frees
-//! a few of them. Nothing may be lost, and nothing freed twice.
+//! A process is killed while its lane sweeps the inodes that it has unlinked, marks those without names, or
+//! frees a few of them. Nothing may be lost, and nothing freed twice.
 
 use lp_abi::Fd;
 use lp_abi::linux::*;

@@ -6,8 +6,8 @@ use lp_abi::linux::{
     __NR_write, __NR_writev,
 };
 
-use crate::ids::InodeRef;
-use crate::layout::{self, LANE_BITS};
+use crate::ids::{InodeRef, LaneId};
+use crate::layout;
 use crate::lock::OwnerLock;
 use crate::ring::WaitingFor;
 use crate::signed::Note;
@@ -129,7 +129,7 @@ impl Lane {
     /// The lane's number, which names it as an owner.
     #[inline]
     pub fn number(&self) -> u32 {
-        self.id.load(Ordering::Relaxed) & ((1 << LANE_BITS) - 1) // Relaxed: changed while nobody owns it.
+        LaneId(self.id.load(Ordering::Relaxed)).number() // Relaxed: changed while nobody owns it.
     }
 }
 

@@ -2,12 +2,10 @@
 
 use core::cell::UnsafeCell;
 
-use lp_region::lane::UNLINKED;
-
 /// Maximum number of open files in a set.
 pub(crate) const FILES: usize = 512;
-/// Maximum number of inodes in a set: what a lane lists.
-const INODES: usize = UNLINKED.next_power_of_two() / 2;
+/// Maximum number of inodes in a set.
+pub(crate) const INODES: usize = 1024;
 /// Fewest slots for which a set has room.
 const FEWEST: usize = 128;
 

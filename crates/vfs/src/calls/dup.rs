@@ -46,12 +46,12 @@ pub fn received(task: &Task) {
 }
 
 /// The open file that descriptor `fd` of another process names, marked as shared and pinned, for
-/// pidfd_getfd(2). The door must install it in its table and then call [`received`]. `None` if that descriptor
-/// is not ours.
+/// pidfd_getfd(2). The door must install it in its table and then call [`received`]. `None` if that
+/// descriptor is not ours.
 ///
 /// The other process may run, and frees a file that is not marked once it has removed its only entry. Either
-/// it sees the mark after the removal, or the removal is seen here after the mark. A call of its that is under
-/// way uses the position without its lock.
+/// it sees the mark after the removal, or the removal is seen here after the mark. A call of its that is
+/// under way uses the position without its lock.
 ///
 /// # Errors
 /// `EBADF` if the descriptor is closed; `EPERM` without membarrier(2).

@@ -16,8 +16,7 @@ use lp_region::{MountId, Spot};
 
 use crate::caller::task::Task;
 use crate::calls::{getcwd, stat, statfs};
-use crate::life::fs_options::{FsKind, HUGE};
-use crate::life::superblock::ShownOptions;
+use crate::life::fs_options::{FsKind, HUGE, Options};
 use crate::life::{mount_prune, superblock};
 use crate::names::{mounts, root};
 use crate::rights::credentials;
@@ -43,7 +42,7 @@ pub struct Shown {
     pub peers: u32,
     /// Peer group whose slave it is; 0 for none.
     pub master: u32,
-    options: ShownOptions,
+    options: Options,
     flags: u32,
     source: [u8; SOURCE],
 }
@@ -160,7 +159,7 @@ impl Shown {
         }
         push_number(to, b",uid=", options.uid.map(u64::from));
         push_number(to, b",gid=", options.gid.map(u64::from));
-        to.push(if options.inode64 { b",inode64" } else { b"" });
+        to.push(if options.inode64 == Some(true) { b",inode64" } else { b"" });
         if let Some(name) = options.huge.and_then(|huge| HUGE.get(huge as usize)) {
             to.push(b",huge=");
             to.push(name);

@@ -152,12 +152,22 @@ pub fn readv(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Result<usize> {
     };
     let position = position::hold(task, &held);
     let at = position.get();
-    let got = read_at(task, &held, to, to.len(), at)?;
+    let got = read_vector(task, &held, to, at)?;
     position.set(at + got as u64);
-    Ok(if got == 0 { nothing_slow(task, fd) } else { got })
+    Ok(got)
 }
 
-/// A vector read of no bytes. It is an event for who watches the file, as in vfs_readv; a read(2) is not.
+/// [`read_at`] to a vector.
+fn read_vector(task: &Task, held: &HeldFile, to: Vector, offset: u64) -> Result<usize> {
+    let got = read_at(task, held, to, to.len(), offset)?;
+    if got == 0 {
+        watched::read_slow(task, held.inode);
+    }
+    Ok(got)
+}
+
+/// A read to an empty vector. A vector read of no bytes is an event for who watches the file, as in vfs_readv;
+/// a read(2) is not.
 #[cold]
 fn nothing_slow(task: &Task, fd: Fd) -> usize {
     if let Ok(held) = task.fget(fd) {
@@ -215,8 +225,7 @@ pub(crate) fn preadv(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64
         Some(both) => both,
         None => return Ok(nothing_slow(task, fd)),
     };
-    let got = read_at(task, &held, to, to.len(), offset as u64)?;
-    Ok(if got == 0 { nothing_slow(task, fd) } else { got })
+    read_vector(task, &held, to, offset as u64)
 }
 
 /// `preadv` with `RWF_*` flags; at the position if `offset` is -1.
@@ -257,14 +266,13 @@ fn flagged_slow(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64, fla
         return Err(Errno::EINVAL);
     }
     if offset >= 0 {
-        let got = read_at(task, &held, to, to.len(), offset as u64)?;
-        return Ok(if got == 0 { nothing_slow(task, fd) } else { got });
+        return read_vector(task, &held, to, offset as u64);
     }
     let position = position::hold(task, &held);
     let at = position.get();
-    let got = read_at(task, &held, to, to.len(), at)?;
+    let got = read_vector(task, &held, to, at)?;
     position.set(at + got as u64);
-    Ok(if got == 0 { nothing_slow(task, fd) } else { got })
+    Ok(got)
 }
 
 /// The error for reading a directory: as in vfs_read, after those for the arguments.
@@ -365,22 +373,27 @@ fn read_at<B: Buffer>(task: &Task, held: &HeldFile, to: B, len: usize, offset: u
 /// Reads from the layer below, or takes the bytes from there and then reads.
 #[cold]
 fn taken_slow<B: Buffer>(task: &Task, held: &HeldFile, to: B, len: usize, offset: u64) -> Result<usize> {
+    let take = || {
+        below::take(task, held.inode_id(), Need::Range(offset, len as u64))?;
+        snapshot::snapshot(task.region, held.inode, to, len, offset)
+    };
     if page::is_scarce(task.region) {
-        return unkept(task, held, to, len, offset);
+        return unkept(task, held, to, len, offset)?.map_or_else(take, Ok);
     }
     if let Some(to) = to.whole()
         && let Some(got) = (task.sources.through)(task, held.inode_ref(), to, offset, Passage::First)?
     {
         return Ok(got);
     }
-    match below::take(task, held.inode_id(), Need::Range(offset, len as u64)) {
-        Err(Errno::ENOSPC) => unkept(task, held, to, len, offset),
-        taken => taken.and_then(|()| snapshot::snapshot(task.region, held.inode, to, len, offset)),
+    match take() {
+        Err(Errno::ENOSPC) => unkept(task, held, to, len, offset)?.map_or_else(take, Ok),
+        got => got,
     }
 }
 
-/// Reads from the layer below what the region has no room for.
-fn unkept<B: Buffer>(task: &Task, held: &HeldFile, to: B, len: usize, offset: u64) -> Result<usize> {
+/// Reads from the layer below what the region has no room for. `None` if it was taken meanwhile, or this
+/// process may not read there.
+fn unkept<B: Buffer>(task: &Task, held: &HeldFile, to: B, len: usize, offset: u64) -> Result<Option<usize>> {
     let (mut rest, mut done) = (to, 0);
     while done < len {
         let got = rest.here(len - done).and_then(|here| {
@@ -391,16 +404,12 @@ fn unkept<B: Buffer>(task: &Task, held: &HeldFile, to: B, len: usize, offset: u6
                 rest.advance(got);
                 done += got;
             }
-            // Taken meanwhile, or this process may not read there.
-            Ok(None) if done == 0 => {
-                below::take(task, held.inode_id(), Need::Range(offset, len as u64))?;
-                return snapshot::snapshot(task.region, held.inode, to, len, offset);
-            }
+            Ok(None) if done == 0 => return Ok(None),
             Err(errno) if done == 0 => return Err(errno),
             _ => break,
         }
     }
-    Ok(done)
+    Ok(Some(done))
 }
 
 /// Records that the door has read a file for a call on it.

@@ -13,7 +13,6 @@
 use core::ptr;
 
 use lp_region::lane::Lane;
-use lp_region::layout::LANE_BITS;
 use lp_region::life::{Life, SlotState};
 use lp_region::records::{Bucket, Dirent, Inode, LockRecord, LongName, Mapping, OpenFile};
 use lp_region::slab::Slot;
@@ -207,7 +206,7 @@ pub(crate) fn bury(task: &Task, lane: LaneId) -> bool {
         task.region.retire_lane(lane);
     }
     // Not by the record, which its owner may have had no time to number.
-    let retired = task.region.lane_id(lane.0 & ((1 << LANE_BITS) - 1));
+    let retired = task.region.lane_id(lane.number());
     drop(burial);
     first && mend_section(task, record) && release(task, retired)
 }

@@ -8,11 +8,12 @@
 //! that unlinks much grows, as long as its sweeps find most of it unnamed (docs/adr/0044-*.md).
 
 use lp_abi::{Errno, Result};
-use lp_region::lane::{UNLINKED_NEAR, UNNAMED, Unlinked};
+use lp_region::lane::{UNLINKED, UNLINKED_NEAR, UNNAMED, Unlinked};
 use lp_region::records::{Inode, OpenFile};
 use lp_region::sync::Ordering;
 use lp_region::{FileId, InodeRef};
 
+use crate::caller::candidates::INODES;
 use crate::caller::task::Task;
 use crate::lane::kept::{self, Listed, listed};
 use crate::life::sweep::{self, Scope};
@@ -27,6 +28,8 @@ const BIG: u32 = 64;
 const BIGGEST: u32 = 256;
 /// Most inodes that a lane lists before it runs a sweep: files that were closed fit one sweep with them.
 const MOST: u32 = 960;
+const _: () = assert!(MOST as usize <= UNLINKED);
+const _: () = assert!((MOST as usize) < INODES);
 /// Inodes that a lane frees at a time of those that a sweep has found to be unnamed: as many as it unlinks
 /// meanwhile, so that its cache of slots neither fills nor runs dry.
 const FEW: u32 = 8;

@@ -72,37 +72,13 @@ impl Change {
     }
 }
 
-/// What /proc shows of the options of a file system: those that differ from the defaults.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct ShownOptions {
-    /// What it is.
-    pub kind: FsKind,
-    /// `size=`, in pages.
-    pub pages: Option<u64>,
-    /// `nr_inodes=`.
-    pub inodes: Option<u64>,
-    /// `mode=`.
-    pub mode: Option<u32>,
-    /// `uid=`.
-    pub uid: Option<u32>,
-    /// `gid=`.
-    pub gid: Option<u32>,
-    /// `inode64`.
-    pub inode64: bool,
-    /// `huge=`, as a place in [`crate::life::fs_options::HUGE`].
-    pub huge: Option<u32>,
-    /// `mpol=`.
-    pub policy: Option<Policy>,
-    /// `noswap`.
-    pub noswap: bool,
-}
-
-/// The options of a file system that are shown. One of a command line has the size of the region.
-pub(crate) fn shown_options(task: &Task<'_>, root: u32) -> ShownOptions {
+/// The options of a file system that /proc shows: those that differ from the defaults. One of a command line
+/// has the size of the region.
+pub(crate) fn shown_options(task: &Task<'_>, root: u32) -> Options {
     // Relaxed throughout: values of a moment.
     let Some(record) = record(task, root) else {
         let pages = Some(task.region.header().data_pages.load(Ordering::Relaxed));
-        return ShownOptions { pages, ..ShownOptions::default() };
+        return Options { pages, ..Options::default() };
     };
     let flags = record.flags.load(Ordering::Relaxed);
     let has = |flag: u32| flags & flag != 0;
@@ -110,22 +86,23 @@ pub(crate) fn shown_options(task: &Task<'_>, root: u32) -> ShownOptions {
     let unless = |value: u32, default: u32| (value != default).then_some(value);
     let mode = unless(record.mode.load(Ordering::Relaxed), default_mode(kind));
     if kind == FsKind::Ramfs {
-        return ShownOptions { kind, mode, ..ShownOptions::default() };
+        return Options { kind, mode, ..Options::default() };
     }
     let inodes = record.inodes.load(Ordering::Relaxed);
     let bits = flags >> superblock_flags::POLICY_SHIFT & mempolicy::BITS;
     let policy = Policy::from_bits(bits, record.nodes.load(Ordering::Relaxed));
-    ShownOptions {
+    Options {
         kind,
         pages: Some(record.pages.load(Ordering::Relaxed)).filter(|pages| *pages != default_pages(task)),
         inodes: (inodes != 0 || has(superblock_flags::UNLIMITED)).then_some(inodes),
         mode,
         uid: unless(record.uid.load(Ordering::Relaxed), 0),
         gid: unless(record.gid.load(Ordering::Relaxed), 0),
-        inode64: has(superblock_flags::INODE64),
+        inode64: has(superblock_flags::INODE64).then_some(true),
         huge: unless(flags >> superblock_flags::HUGE_SHIFT & superblock_flags::HUGE_BITS, 0),
         policy: (!policy.is_default()).then_some(policy),
         noswap: has(superblock_flags::NOSWAP),
+        ..Options::default()
     }
 }
 

@@ -34,13 +34,13 @@
 //! gives the inode another generation, which the lists do not have. [`lp_region::marks`] describes the
 //! orderings. Source: Michael, "Hazard Pointers" (2004), with tables as further hazard pointers.
 
-use lp_region::lane::{Lane, UNLINKED, UNNAMED, Unlinked};
+use lp_region::lane::{Lane, UNNAMED, Unlinked};
 use lp_region::mount::mount_state;
 use lp_region::records::{Inode, OpenFile};
 use lp_region::sync::{AtomicU32, Ordering, heavy_barrier};
 use lp_region::{FileId, InodeId, InodeRef, ProcessId, Region, Spot, custody, marks};
 
-use crate::caller::candidates::{CandidateSet, FILES, Origin, Reference};
+use crate::caller::candidates::{CandidateSet, FILES, INODES, Origin, Reference};
 use crate::caller::task::Task;
 use crate::descriptors::flight;
 use crate::descriptors::table::{self, FdTable};
@@ -141,7 +141,7 @@ fn expected(task: &Task, scope: Scope) -> (usize, usize) {
         Scope::Own | Scope::Batch => {
             (own(&task.lane.arrived[OpenFile::LIST]), own(&task.lane.unlinked.count))
         }
-        Scope::All => (FILES, UNLINKED),
+        Scope::All => (FILES, INODES),
     }
 }
 
