@@ -27,7 +27,7 @@ const LONGEST: usize = 4000;
 pub(crate) struct Reached {
     path: PathBuf,
     /// A directory on the way, through whose descriptor a long path leads.
-    _through: Option<OwnedFd>,
+    through: Option<OwnedFd>,
 }
 
 impl Deref for Reached {
@@ -56,14 +56,14 @@ pub(crate) fn whole(over: &Path, path: &Path) -> PathBuf {
 pub(crate) fn reach(over: &Path, path: &Path) -> io::Result<Reached> {
     let whole = whole(over, path);
     if whole.as_os_str().len() <= LONGEST {
-        return Ok(Reached { path: whole, _through: None });
+        return Ok(Reached { path: whole, through: None });
     }
     let (Some(above), Some(name)) = (whole.parent(), whole.file_name()) else {
         return Err(ErrorKind::InvalidFilename.into());
     };
     let through = open(CWD, above)?;
     let path = Path::new("/proc/self/fd").join(through.as_raw_fd().to_string()).join(name);
-    Ok(Reached { path, _through: Some(through) })
+    Ok(Reached { path, through: Some(through) })
 }
 
 /// Opens a directory by a path of any length. No symbolic link is followed.
@@ -72,25 +72,20 @@ pub(crate) fn reach(over: &Path, path: &Path) -> io::Result<Reached> {
 /// `ELOOP` or `ENOTDIR` for a link; those of openat2(2).
 pub(super) fn open(from: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let step = |from: &dyn AsFd, path: &[u8]| {
+    let step = |here: &Option<OwnedFd>, path: &[u8]| {
         let path = OsStr::from_bytes(if path.is_empty() { b"." } else { path });
-        rustix::fs::openat2(from.as_fd(), path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+        let here = here.as_ref().map_or(from.as_fd(), AsFd::as_fd);
+        rustix::fs::openat2(here, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)
     };
     let mut left = path.as_os_str().as_bytes();
-    let mut here: Option<OwnedFd> = None;
+    let mut here = None;
     while left.len() > LONGEST {
         let slash = left[..LONGEST].iter().rposition(|byte| *byte == b'/').filter(|slash| *slash > 0);
         let slash = slash.ok_or(ErrorKind::InvalidFilename)?;
-        here = Some(match &here {
-            Some(here) => step(here, &left[..slash])?,
-            None => step(&from, &left[..slash])?,
-        });
+        here = Some(step(&here, &left[..slash])?);
         left = &left[slash + 1..];
     }
-    Ok(match &here {
-        Some(here) => step(here, left)?,
-        None => step(&from, left)?,
-    })
+    Ok(step(&here, left)?)
 }
 
 /// What is at `path` below `over`.
@@ -98,8 +93,11 @@ pub(super) fn open(from: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
 /// # Errors
 /// Those of [`open`] for what is above; those of lstat(2).
 pub(crate) fn look(over: &Path, path: &Path) -> io::Result<Metadata> {
-    let found = fs::symlink_metadata(reach(over, path)?)?;
-    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
+    let at = reach(over, path)?;
+    let found = fs::symlink_metadata(&at)?;
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    // A long path is reached through what is above.
+    if let Some(above) = above.filter(|_| at.through.is_none()) {
         open(CWD, &over.join(above))?;
     }
     Ok(found)

@@ -84,7 +84,6 @@ impl Writer<'_> {
         if !self.journaled.contains(&change.path) {
             return false;
         }
-        let Ok(path) = self.host(&change.path) else { return false };
         let (found, new) = match (host::look(self.tree.over, &change.path), &change.new) {
             (Err(e), new) => {
                 return host::is_absence(&e) && (new.is_none() || change.what.kind);
@@ -103,6 +102,7 @@ impl Writer<'_> {
         if kind(found.mode()) != kind(new.attributes.mode) {
             return false;
         }
+        let Ok(path) = self.host(&change.path) else { return false };
         match kind(found.mode()) {
             libc::S_IFREG => {
                 found.size() == new.attributes.size && self.tree.content(new).ok() == fs::read(&path).ok()
