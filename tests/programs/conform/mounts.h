@@ -14,4 +14,14 @@ static int in_own_namespace(void)
     return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
 }
 
+/* The same, with the directories that these letters name. */
+static inline int apart_with(const char *letters)
+{
+    if (!in_own_namespace())
+        return 0;
+    for (char name[2] = ""; (name[0] = *letters); letters++)
+        make_dir(name);
+    return 1;
+}
+
 #endif
