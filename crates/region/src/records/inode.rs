@@ -85,8 +85,8 @@ pub struct Inode {
     pub entries: AtomicU32,
     /// For an inode without links: which lane keeps it, and which frees it. Atomic.
     pub custody: Custody,
-    /// Target of a short symbolic link; of a file or directory with [`inode_flags::ORIGIN`] the list and the
-    /// offset of its record, and what else `lp_vfs::below` keeps. Immutable but for that.
+    /// Target of a short symbolic link; of anything else with [`inode_flags::ORIGIN`] the list and the offset
+    /// of its record, and what else `lp_vfs::below` keeps. Immutable but for that.
     pub inline: [AtomicU8; SHORT_TARGET],
     /// Guards the tree of record locks and flocks, like `flc_lock` of Linux's `struct file_lock_context`.
     pub locks_lock: OwnerLock,
@@ -157,7 +157,7 @@ pub mod inode_flags {
     /// It was watched itself. All entries of such a directory have shadows.
     pub const WATCHED: u32 = 2048;
     /// It stands for something in the layer below, whose record [`Inode::inline`](super::Inode::inline) names
-    /// (`lp_vfs::below`): regular files and directories only. Immutable once set.
+    /// (`lp_vfs::below`): anything but a symbolic link. Immutable once set, but by an apply.
     pub const ORIGIN: u32 = 1 << 16;
     /// Names or content are still to be taken from the layer below. Of a directory
     /// [`NO_ACL_YET`](super::NO_ACL_YET) may stand in place of its ACL besides, so that no walk passes it

@@ -77,7 +77,7 @@ impl Layer for HostTree {
 }
 
 /// Something that is missing is a conflict.
-fn found(opened: Result<OwnedFd>) -> Result<OwnedFd> {
+pub(super) fn found<T>(opened: Result<T>) -> Result<T> {
     match opened {
         Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => Err(Errno::EIO),
         opened => opened,
@@ -114,7 +114,12 @@ fn far_above(region: Region<'_>, at: RecordAt) -> Result<Option<RecordAt>> {
 
 /// Writes the path of a record below `above`, or from the root of the host, to the end of a buffer,
 /// NUL-terminated. Returns where it starts.
-fn path(region: Region<'_>, at: RecordAt, above: Option<RecordAt>, room: &mut [u8]) -> Result<usize> {
+pub(super) fn path(
+    region: Region<'_>,
+    at: RecordAt,
+    above: Option<RecordAt>,
+    room: &mut [u8],
+) -> Result<usize> {
     let mut start = room.len() - 1;
     room[start] = 0;
     let mut here = at;
@@ -170,7 +175,7 @@ fn with_room(open: impl FnOnce() -> Result<usize>) -> Result<usize> {
 
 /// The attributes of what a name denotes or, if it is empty, of the descriptor itself; and its mount, 0 if
 /// the kernel does not say.
-fn attributes(dirfd: Fd, name: *const u8) -> Result<(Record, u64)> {
+pub(super) fn attributes(dirfd: Fd, name: *const u8) -> Result<(Record, u64)> {
     let mut found = MaybeUninit::<Statx>::uninit();
     let flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH;
     let mask = STATX_BASIC_STATS | STATX_BTIME | STATX_MNT_ID;

@@ -18,6 +18,8 @@
 //! `PENDING` is cleared last. A lane that takes over a dead holder's lock therefore continues where the
 //! holder stopped.
 //!
+//! Special files have nothing to be taken. What they stand for is opened on the host ([`special`]).
+//!
 //! Callers do not know this folder. They request what they need through
 //! [`Sources::below`](crate::task::Sources::below), which the door sets to [`take`].
 //!
@@ -36,6 +38,7 @@ pub mod names;
 mod numbers;
 pub mod opened;
 pub mod renew;
+pub mod special;
 mod taking;
 pub mod through;
 

@@ -4,7 +4,7 @@
 //! and lists of directories name places: it has no mode, and [`list::each`] skips it.
 
 use lp_abi::Result;
-use lp_abi::linux::{S_IFDIR, S_IFMT};
+use lp_abi::linux::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
 use lp_region::records::inode_flags;
 use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_region::{InodeId, InodeRef, Region};
@@ -14,7 +14,7 @@ use crate::below::links::{self, Chain};
 use crate::below::list::{self, Record, RecordAt, State};
 use crate::below::numbers::Numbers;
 use crate::below::taking::Taking;
-use crate::below::{Layer, Use, lock};
+use crate::below::{Layer, Use, lock, set_spot};
 use crate::caller::task::{Task, Time};
 use crate::inodes::inode;
 use crate::life::reclaim;
@@ -211,9 +211,16 @@ fn append(task: &Task<'_>, list: InodeId, name: &[u8], seen: &Record) -> Result<
     list::append(task, list, &Record { target: 0, list: 0, next: 0, ..*seen }, name)
 }
 
-/// Makes `target` what stands for a record, unchanged since it was seen.
+/// Makes `target` what stands for a record, unchanged since it was seen. A special file stands for the
+/// layer's from then on, whoever created it.
 fn untouched(task: &Task<'_>, at: RecordAt, seen: &Record, target: InodeRef) {
     let _locked = inode::lock(task, target.id);
+    if !matches!(seen.mode & S_IFMT, S_IFREG | S_IFDIR | S_IFLNK) {
+        let inode = task.region.inode(target.id);
+        set_spot(inode, at);
+        // Relaxed: under the lock.
+        inode.flags.store(inode.flags.load(Relaxed) | inode_flags::ORIGIN, Relaxed);
+    }
     let [atime, mtime, _] = times_of(task, target.id);
     let ctime = Time { sec: seen.seconds[2], nsec: seen.nanoseconds[2] };
     set_times(task, target.id, [atime, mtime, ctime]);

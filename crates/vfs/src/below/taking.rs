@@ -229,7 +229,7 @@ pub(super) fn dress(inode: &Inode, seen: &Record, at: RecordAt) {
         inode.pages.store(seen.blocks.div_ceil(8).try_into().unwrap_or(u32::MAX), Relaxed);
         through::begin(inode);
     }
-    if matches!(kind, S_IFREG | S_IFDIR) {
+    if kind != S_IFLNK {
         set_spot(inode, at);
         flags |= inode_flags::ORIGIN;
     }

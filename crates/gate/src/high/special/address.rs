@@ -8,6 +8,7 @@ use lp_abi::{Errno, Fd, Result};
 use lp_region::InodeRef;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
+use lp_vfs::below::special;
 use lp_vfs::permission;
 use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::{self, Follow};
@@ -168,8 +169,20 @@ fn outside_path(at: At) -> Result<Address> {
 
 fn host_address(task: &Task, inode: InodeRef) -> Result<Address> {
     let path = spare_buffer();
-    let (length, _) = node::host_path(task, inode, path)?;
-    Address::with_path(&path[..length])
+    let (length, directory) = node::host_path(task, inode, path)?;
+    match special::host_path(task, inode.id) {
+        Ok(None) => Address::with_path(&path[..length]),
+        Ok(Some(hosts)) if hosts.len() <= PATH => Address::with_path(&hosts[..hosts.len() - 1]),
+        Ok(Some(hosts)) => {
+            // Too long for an address.
+            node::prepare(task, path, directory);
+            node::lead(&path[..length], hosts);
+            Address::with_path(&path[..length])
+        }
+        // The socket that was seen is gone, and so is who listened.
+        Err(Errno::EIO) => Err(Errno::ECONNREFUSED),
+        Err(errno) => Err(errno),
+    }
 }
 
 /// A socket inode created in a mount for bind.

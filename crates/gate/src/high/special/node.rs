@@ -1,6 +1,6 @@
 //! FIFOs, Unix sockets and devices in a mount: the inode is ours; a hidden host object carries the data.
 //!
-//! Objects lie in `nodes/IDENTITY` in the run's cache directory, named after slot and generation of their
+//! What came from a host tree has the host's own object. Others' objects lie in `nodes/IDENTITY` in the run's cache directory, named after slot and generation of their
 //! inode. Every process of every run on a region therefore finds the same object, and never that of a freed
 //! inode. If the region is not a file, the last process that exits normally removes the directory.
 //!
@@ -11,13 +11,14 @@
 use lp_abi::linux::__NR_openat;
 use lp_abi::linux::{
     __NR_access, __NR_chmod, __NR_getdents64, __NR_gettid, __NR_link, __NR_mkdir, __NR_mknod, __NR_open,
-    __NR_rename, __NR_rmdir, __NR_unlink, __NR_unlinkat, F_OK, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL,
-    O_NOFOLLOW, O_TRUNC, S_IFCHR, S_IFIFO, S_IFMT,
+    __NR_rename, __NR_rmdir, __NR_symlink, __NR_unlink, __NR_unlinkat, F_OK, O_CLOEXEC, O_CREAT, O_DIRECTORY,
+    O_EXCL, O_NOFOLLOW, O_TRUNC, S_IFCHR, S_IFIFO, S_IFMT,
 };
 use lp_abi::{Errno, Fd, PATH_MAX, Result, dirent64};
 use lp_region::InodeRef;
 use lp_region::process::Run;
 use lp_region::sync::Ordering;
+use lp_vfs::below::special;
 use lp_vfs::open::Node;
 use lp_vfs::table::{self, entry};
 use lp_vfs::task::Task;
@@ -104,6 +105,16 @@ fn make_fifo(path: &[u8], length: usize) {
     }
 }
 
+/// Makes the object at `path` a symbolic link to another path, NUL-terminated.
+pub(crate) fn lead(path: &[u8], to: &[u8]) {
+    let Some(other) = other_name(path) else { return };
+    // SAFETY: NUL-terminated paths; one follows `path`. What another process has put there leads there too.
+    unsafe {
+        let _ = lp_abi::syscall!(__NR_symlink, to.as_ptr(), other.as_ptr());
+        let _ = lp_abi::syscall!(__NR_rename, other.as_ptr(), path.as_ptr());
+    }
+}
+
 /// Creates an object for a device, under a name of the thread's own, for the caller to remove again: nobody
 /// else must find a device that only the inode's mode protects. Takes `CAP_MKNOD`.
 fn make_device(path: &[u8], length: usize, kind: u32, rdev: u32) -> Option<[u8; OTHER]> {
@@ -167,6 +178,11 @@ pub(crate) fn open(task: &'static Task<'static>, node: &Node) -> isize {
     if kind == S_IFCHR && rdev == 0 {
         return Errno::ENXIO.to_ret(); // A whiteout.
     }
+    match special::host_path(task, node.found.inode.id) {
+        Ok(Some(path)) => return open_at(task, node, path.as_ptr(), || {}),
+        Ok(None) => {}
+        Err(errno) => return errno.to_ret(),
+    }
     let path: &mut [u8; PATH_MAX] = spare_buffer();
     let (length, directory) = match host_path(task, node.found.inode, path) {
         Ok(lengths) => lengths,
@@ -182,15 +198,22 @@ pub(crate) fn open(task: &'static Task<'static>, node: &Node) -> isize {
         Some(Some(name)) => name.as_ptr(),
         Some(None) => return Errno::EACCES.to_ret(),
     };
+    open_at(task, node, name, || {
+        if device.is_some() {
+            // SAFETY: the NUL-terminated name of the object made above.
+            let _ = unsafe { lp_abi::syscall!(__NR_unlink, name) };
+        }
+    })
+}
+
+/// Opens what is at a NUL-terminated path, and calls `opened` before anything else is done.
+fn open_at(task: &'static Task<'static>, node: &Node, path: *const u8, opened: impl Fn()) -> isize {
     placeholder::flush(task);
     let flags = node.flags & !(O_CREAT | O_EXCL | O_TRUNC | O_NOFOLLOW);
     // Waits for the other end. SAFETY: a NUL-terminated path; the call only creates a descriptor.
     let done =
-        unsafe { deferred::programs_syscall(__NR_openat, [0, name as usize, flags as usize, 0, 0, 0]) };
-    if device.is_some() {
-        // SAFETY: the NUL-terminated name of the object made above.
-        let _ = unsafe { lp_abi::syscall!(__NR_unlink, name) };
-    }
+        unsafe { deferred::programs_syscall(__NR_openat, [0, path as usize, flags as usize, 0, 0, 0]) };
+    opened();
     let fd = match done {
         fd @ 0.. => Fd::new(fd as i32),
         done => return done,
