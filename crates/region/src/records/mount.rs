@@ -44,6 +44,11 @@ pub struct Mount {
     pub maker: AtomicU32,
     /// What it was made of, for /proc; zeros behind it. Immutable while in use.
     pub source: [AtomicU8; SOURCE],
+    /// Number of the user namespace, of those that processes of the run have entered, in which it was made; 0
+    /// none. Immutable while in use.
+    pub owner: AtomicU32,
+    /// The same for its flags, which a bind mount has from what it shows.
+    pub flags_owner: AtomicU32,
 }
 
 /// Value of [`Mount::groups`]: peer groups, numbered from 1 to 254; 0 none. Where the last member of a group

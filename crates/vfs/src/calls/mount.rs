@@ -16,11 +16,10 @@ use crate::calls::mount_at::{in_one_shape, is_mount, may_mount, point, propagati
 use crate::calls::remount::{self, RemountTarget};
 use crate::calls::{mount_setattr, move_mount};
 use crate::life::fs_options::{FsKind, Options};
-use crate::life::mount_end;
 use crate::life::mount_list::List;
 use crate::life::mount_peers::Peers;
 use crate::life::mount_tree::{self, Draft, Making, Tree};
-use crate::life::superblock;
+use crate::life::{mount_end, mount_owner, superblock};
 use crate::names::walk::{self, Follow, Found};
 use crate::names::{dir, mounts, tree};
 
@@ -241,6 +240,11 @@ pub(crate) fn copy<'r>(
         return Err(Errno::EINVAL);
     }
     let is_copied = |id| recursive && is_bindable(id) && is_below(task, tree, from, id);
+    let is_locked = |id: MountId| mount_owner::is_locked(task, id) && is_below(task, tree, from, id);
+    // The copy would show what they cover.
+    if !recursive && tree.children(from.mount).any(is_locked) {
+        return Err(Errno::EINVAL);
+    }
     let originals = tree.branch(from.mount, is_copied);
     tree.copy_all(peers, &originals, from.inode)
 }
@@ -278,16 +282,21 @@ fn reconfigure_mount(task: &Task<'_>, at: &Found, flags: u32) -> Result<()> {
 /// Sets a mount's own flags, all at once; read-only only if nobody writes.
 ///
 /// # Errors
-/// `EBUSY`.
+/// Those of [`mount_setattr::set`].
 fn set_flags(task: &Task<'_>, mount: MountId, flags: u32) -> Result<()> {
+    let mut list = List::default();
+    list.push(mount);
+    mount_setattr::set(task, &list, changes(flags))
+}
+
+/// Flags of a mount that a remount clears and sets.
+fn changes(flags: u32) -> (u32, u32) {
     let atime = mount_flags::NOATIME | mount_flags::NODIRATIME | mount_flags::RELATIME;
     let kept = match flags & (MS_NOATIME | MS_NODIRATIME | MS_RELATIME | MS_STRICTATIME) {
         0 => !mount_flags::OWN | atime,
         _ => !mount_flags::OWN,
     };
-    let mut list = List::default();
-    list.push(mount);
-    mount_setattr::set(task, &list, (!kept, own_flags(flags) & !kept))
+    (!kept, own_flags(flags) & !kept)
 }
 
 /// The kernel's do_remount: changes a whole file system, and this mount's flags.
@@ -295,6 +304,7 @@ fn remount_superblock(task: &Task<'_>, at: &Found, flags: u32, options: &Options
     if !Tree::look(task).holds(at.mount) || !is_mount(task, at) {
         return Err(Errno::EINVAL);
     }
+    mount_owner::may_set(task, at.mount, changes(flags))?;
     let root = task.region.inode(at.inode.id).root.load(Ordering::Relaxed);
     let mask = MS_REMOUNTED | options.mask;
     reconfigure(task, root, options, (options.whole(flags & MS_REMOUNTED), mask))?;
@@ -312,13 +322,15 @@ const MS_REMOUNTED: u32 = MS_RDONLY | MS_SYNCHRONOUS | MS_MANDLOCK | MS_LAZYTIME
 /// `mask` to those of `flags`.
 ///
 /// # Errors
-/// `EINVAL` for options that it cannot have; `EBUSY` if it cannot become read-only.
+/// `EPERM` if it is another user namespace's; `EINVAL` for options that it cannot have; `EBUSY` if it cannot
+/// become read-only.
 pub(crate) fn reconfigure(
     task: &Task<'_>,
     root: u32,
     options: &Options,
     (flags, mask): (u32, u32),
 ) -> Result<()> {
+    mount_owner::may_reconfigure(task, root)?;
     if mask & !MS_REMOUNTED != 0 {
         return Err(Errno::EINVAL);
     }

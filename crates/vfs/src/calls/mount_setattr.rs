@@ -14,6 +14,7 @@ use crate::calls::remount::{self, RemountTarget};
 use crate::calls::target;
 use crate::inodes::strict;
 use crate::life::mount_list::List;
+use crate::life::mount_owner;
 use crate::life::mount_peers::Peers;
 use crate::life::mount_tree::{self, Draft, Tree};
 use crate::names::walk::{Found, PathBuffer};
@@ -137,8 +138,9 @@ fn apply(
 /// Clears and sets flags of mounts, all at once in each; read-only only if nobody writes through any of them.
 ///
 /// # Errors
-/// `EBUSY`.
+/// `EPERM` if the flags of one are another user namespace's; `EBUSY`.
 pub(crate) fn set(task: &Task<'_>, list: &List, (clear, set): (u32, u32)) -> Result<()> {
+    list.iter().try_for_each(|id| mount_owner::may_set(task, id, (clear, set)))?;
     let becomes = |was: u32| was & !clear | set;
     let word = |id| &task.region.mount(id).flags;
     let mut shutting = Set::default();

@@ -13,7 +13,7 @@ use crate::calls::mount_at::{in_one_shape, is_mount, may_mount, point, uppermost
 use crate::calls::target;
 use crate::life::mount_peers::Peers;
 use crate::life::mount_tree::{self, Draft, Point, Tree};
-use crate::life::{mount_end, mount_prune};
+use crate::life::{mount_end, mount_owner, mount_prune};
 use crate::names::walk::{self, Found, PathBuffer};
 use crate::names::{dir, mounts, root, tree};
 
@@ -108,6 +108,9 @@ fn put(task: &Task<'_>, from: &Found, at: &Found, side: Side) -> Result<()> {
         let is_adrift = tree.is_adrift(from.mount);
         let is_whole = (tree.holds(from.mount) || is_adrift) && is_mount(task, from);
         let parent = tree.standing(from.mount).parent;
+        if mount_owner::is_locked(task, from.mount) {
+            return Err(Errno::EINVAL);
+        }
         if !tree.holds(to.spot.mount) || !is_whole || !is_adrift && peers.is_shared(parent) {
             return Err(Errno::EINVAL);
         }
@@ -148,7 +151,7 @@ fn beneath(
     let from_root = task.region.mount(from).root();
     let is_covered = tree.children(from).any(|child| tree.standing(child).point == from_root);
     let is_inside = tree.branch(over, |_| true).position(from).is_some();
-    if parent.is_none() || is_root || is_covered || is_inside {
+    if parent.is_none() || is_root || is_covered || is_inside || mount_owner::is_locked(task, over) {
         return Err(Errno::EINVAL);
     }
     let to = match parent == at.parent {

@@ -11,7 +11,7 @@ use crate::calls::mount_at::{in_one_shape, is_mount, may_mount, uppermost};
 use crate::calls::{landlock, mount};
 use crate::life::fs_options::Options;
 use crate::life::mount_tree::{self, Draft, Tree};
-use crate::life::{mount_end, reclaim};
+use crate::life::{mount_end, mount_owner, reclaim};
 use crate::names::root;
 use crate::names::walk::{self, Follow, Found};
 
@@ -67,11 +67,15 @@ fn close_root(task: &Task<'_>, found: &Found, flags: u32) -> Result<()> {
 
 fn leave<'r>(task: &Task<'r>, tree: &Tree<'_, 'r>, found: &Found, flags: u32) -> Result<Draft<'r>> {
     let id = found.mount;
-    if !tree.holds(id) || !is_mount(task, found) {
+    if !tree.holds(id) || !is_mount(task, found) || mount_owner::is_locked(task, id) {
         return Err(Errno::EINVAL);
     }
     landlock::may_mount(task)?;
     let record = task.region.mount(id);
+    if flags & MNT_FORCE != 0 {
+        // Relaxed: immutable while in use.
+        mount_owner::may_reconfigure(task, record.superblock.load(Ordering::Relaxed))?;
+    }
     if flags & MNT_EXPIRE != 0 && flags & (MNT_FORCE | MNT_DETACH) != 0 {
         return Err(Errno::EINVAL);
     }

@@ -22,6 +22,7 @@ pub(crate) mod mempolicy;
 pub(crate) mod mount_end;
 pub(crate) mod mount_graft;
 pub(crate) mod mount_list;
+pub(crate) mod mount_owner;
 pub(crate) mod mount_peers;
 pub(crate) mod mount_prune;
 pub mod mount_tree;

@@ -70,7 +70,7 @@ impl<'r> Tree<'_, 'r> {
         let mut list = List::default();
         for (index, id) in of.iter().enumerate() {
             let shown = if index == 0 { root } else { self.record(id).root() };
-            let copy = self.copy(id, shown)?;
+            let copy = self.copy(id, shown, index == 0)?;
             self.place_as(of, &list, 0, (index, copy));
             peers.copy(id, copy);
             list.push(copy);
@@ -156,7 +156,7 @@ impl<'r> Tree<'_, 'r> {
         let master = copies.in_group(group);
         for index in 0..copies.of.len() {
             let of = copies.of.at(index);
-            let copy = self.copy(of, self.record(of).root())?;
+            let copy = self.copy(of, self.record(of).root(), false)?;
             self.place_as(copies.of, &copies.made, start, (index, copy));
             let of_copy = match peer.is_some() {
                 true => peers.get(copies.at(peer, index)),

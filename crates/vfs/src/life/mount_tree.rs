@@ -18,7 +18,7 @@ use crate::caller::task::Task;
 use crate::inodes::inode::{self, Locked};
 use crate::life::mount_list::List;
 use crate::life::mount_peers::Peers;
-use crate::life::superblock;
+use crate::life::{mount_owner, superblock};
 use crate::names::mounts::{self, all};
 use crate::names::{dirent, tree};
 
@@ -266,6 +266,7 @@ impl<'t, 'r> Tree<'t, 'r> {
         for (to, from) in record.source.iter().zip(source) {
             to.store(*from, Ordering::Relaxed);
         }
+        mount_owner::begin(self.task, record);
         Ok(id)
     }
 
@@ -278,23 +279,25 @@ impl<'t, 'r> Tree<'t, 'r> {
         record.point_dirent.store(dirent.0, Ordering::Relaxed);
     }
 
-    /// A copy of a record, for a bind mount of `root`.
+    /// A copy of a record, for a bind mount of `root`; `is_top`: of the mount that was asked for.
     ///
     /// # Errors
     /// Those of [`Tree::make`].
-    pub fn copy(&self, of: MountId, root: InodeRef) -> Result<MountId> {
+    pub(super) fn copy(&self, of: MountId, root: InodeRef, is_top: bool) -> Result<MountId> {
         let record = self.record(of);
         let mut source = [0; SOURCE];
         for (to, from) in source.iter_mut().zip(&record.source) {
             *to = from.load(Ordering::Relaxed); // Relaxed: immutable while in use.
         }
         let end = source.iter().position(|byte| *byte == 0).unwrap_or(SOURCE);
-        self.make(&Making {
+        let made = self.make(&Making {
             root,
             superblock: record.superblock.load(Ordering::Relaxed),
             flags: record.flags.load(Ordering::Relaxed) & mount_flags::OWN,
             source: &source[..end],
-        })
+        })?;
+        mount_owner::inherit(record, self.record(made), is_top);
+        Ok(made)
     }
 
     /// A proposal that will mount something on top of what is at a place.
