@@ -321,3 +321,30 @@ GROUP(mounts, mapped_as_it_shuts)
     }
     T(umount("b"));
 }
+
+/* A user namespace that ids cannot be mapped by. */
+GROUP(mounts, no_map)
+{
+    if (geteuid() != 0 || !apart_with("a"))
+        return;
+    T(mount("x", "a", "tmpfs", 0, NULL));
+    int none = open("/dev/null", O_RDONLY), space = open("/proc/self/ns/mnt", O_RDONLY);
+    int first = open("/proc/self/ns/user", O_RDONLY), own = open("a/f", O_CREAT | O_RDWR, 0600);
+    const struct {
+        const char *name;
+        uint64_t fd;
+    } fds[] = {
+        {"no descriptor", -1}, {"a large one", 1UL << 32},     {"a closed one", 1000}, {"a device", none},
+        {"a file", own},       {"a mount namespace", space}, {"the first", first},
+    };
+    for (unsigned i = 0; i < COUNT(fds); i++) {
+        uint64_t given[4] = {0x100000, 0, 0, fds[i].fd};
+        TN(fds[i].name, syscall(SYS_mount_setattr, AT_FDCWD, "a", 0, given, sizeof given));
+        given[0] |= 1UL << 40;
+        TN("unknown flag", syscall(SYS_mount_setattr, AT_FDCWD, "a", 0, given, sizeof given));
+        uint64_t cleared[4] = {0, 0x100000, 0, fds[i].fd};
+        TN("cleared", syscall(SYS_mount_setattr, AT_FDCWD, "a", 0, cleared, sizeof cleared));
+    }
+    close(own);
+    T(umount2("a", 0));
+}

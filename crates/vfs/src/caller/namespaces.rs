@@ -7,10 +7,10 @@ use lp_abi::linux::{
     __NR_fstat, __NR_ioctl, __NR_open, __NR_read, __NR_stat, CLONE_NEWUSER, O_CLOEXEC, O_RDONLY, stat,
 };
 use lp_abi::text::Writer;
-use lp_abi::{Fd, OwnedFd};
+use lp_abi::{Errno, Fd, OwnedFd, Result};
 
 /// The initial user namespace (`PROC_USER_INIT_INO` of linux/proc_ns.h).
-const FIRST_USER: u32 = 0xefff_fffd;
+pub(crate) const FIRST_USER: u32 = 0xefff_fffd;
 
 /// The caller's pid namespace; 0 without /proc.
 pub(crate) fn own_pid() -> u32 {
@@ -31,9 +31,21 @@ const GET_USER: u32 = 0xff09;
 const GET_KIND: u32 = 0xb703;
 
 /// The `CLONE_NEW*` of a namespace's descriptor.
-pub(crate) fn kind(fd: Fd) -> Option<u32> {
+///
+/// # Errors
+/// `EBADF` if it is none; `ENOTTY`.
+pub(crate) fn kind(fd: Fd) -> Result<u32> {
     // SAFETY: the request takes no argument and changes nothing.
-    unsafe { lp_abi::syscall!(__NR_ioctl, fd, GET_KIND, 0) }.ok().map(|kind| kind as u32)
+    unsafe { lp_abi::syscall!(__NR_ioctl, fd, GET_KIND, 0) }.map(|kind| kind as u32)
+}
+
+/// The number of the user namespace that a descriptor stands for.
+///
+/// # Errors
+/// Those of [`kind`]; `EINVAL` if it is not one of users.
+pub(crate) fn user_at(fd: Fd) -> Result<u32> {
+    let is_user = kind(fd)? == CLONE_NEWUSER;
+    number_at(fd).filter(|_| is_user).ok_or(Errno::EINVAL)
 }
 
 /// The user namespace that a descriptor stands for, or that of the process that it stands for: its number,
@@ -44,7 +56,7 @@ pub(crate) fn user_of(fd: Fd) -> Option<(u32, bool)> {
         |fd: Fd, request: u32| unsafe { lp_abi::syscall!(__NR_ioctl, fd, request, 0) }.map(OwnedFd::new);
     let of_process = asked(fd, GET_USER).ok();
     let space = of_process.as_ref().map_or(fd, OwnedFd::get);
-    if kind(space) != Some(CLONE_NEWUSER) {
+    if kind(space) != Ok(CLONE_NEWUSER) {
         return None;
     }
     let parent = asked(space, GET_PARENT).ok().and_then(|parent| number_at(parent.get()));

@@ -7,6 +7,7 @@ use lp_region::mount_change::Set;
 use lp_region::sync::Ordering;
 use lp_region::{extensible, ucopy};
 
+use crate::caller::namespaces;
 use crate::caller::task::{Place, Task};
 use crate::calls::mount_at::{in_one_shape, is_mount, may_mount, propagation};
 use crate::calls::mount_show::ATTRIBUTES;
@@ -27,6 +28,8 @@ const NO_AUTOMOUNT: u32 = 0x800;
 const ATIME: u64 = 0x70;
 const ATIME_NOATIME: u64 = 0x10;
 const ATIME_STRICT: u64 = 0x20;
+/// `MOUNT_ATTR_IDMAP`.
+const IDMAP: u64 = 0x10_0000;
 /// `struct mount_attr`.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -58,7 +61,7 @@ pub fn mount_setattr(
         };
         // As there, the path comes last.
         let Some(attributes) = read(task, attributes)? else { return Ok(Place::Inside(())) };
-        let changes = attributes.flags()?;
+        let changes = attributes.flags(task)?;
         let Place::Inside(found) = found? else { return Err(Errno::ESTALE) };
         apply(task, &found, flags & RECURSIVE != 0, &attributes, changes).map(Place::Inside)
     })
@@ -81,9 +84,9 @@ fn read(task: &Task<'_>, from: UserSlice) -> Result<Option<Attributes>> {
 
 impl Attributes {
     /// Flags of the mount to clear and to set (the kernel's build_mount_kattr).
-    fn flags(&self) -> Result<(u32, u32)> {
+    fn flags(&self, task: &Task<'_>) -> Result<(u32, u32)> {
         let known = ATTRIBUTES.iter().fold(ATIME, |all, (bit, _)| all | u64::from(*bit));
-        if (self.set | self.clear) & !known != 0 {
+        if (self.set & !IDMAP | self.clear) & !known != 0 {
             return Err(Errno::EINVAL);
         }
         if self.propagation != 0 && propagation(self.propagation as u32).is_none() {
@@ -107,7 +110,21 @@ impl Attributes {
             }
             _ => return Err(Errno::EINVAL),
         }
+        if self.set & IDMAP != 0 {
+            return Err(self.no_map(task));
+        }
         Ok((clear, set))
+    }
+
+    /// Why there is no mount with ids mapped by a user namespace: the caller's descriptor of it (the kernel's
+    /// build_mount_idmapped), or that mounts cannot have them.
+    fn no_map(&self, task: &Task<'_>) -> Errno {
+        let Ok(fd) = i32::try_from(self.user_namespace).map(Fd::new) else { return Errno::EINVAL };
+        match namespaces::user_at(fd) {
+            Ok(namespaces::FIRST_USER) => Errno::EPERM,
+            Err(Errno::EBADF) if task.fget(fd).is_err() => Errno::EBADF,
+            _ => Errno::EINVAL,
+        }
     }
 }
 

@@ -47,7 +47,7 @@ fn maps_of(task: &Task<'_>, number: u32) -> Foreign {
 
 /// Whether a descriptor is one of a mount namespace.
 pub fn is_of_mounts(fd: Fd) -> bool {
-    namespaces::kind(fd) == Some(CLONE_NEWNS)
+    namespaces::kind(fd) == Ok(CLONE_NEWNS)
 }
 
 /// The process has entered a namespace that was made in its own.
