@@ -43,7 +43,7 @@ pub fn heavy_barrier() -> bool {
 }
 
 /// Registers the process for the [`heavy_barrier`] of other processes. exec clears the registration, so every
-/// attach calls this.
+/// attach calls this; a fork's child inherits it with the memory.
 ///
 /// # Errors
 /// Those of membarrier(2): `EINVAL` on a kernel without the expedited command.

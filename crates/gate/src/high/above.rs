@@ -94,6 +94,7 @@ impl Above for High {
         join::join(thread);
     }
 
+    #[unsafe(link_section = ".text.image.lp")]
     fn calls(thread: &Thread) -> Calls {
         let (table, way) = match task_of(thread) {
             _ if lp_abi::sys::is_limited() => (&LIMITED, LowFds::Long),
@@ -201,6 +202,7 @@ impl Above for High {
         }
     }
 
+    #[unsafe(link_section = ".text.startup.lp")]
     fn after_fork_child(thread: &Thread) {
         let Some(task) = task_of(thread) else { return };
         let (region, child) = (task.region, ProcessId(thread.forked.get()));
@@ -245,7 +247,7 @@ impl Above for High {
         }
         let started = match parent.is_some_and(|parent| parent.shares_table.get()) {
             true => fork::child_that_shares(region, slot, child.tid.get()),
-            false => fork::child_in_parent(region, slot, child.tid.get()),
+            false => fork::child(region, slot, child.tid.get()),
         };
         match started {
             Ok(lane) => {
@@ -462,6 +464,7 @@ fn task_of(thread: &Thread) -> Option<&'static Task<'static>> {
 
 /// Sets the times of what the program has written to through mappings, which are about to end. Those of a
 /// child that shares its parent's memory stay the parent's.
+#[unsafe(link_section = ".text.startup.lp")]
 fn mappings_end(thread: &Thread, task: &Task) {
     if thread.parent.get().is_null() {
         written::of_all(task);
@@ -519,7 +522,7 @@ fn name_thread(task: &Task) {
 }
 
 /// What the run record tells a process of `user`.
-#[unsafe(link_section = ".text.startup.lp")]
+#[unsafe(link_section = ".text.image.lp")]
 fn attached<'a>(
     run: &'static Run,
     user: u32,

@@ -45,7 +45,7 @@ pub(crate) use table_at;
 macro_rules! dispatch_table {
     ($(#[$doc:meta])* $visible:vis $name:ident $symbol:literal: $($nr:path => $handler:path,)* $(.. => $unknown:path,)?) => {
         core::arch::global_asm!(
-            ".pushsection .rodata.lp_tables,\"a\",@progbits",
+            concat!(".pushsection .rodata.", $symbol, ",\"a\",@progbits"),
             ".balign 64",
             concat!(".globl ", $symbol),
             concat!(".hidden ", $symbol),
@@ -68,7 +68,7 @@ pub(crate) use dispatch_table;
 macro_rules! stub_table {
     ($(#[$doc:meta])* $visible:vis $name:ident $symbol:literal: $stub:literal) => {
         core::arch::global_asm!(
-            ".pushsection .rodata.lp_tables,\"a\",@progbits",
+            concat!(".pushsection .rodata.", $symbol, ",\"a\",@progbits"),
             ".balign 64",
             concat!(".globl ", $symbol),
             concat!(".hidden ", $symbol),

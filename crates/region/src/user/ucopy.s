@@ -1,7 +1,7 @@
 // The routines of ucopy.rs. They keep nothing on the stack: a fault between lp_ucopy_start and lp_ucopy_end
 // resumes at lp_ucopy_fault, which returns to the caller.
 
-.section .text.lp_ucopy,"ax",@progbits
+.section .text.startup.lp_ucopy,"ax",@progbits
     .balign 64
     .globl lp_ucopy_start
     .globl lp_ucopy_end

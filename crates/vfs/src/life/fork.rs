@@ -4,7 +4,7 @@ use lp_abi::Result;
 use lp_region::life::SlotState;
 use lp_region::order;
 use lp_region::process::{Process, UNANNOUNCED};
-use lp_region::sync::{AtomicU32, Ordering, register_barrier};
+use lp_region::sync::{AtomicU32, Ordering};
 use lp_region::{FileId, LaneId, ProcessId, Region, RunId};
 
 use crate::caller::id_map;
@@ -113,15 +113,6 @@ fn copy_table(task: &Task, child: ProcessId) -> Result<()> {
     Ok(())
 }
 
-/// Makes the calling process the child of slot `id`, first thing after the kernel's call. Returns its lane.
-///
-/// # Errors
-/// Those of [`crate::life::boot::attach`]; the child cannot continue.
-pub fn child(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
-    register_barrier()?;
-    child_in_parent(region, id, tid)
-}
-
 /// The address to which the kernel writes the id of a child created by clone(2) (CLONE_PARENT_SETTID). It
 /// tells whether the child was created, even if parent or child dies in between.
 pub fn announce_at(region: Region, child: ProcessId) -> *mut u32 {
@@ -148,16 +139,17 @@ pub fn before_sharing(task: &Task) -> Result<()> {
 /// # Errors
 /// Those of [`child`]; `ESRCH` if the slot was reaped.
 pub fn child_that_shares(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
-    register_barrier()?;
     region.introduce(id, namespaces::own_pid())?;
     first_lane(region, id, tid)
 }
 
-/// [`child`] for one that runs in the parent's memory, which the parent has registered for barriers.
+/// Makes the calling process the child of slot `id`, first thing after the kernel's call. Returns its lane.
+/// Memory that is a copy of the parent's, or is the parent's, is registered for barriers as the parent's is.
 ///
 /// # Errors
-/// Those of [`child`].
-pub fn child_in_parent(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
+/// Those of [`crate::life::boot::attach`]; the child cannot continue.
+#[unsafe(link_section = ".text.startup.lp")]
+pub fn child(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
     let process = region.process(id);
     let announced = process.pid.load(Ordering::Relaxed);
     region.animate(id)?;

@@ -116,6 +116,7 @@ fn free_unnamed(task: &Task) {
 /// For close(2): keeps an open file that was removed from a table. Sweeps at once if enough has accumulated
 /// or if somebody may wait for it.
 #[inline(never)]
+#[unsafe(link_section = ".text.startup.lp")]
 pub(crate) fn closed_slow(task: &Task, id: FileId) {
     let file = task.region.file(id);
     let inode = InodeRef::from_word(file.inode.load(Ordering::Relaxed));

@@ -46,7 +46,7 @@ impl Bundle {
     ///
     /// # Safety
     /// `path` must be NUL-terminated.
-    #[unsafe(link_section = ".text.startup.lp")]
+    #[unsafe(link_section = ".text.image.lp")]
     pub(crate) unsafe fn open(path: *const u8) -> Option<Bundle> {
         // SAFETY: the caller guarantees that `path` is NUL-terminated.
         let fd = unsafe { lp_abi::syscall!(__NR_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC) }.ok()?;

@@ -7,6 +7,7 @@ use crate::low::tools::report;
 use lp_abi::{Fd, text};
 
 /// Splits the mask off the front of LIGHTPATH_GATE's value.
+#[unsafe(link_section = ".text.image.lp")]
 fn split_mask(gate: &[u8]) -> (Option<u64>, &[u8]) {
     if gate.len() < MASK.len() || gate[0] != MASK[0] {
         return (None, gate);
@@ -94,6 +95,7 @@ pub(crate) unsafe fn gate_value(mut envp: *mut *mut u8) -> Option<&'static [u8]>
 ///
 /// # Safety
 /// `envp` must be the process's own environment as the kernel made it, and nothing else may use it meanwhile.
+#[unsafe(link_section = ".text.image.lp")]
 pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Inherited> {
     // SAFETY: the vector ends with a null pointer; the strings are NUL-terminated and stay in place as long
     // as the process lives.

@@ -49,7 +49,7 @@ const TOKEN: u64 = 0x6c70_7369 << 32;
 const NOT_BEGUN: isize = isize::MIN;
 
 global_asm!(
-    ".pushsection .text.lp_block,\"ax\",@progbits",
+    ".pushsection .text.startup.lp_block,\"ax\",@progbits",
     ".globl lp_block, lp_block_start, lp_block_end, lp_block_interrupted, lp_fork, lp_fork_start, lp_fork_end",
     ".hidden lp_block, lp_block_start, lp_block_end, lp_block_interrupted, lp_fork, lp_fork_start, lp_fork_end",
     // lp_block(rdi call, rsi its six arguments, rdx the address of the mark): a system call that a signal

@@ -72,6 +72,7 @@ pub(crate) unsafe extern "sysv64" fn vfork(
 }
 
 /// clone(2).
+#[unsafe(link_section = ".text.startup.lp")]
 pub(crate) unsafe extern "sysv64" fn clone(
     flags: usize,
     stack: usize,
@@ -333,6 +334,7 @@ pub(crate) extern "sysv64" fn after_thread(result: isize) {
 }
 
 /// A child that is a copy and continues where the parent does. `rest` are the last arguments of clone(2).
+#[unsafe(link_section = ".text.startup.lp")]
 fn copy_here(rest: [usize; 2]) -> isize {
     let thread = current();
     if let Err(errno) = High::before_fork(thread) {

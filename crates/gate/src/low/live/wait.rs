@@ -20,7 +20,7 @@ use crate::low::thread::current;
 use crate::low::thread::tls;
 
 global_asm!(
-    ".pushsection .text.lp_wait,\"ax\",@progbits",
+    ".pushsection .text.startup.lp_wait,\"ax\",@progbits",
     ".globl lp_wait, lp_wait_start, lp_wait_end, lp_wait_interrupted",
     ".hidden lp_wait, lp_wait_start, lp_wait_end, lp_wait_interrupted",
     ".balign 16",
@@ -71,6 +71,7 @@ unsafe extern "C" {
 type SavedCall = [usize; 7];
 
 /// After the kernel's call.
+#[unsafe(link_section = ".text.startup.lp")]
 extern "sysv64" fn after(result: isize, kept: &SavedCall) -> isize {
     if result == Errno::EINTR.to_ret() {
         return RESTART;
