@@ -396,6 +396,7 @@ pub(crate) static CALLS: &[Call] = &[
     biased("unshare", &[], |door, _| door.unshare(), |door, dir| _ = door.share_to_stay(dir.child)),
     call("arrive", &[], |door, _| door.arrive()),
     call("exit", &[], |door, _| door.exit()),
+    call("leave", &[], |door, _| door.leave()),
     with_corpse("reap", |door, _| door.reap()),
     call("reclaim", &[], |door, _| door.reclaim()),
     call("tidy", &["@", "@/n"], |door, dir| {

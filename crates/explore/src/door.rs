@@ -146,6 +146,8 @@ pub(crate) trait Door {
     fn arrive(&self) -> i64;
     /// exit(2), except for the end of the process.
     fn exit(&self) -> i64;
+    /// exit(2) of a forked child that has made no call, except for the end of the process.
+    fn leave(&self) -> i64;
     /// Looks for dead processes.
     fn reap(&self) -> i64;
     /// Frees everything that nothing names.

@@ -485,6 +485,14 @@ impl Door for Light {
         0
     }
 
+    fn leave(&self) -> i64 {
+        let task = self.task.get().filter(|_| self.kind == TaskKind::Process);
+        if let Some(task) = task.filter(|_| !self.left.get()) {
+            self.left.set(boot::leave_to_parent(task));
+        }
+        0
+    }
+
     fn reap(&self) -> i64 {
         reclaim::dead(self.task());
         0

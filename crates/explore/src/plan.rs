@@ -231,7 +231,7 @@ impl Explorer {
                 for name in &outcomes {
                     let case = Case { victim: part(victim)?, peer: part(peer)?, outcome: outcome(name)? };
                     // These are calls of a process, not of one of its threads.
-                    let process = matches!(victim.as_str(), "born" | "join" | "arrive" | "exit")
+                    let process = matches!(victim.as_str(), "born" | "join" | "arrive" | "exit" | "leave")
                         || OF_PROCESSES.contains(&victim.as_str())
                         || case.victim.waits();
                     // A lock of an open file that all processes share stays until the last of them is gone.

@@ -4,9 +4,11 @@
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/time.h>
+#include <sys/vfs.h>
 
 GROUP(process, fork_copies_the_table)
 {
@@ -49,6 +51,147 @@ GROUP(process, fork_copies_the_table)
     for (int i = 0; i < 2500 && access("orphan", F_OK); i++)
         usleep(10000);
     contents("orphan");
+}
+
+/* What a child waits for without a call on files. */
+static volatile int *go;
+
+/* A child that makes no call until `*go`, and then only ends. */
+static pid_t child_that_only_ends(void)
+{
+    pid_t child = fork();
+    if (!child) {
+        while (!*go)
+            usleep(1000);
+        _exit(0);
+    }
+    return child;
+}
+
+/* Lets the child end, and returns once it has, without having waited for it. */
+static void end(pid_t child)
+{
+    siginfo_t info;
+    *go = 1;
+    T(waitid(P_PID, child, &info, WEXITED | WNOWAIT));
+    *go = 0;
+}
+
+static long blocks_free(void)
+{
+    struct statfs fs;
+    return statfs(".", &fs) ? -1 : (long)fs.f_bfree;
+}
+
+GROUP(process, children_that_only_end)
+{
+    go = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    say("the last to have a lock");
+    int fd = make_open("f", "0123456789", O_RDWR);
+    T(flock(fd, LOCK_EX));
+    pid_t child = child_that_only_ends();
+    T(close(fd));
+    int other = T(open("f", O_RDWR));
+    T(flock(other, LOCK_EX | LOCK_NB));
+    end(child);
+    T(flock(other, LOCK_EX | LOCK_NB));
+    say_wait(child);
+
+    say("the lock that another waits for");
+    child = child_that_only_ends();
+    T(close(other));
+    pid_t waiter = fork();
+    if (!waiter)
+        _exit(flock(open("f", O_RDWR), LOCK_EX) != 0);
+    usleep(20000);
+    end(child);
+    say_wait(waiter);
+    say_wait(child);
+
+    say("the last to have a file");
+    fd = make_open("big", "", O_RDWR);
+    T(ftruncate(fd, 1 << 20));
+    T(posix_fallocate(fd, 0, 1 << 20));
+    long before = blocks_free();
+    T(unlink("big"));
+    child = child_that_only_ends();
+    T(close(fd));
+    T(blocks_free() < before + 200);
+    end(child);
+    T(blocks_free() >= before + 200);
+    say_wait(child);
+
+    say("nobody waits");
+    fd = T(open("f", O_RDWR));
+    T(flock(fd, LOCK_EX));
+    void (*old)(int) = signal(SIGCHLD, SIG_IGN);
+    child = child_that_only_ends();
+    T(close(fd));
+    *go = 1;
+    T(wait(NULL));
+    *go = 0;
+    signal(SIGCHLD, old);
+    fd = T(open("f", O_RDWR));
+    T(flock(fd, LOCK_EX | LOCK_NB));
+
+    say("the parent has ended");
+    child = fork();
+    if (!child) {
+        child_that_only_ends();
+        _exit(0);
+    }
+    say_wait(child);
+    T(close(fd));
+    fd = T(open("f", O_RDWR));
+    T(flock(fd, LOCK_EX | LOCK_NB));
+    *go = 1;
+    int tries = 0;
+    while (flock(fd, LOCK_EX | LOCK_NB) && ++tries < 5000)
+        usleep(1000);
+    T(tries < 5000);
+
+    say("many before the first is waited for");
+    static pid_t all[300];
+    for (unsigned i = 0; i < COUNT(all); i++)
+        all[i] = child_that_only_ends();
+    long sum = 0;
+    for (unsigned i = 0; i < COUNT(all); i++) {
+        int status;
+        sum += waitpid(all[i], &status, 0) == all[i] && status == 0;
+    }
+    T(sum);
+    contents("f");
+}
+
+static int read_by_handler;
+
+static void reads(int number)
+{
+    (void)number;
+    char byte;
+    read_by_handler = pread(4, &byte, 1, 3) == 1 && byte == '3';
+}
+
+GROUP(process, children_whose_first_call_is_a_handlers)
+{
+    go = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int fd = make_open("f", "0123456789", O_RDWR);
+    if (fd != 4)
+        dup2(fd, 4);
+    signal(SIGUSR1, reads);
+    pid_t child = fork();
+    if (!child) {
+        while (!*go)
+            usleep(1000);
+        _exit(read_by_handler ? 7 : 8);
+    }
+    T(kill(child, SIGUSR1));
+    *go = 1;
+    say_wait(child);
+    child = child_that_only_ends();
+    T(kill(child, SIGKILL));
+    say_wait(child);
 }
 
 /* The result of an exec of `path`. */

@@ -26,6 +26,7 @@ use crate::high::life::heritage;
 use crate::high::life::join;
 use crate::high::life::left;
 use crate::high::life::look;
+use crate::high::life::unused;
 use crate::high::life::way;
 use crate::high::memory::{areas, bus, fault, missing, written};
 use crate::high::route::{libraries, rooted};
@@ -157,6 +158,7 @@ impl Above for High {
         outline::executed_by(task, child);
         table_copied(task, child);
         thread.forked.set(child.0);
+        unused::before_fork(thread, task);
         Ok(())
     }
 
@@ -219,6 +221,9 @@ impl Above for High {
                 missing::after_fork(task, thread.shares_table.get());
                 if thread.enters_namespace.get() {
                     credentials::entered_namespace(thread, task);
+                }
+                if !thread.shares_table.get() {
+                    unused::begin();
                 }
             }
             Err(_) => report::refuse(&[b"the region has no place for this process"]),

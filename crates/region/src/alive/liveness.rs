@@ -340,7 +340,7 @@ impl<'r> Region<'r> {
         self.process(id).life.change(life, dying).then_some(dying)
     }
 
-    /// Frees an emptied slot: its record lock first, if it is the caller's own. Nothing of it may be in use
+    /// Frees the caller's own slot, which it has emptied: its record lock first. Nothing of it may be in use
     /// any more. `dying` is what [`Region::begin_emptying`] returned.
     #[unsafe(link_section = ".text.startup.lp")]
     pub fn release_process(self, id: ProcessId, dying: Life) {
@@ -348,6 +348,18 @@ impl<'r> Region<'r> {
         let _ = self.lock_slot(flock_of(id, F_UNLCK as i16));
         // From here on an exiting process may be considered dead; whoever does so frees the slot for it.
         self.process(id).life.change(dying, dying.freed());
+    }
+
+    /// [`Region::release_process`] for the slot of a dead process, which has no lock.
+    pub fn free_process(self, id: ProcessId, dying: Life) {
+        self.process(id).clear();
+        self.process(id).life.change(dying, dying.freed());
+    }
+
+    /// Drops the record lock of the caller's own slot, which is dying and has no reaper: whoever looks at it
+    /// next may empty it.
+    pub fn leave_to_reapers(self, id: ProcessId) {
+        let _ = self.lock_slot(flock_of(id, F_UNLCK as i16));
     }
 
     /// Leaves a slot that could not be emptied to the next reaper.

@@ -480,6 +480,27 @@ pub fn exit(task: &Task) {
     }
 }
 
+/// Leaves for good in place of [`exit`], for a fork's child that has made no call and whose parent will wait
+/// for it. What its table names, its parent's did too. So the slot is left to the parent as that of a dead
+/// process: the parent has the pages at hand that emptying it takes. Returns false if the child must leave by
+/// [`exit`]: its end is an event for somebody, or a region in a file must be left in order.
+#[unsafe(link_section = ".text.startup.lp")]
+pub fn leave_to_parent(task: &Task) -> bool {
+    let life = task.process.life.get();
+    // Relaxed, both: the process's own; immutable.
+    let is_event = task.process.posix_locks.load(Ordering::Relaxed) != 0;
+    let in_file = task.region.header().in_file.load(Ordering::Relaxed) != 0;
+    if is_event || in_file || life.state() != SlotState::Live {
+        return false;
+    }
+    // Nobody else empties the slot before the record lock is dropped.
+    if task.region.begin_emptying(task.process_id, life, LaneId::NONE).is_some() {
+        leave_lane(task);
+        task.region.leave_to_reapers(task.process_id);
+    }
+    true
+}
+
 /// [`exit`] of a process that never took its record lock. Nobody could tell that it is still emptying its
 /// slot, so the slot is left to a reaper that finds the process dead.
 #[cold]

@@ -65,7 +65,7 @@ pub fn bury_process(task: &Task, id: ProcessId, life: Life) -> bool {
     }
     let Some(dying) = task.region.begin_emptying(id, life, task.lane_id) else { return false };
     if bury_lanes(task, id, LaneId::NONE) && empty(task, id) {
-        task.region.release_process(id, dying);
+        task.region.free_process(id, dying);
         return true;
     }
     task.region.abandon_emptying(id, dying);

@@ -53,6 +53,7 @@ extern "sysv64" fn look() {
         join::join_if_possible(thread);
     }
     patch::change_calls(&High::calls(thread));
+    current::refresh(); // Another table may have sent calls on low descriptors the long way.
 }
 
 /// Opens the rings of `tracer`, its process id and descriptor, if it is the caller's to trace by.

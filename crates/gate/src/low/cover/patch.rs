@@ -313,6 +313,19 @@ pub(crate) fn change_calls(&Calls { table, way, hidden }: &Calls) {
     }
 }
 
+/// Replaces the table through which the entry finds handlers, if it is `from`. Returns whether it was.
+pub(crate) fn change_table(from: &Table, to: &Table) -> bool {
+    // SAFETY: the home is mapped, and the word is aligned.
+    unsafe {
+        let table = &raw mut (*home()).page.table;
+        let is_it = table.read_volatile() == from.address();
+        if is_it {
+            table.write_volatile(to.address());
+        }
+        is_it
+    }
+}
+
 /// Makes the C library call `told` before it loads an object.
 pub(crate) fn tell_of_loads(told: extern "C" fn()) {
     set_before_load(told as *const () as usize);
