@@ -81,7 +81,7 @@ pub(crate) struct Thread {
     pub(crate) refused: Cell<u64>,
     /// The process slot for the child of the fork under way.
     pub forked: Cell<u32>,
-    /// The id of the process that made this one by fork; see [`crate::high::life::unused`].
+    /// The id of the process that made this one by fork; see [`crate::high::table::unused`].
     pub forked_by: Cell<u32>,
     /// The thread-local words of a thread of a static program; see [`tls`].
     pub(crate) words: tls::Words,

@@ -17,10 +17,10 @@ use lp_region::sync::Ordering;
 use lp_vfs::boot;
 use lp_vfs::task::Task;
 
-use crate::calls::CALLS;
 use crate::high::frame::handler::task;
 use crate::high::life::left;
 use crate::high::memory::areas;
+use crate::high::table::calls::CALLS;
 use crate::low::cover::patch;
 use crate::low::dispatch::{AGAIN, stub_table};
 use crate::low::thread::actions::IGNORE;
