@@ -10,7 +10,7 @@
 //! | born | the claimer's, or none | claimed for a child that has not taken its record lock yet, or cannot before its exec |
 //! | claimed | none | a process claims it for itself, and holds the record lock on its claim byte |
 //! | live | how often it was live before, as a number | its process holds the record lock on its byte |
-//! | dying | the reaper's, or none | being emptied, by its own process at exit or by a reaper; without a record lock and a live reaper, left to whoever looks next |
+//! | dying | the reaper's, or none | being emptied, by its own process or a reaper, or left to the next reaper |
 //!
 //! The generation is incremented when the slot becomes free. A slot that is live, born and live again has
 //! another word than before, so whoever found it unlocked in between does not take it for dead.
