@@ -189,6 +189,7 @@ GROUP(process, children_whose_first_call_is_a_handlers)
     T(kill(child, SIGUSR1));
     *go = 1;
     say_wait(child);
+    *go = 0;
     child = child_that_only_ends();
     T(kill(child, SIGKILL));
     say_wait(child);
