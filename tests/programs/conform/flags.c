@@ -190,6 +190,9 @@ GROUP(flags, preadv2_and_pwritev2)
             T(preadv2(fd, &into, 1, 2, all[f].flag));
             say_bytes("read", room, sizeof room);
             T(preadv2(fd, &into, 1, -1, all[f].flag));
+            T(lseek(fd, 0x7fffffffffffffff, SEEK_SET) == 0x7fffffffffffffff);
+            T(preadv2(fd, &into, 1, -1, all[f].flag));
+            T(pwritev2(fd, two, 2, -1, all[f].flag));
             close(fd);
             contents("file");
             unlink("file");

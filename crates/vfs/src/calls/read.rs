@@ -254,24 +254,23 @@ fn flagged_slow(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64, fla
     if to.is_empty() {
         return Ok(nothing_slow(task, fd));
     }
-    if offset.checked_add(to.len() as i64).is_none() {
+    let position = held.as_ref().ok().filter(|_| offset < 0).map(|held| position::hold(task, held));
+    let at = position.as_ref().map_or(offset.max(0) as u64, |position| position.get());
+    if (at as i64).checked_add(to.len() as i64).is_none() {
         return Err(Errno::EINVAL);
     }
     let known = if is_dir { RWF_HIPRI } else { RWF_KNOWN };
     if flags & !known != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
-    let held = held?;
+    let held = held.as_ref().map_err(|errno| *errno)?;
     if flags & RWF_APPEND != 0 && flags & RWF_NOAPPEND != 0 {
         return Err(Errno::EINVAL);
     }
-    if offset >= 0 {
-        return read_vector(task, &held, to, offset as u64);
+    let got = read_vector(task, held, to, at)?;
+    if let Some(position) = position {
+        position.set(at + got as u64);
     }
-    let position = position::hold(task, &held);
-    let at = position.get();
-    let got = read_vector(task, &held, to, at)?;
-    position.set(at + got as u64);
     Ok(got)
 }
 

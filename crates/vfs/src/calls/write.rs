@@ -231,6 +231,10 @@ pub fn pwritev2(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64, fla
         return Ok(0);
     }
     verify(offset.max(0) as u64, from.len())?;
+    if flags != 0 && offset == -1 {
+        // The flags are looked at last.
+        verify(position::hold(task, &held).get(), from.len())?;
+    }
     let append = if flags == 0 { Append::AsOpened } else { Append::of(flags)? };
     if offset == -1 {
         return at_position(task, &held, from, from.len(), append);
