@@ -99,7 +99,8 @@ os.unlink('link'); os.unlink('e/s')
 print(ask('e/s', ''))
 # One that the run makes in its place is its own.
 s = socket.socket(socket.AF_UNIX); s.bind('e/s'); s.listen(1)
-c = socket.socket(socket.AF_UNIX); c.connect('e/s'); s.accept()[0].sendall(b'own'); print(c.recv(9), c.getpeername())
+c = socket.socket(socket.AF_UNIX); c.connect('e/s'); s.accept()[0].sendall(b'own')
+print(c.recv(9), c.getpeername())
 "#
     );
     let expected =

@@ -12,8 +12,8 @@ use lp_abi::linux::{
     __NR_fstat, __NR_fstatfs, __NR_getdents64, __NR_lgetxattr, __NR_listxattrat, __NR_llistxattr,
     __NR_openat, __NR_pread64, __NR_prlimit64, __NR_readlinkat, __NR_statx, AT_EMPTY_PATH, AT_NO_AUTOMOUNT,
     AT_SYMLINK_NOFOLLOW, O_CLOEXEC, O_DIRECTORY, O_NOATIME, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY,
-    RLIMIT_NOFILE, S_IFDIR, S_IFMT, STATX_BASIC_STATS, STATX_BTIME, STATX_MNT_ID, stat as Stat,
-    statfs as Statfs, statx as Statx,
+    RLIMIT_NOFILE, S_IFMT, STATX_BASIC_STATS, STATX_BTIME, STATX_MNT_ID, stat as Stat, statfs as Statfs,
+    statx as Statx,
 };
 use lp_abi::text::Writer;
 use lp_abi::{Errno, Fd, NAME_MAX, OwnedFd, PATH_MAX, Result, dirent64};
@@ -58,8 +58,7 @@ impl Layer for HostTree {
         };
         let fd = found(open(task, at, access | O_DIRECTORY))?;
         let (seen, (now, mount)) = (list::record(task.region, at)?, of(&fd)?);
-        let same = (seen.dev, seen.ino) == (now.dev, now.ino) && now.mode & S_IFMT == S_IFDIR;
-        if same {
+        if is_same(&seen, &now) {
             Ok(HostDir { fd, dev: now.dev, mount, changed: change_time(&now) })
         } else {
             Err(Errno::EIO)
@@ -82,6 +81,11 @@ pub(super) fn found<T>(opened: Result<T>) -> Result<T> {
         Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => Err(Errno::EIO),
         opened => opened,
     }
+}
+
+/// Whether what is there now is what was seen: by its identity and type.
+pub(super) fn is_same(seen: &Record, now: &Record) -> bool {
+    (seen.dev, seen.ino) == (now.dev, now.ino) && (seen.mode ^ now.mode) & S_IFMT == 0
 }
 
 /// Opens the origin of a record.

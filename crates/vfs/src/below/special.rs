@@ -1,6 +1,5 @@
 //! FIFOs, sockets and devices of the layer: the run's processes and the host's meet at the host's own.
 
-use lp_abi::linux::S_IFMT;
 use lp_abi::{Errno, Fd, Result};
 use lp_region::InodeId;
 
@@ -25,8 +24,7 @@ pub fn host_path<'t>(task: &'t Task<'_>, id: InodeId) -> Result<Option<&'t [u8]>
     let path = &room[start..];
     if may_call().is_ok() {
         let (now, _) = host::found(host::attributes(Fd::CWD, path.as_ptr()))?;
-        let is_same = (now.dev, now.ino) == (seen.dev, seen.ino) && (now.mode ^ seen.mode) & S_IFMT == 0;
-        if !is_same {
+        if !host::is_same(&seen, &now) {
             return Err(Errno::EIO);
         }
     }

@@ -240,7 +240,7 @@ pub(crate) fn copy<'r>(
         return Err(Errno::EINVAL);
     }
     let is_copied = |id| recursive && is_bindable(id) && is_below(task, tree, from, id);
-    let is_locked = |id: MountId| mount_owner::is_locked(task, id) && is_below(task, tree, from, id);
+    let is_locked = |id: MountId| is_below(task, tree, from, id) && mount_owner::is_locked(task, id);
     // The copy would show what they cover.
     if !recursive && tree.children(from.mount).any(is_locked) {
         return Err(Errno::EINVAL);

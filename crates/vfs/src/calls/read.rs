@@ -166,8 +166,8 @@ fn read_vector(task: &Task, held: &HeldFile, to: Vector, offset: u64) -> Result<
     Ok(got)
 }
 
-/// A read to an empty vector. A vector read of no bytes is an event for who watches the file, as in vfs_readv;
-/// a read(2) is not.
+/// A read to an empty vector. A vector read of no bytes is an event for who watches the file, as in
+/// vfs_readv; a read(2) is not.
 #[cold]
 fn nothing_slow(task: &Task, fd: Fd) -> usize {
     if let Ok(held) = task.fget(fd) {

@@ -27,8 +27,8 @@ pub(crate) fn record_gone(task: &Task, of: InodeRef) {
     let inode = task.region.inode(of.id);
     let flags = inode.flags.load(Relaxed); // Relaxed: under the lock.
     let kept = flags & inode_flags::KEPT;
-    // A section even where nothing is removed: a copy from before the mapping must not pass for one of what was
-    // written through it (`version::of`).
+    // A section even where nothing is removed: a copy from before the mapping must not pass for one of what
+    // was written through it (`version::of`).
     inode.data_seq.begin();
     inode.flags.store(flags & !(inode_flags::MAPPED | inode_flags::WRITABLE_MAP), Relaxed);
     if kept == 0 {

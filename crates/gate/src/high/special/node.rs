@@ -1,8 +1,9 @@
 //! FIFOs, Unix sockets and devices in a mount: the inode is ours; a hidden host object carries the data.
 //!
-//! What came from a host tree has the host's own object. Others' objects lie in `nodes/IDENTITY` in the run's cache directory, named after slot and generation of their
-//! inode. Every process of every run on a region therefore finds the same object, and never that of a freed
-//! inode. If the region is not a file, the last process that exits normally removes the directory.
+//! What came from a host tree has the host's own object. The objects of all others lie in `nodes/IDENTITY` in
+//! the run's cache directory, named after slot and generation of their inode. Every process of every run on a
+//! region therefore finds the same object, and never that of a freed inode. If the region is not a file, the
+//! last process that exits normally removes the directory.
 //!
 //! The gate checks the inodes' permissions. To the kernel every object is open to all, because the processes
 //! of root's run may change users; the identity is a random number, and `nodes` can be read by its owner

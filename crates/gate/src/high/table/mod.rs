@@ -1,7 +1,7 @@
 //! Dispatch tables: all calls ([`calls`]), those of a process that is apart ([`apart`]) or has limited itself
 //! ([`limited`]) or is in a user namespace or has restricted itself ([`mapped`], [`held`]), which examine a
-//! call's [`arguments`], counted calls ([`count`]), traced ones ([`traced`]) and
-//! the first call of a fork's child ([`unused`]).
+//! call's [`arguments`], counted calls ([`count`]), traced ones ([`traced`]) and the first call of a fork's
+//! child ([`unused`]).
 
 pub(crate) mod apart;
 pub(crate) mod arguments;
