@@ -7,6 +7,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use lp_region::layout::INODES_AT;
@@ -17,54 +19,71 @@ use trees::{MAKE, Trees};
 /// Longer than the granularity of a file's times.
 const TICK: Duration = Duration::from_millis(20);
 
+/// What a run over the tree does.
+fn over(trees: &Trees, state: &TempDir, script: &str) -> Output {
+    let mut command = trees.lightpath(&["run", "--over", ".", "--", "sh", "-c", script]);
+    command.env("XDG_STATE_HOME", state.path()).output().unwrap()
+}
+
+fn region(trees: &Trees, state: &TempDir) -> PathBuf {
+    state.path().join("lightpath").join(trees.session()).join("region")
+}
+
+/// The word `at` bytes into a file, in a mapping that is kept.
+fn mapped(file: &Path, at: u64) -> &'static AtomicU32 {
+    let file = File::options().read(true).write(true).open(file).unwrap();
+    let page = at & !0xfff;
+    // SAFETY: a new mapping at a place of the kernel's choice, which nobody unmaps, so that a word in it can
+    // be referred to for good.
+    unsafe {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let fd = file.as_raw_fd();
+        let map = libc::mmap(std::ptr::null_mut(), 4096, access, libc::MAP_SHARED, fd, page as i64);
+        assert_ne!(map, libc::MAP_FAILED);
+        &*map.cast::<u8>().add((at - page) as usize).cast::<AtomicU32>()
+    }
+}
+
 /// A session, and a place in its region.
 struct Damaged {
     trees: Trees,
     state: TempDir,
     /// Offset of a word that only a check, or a look at the file `made`, reads.
     at: u64,
+    /// The word, in a page of the region that stays mapped.
+    word: &'static AtomicU32,
 }
 
 impl Damaged {
     /// A session whose region is in a file below `home`.
     fn new(home: &Path) -> Damaged {
-        let mut damaged =
-            Damaged { trees: Trees::new(MAKE), state: tempfile::tempdir_in(home).unwrap(), at: 0 };
-        let made = damaged.run("find . > /dev/null; mkdir made; stat -c %i made");
-        assert!(made.status.success(), "{made:?}");
-        let number: u64 = String::from_utf8(made.stdout).unwrap().trim().parse().unwrap();
+        let (trees, state) = (Trees::new(MAKE), tempfile::tempdir_in(home).unwrap());
+        let output = over(&trees, &state, "find . > /dev/null; mkdir made; stat -c %i made");
+        assert!(output.status.success(), "{output:?}");
+        let number: u64 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
         let map = std::mem::offset_of!(Inode, map) as u64 + 4;
-        damaged.at = INODES_AT as u64 + (number - ABOVE_LAYER) * size_of::<Inode>() as u64 + map;
-        damaged
-    }
-
-    fn over(&self, script: &str) -> Command {
-        let mut command = self.trees.lightpath(&["run", "--over", ".", "--", "sh", "-c", script]);
-        command.env("XDG_STATE_HOME", self.state.path());
-        command
+        let at = INODES_AT as u64 + (number - ABOVE_LAYER) * size_of::<Inode>() as u64 + map;
+        let word = mapped(&region(&trees, &state), at);
+        let session = Damaged { trees, state, at, word };
+        // The first store through a mapping changes the file's times, and no run has been left since.
+        session.store(0);
+        std::thread::sleep(TICK);
+        assert!(session.run("true").status.success());
+        session
     }
 
     fn run(&self, script: &str) -> Output {
-        self.over(script).output().unwrap()
+        over(&self.trees, &self.state, script)
     }
 
     fn region(&self) -> PathBuf {
-        self.state.path().join("lightpath").join(self.trees.session()).join("region")
+        region(&self.trees, &self.state)
     }
 
-    /// Writes to the region without changing the times of its file, if that is in memory.
+    /// Writes to the region, which changes no times of its file while that is in memory: the page is
+    /// mapped, and stays dirty.
     fn store(&self, value: u32) {
-        let file = File::options().read(true).write(true).open(self.region()).unwrap();
-        let page = self.at & !0xfff;
-        // SAFETY: a page of the file is mapped, written to within it, and unmapped.
-        unsafe {
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            let fd = file.as_raw_fd();
-            let map = libc::mmap(std::ptr::null_mut(), 4096, access, libc::MAP_SHARED, fd, page as i64);
-            assert_ne!(map, libc::MAP_FAILED);
-            map.cast::<u8>().add((self.at - page) as usize).cast::<u32>().write(value);
-            libc::munmap(map, 4096);
-        }
+        self.word.store(value, Relaxed); // Relaxed: no process is in the region.
     }
 
     fn is_refused(&self) -> bool {

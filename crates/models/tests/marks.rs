@@ -174,7 +174,7 @@ fn a_writer_that_calls_a_remount_off() {
     let thread = loom::thread::spawn(move || {
         assert!(shut(&other.closed, SHUTTING));
         let is_shut =
-            !inside(&other.mark, ROOT) && commit(&other.closed, SHUTTING, ROOT, |flags| flags | ROOT);
+            !inside(&other.mark, ROOT) && commit(&other.closed, SHUTTING, ROOT, |flags| Some(flags | ROOT));
         is_shut.then(|| other.content.load(Ordering::Relaxed))
     });
     let mut is_in = enter(&mount.mark, ROOT, &mount.closed, ROOT | SHUTTING);

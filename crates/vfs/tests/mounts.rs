@@ -34,7 +34,7 @@ fn change(task: &Task, path: &str) -> Result<()> {
 }
 
 fn shut(task: &Task, what: RemountTarget) -> Result<()> {
-    writer::shut(task, what, |was| was | what.bit())
+    writer::shut(task, what, |_, was| Some(was | what.bit()))
 }
 
 fn reopen(task: &Task, what: RemountTarget) {
@@ -65,6 +65,22 @@ fn remount_shuts_writers_out() {
         reopen(task, what);
         close::close(task, fd).unwrap();
         assert_eq!(change(task, "/light/f"), Ok(()));
+    }
+}
+
+#[test]
+fn a_mount_whose_flags_may_not_change_stays_open() {
+    let fixture = Fixture::private(1 << 20);
+    let task = &fixture.task;
+    for what in both(task) {
+        assert_eq!(writer::shut(task, what, |_, _| None), Err(Errno::EPERM));
+        let fd = opened(task, "/light/f", O_RDWR | O_CREAT).unwrap();
+        close::close(task, fd).unwrap();
+        // What somebody else has made read-only is none of a later failure's.
+        assert_eq!(shut(task, what), Ok(()));
+        assert_eq!(writer::shut(task, what, |_, _| None), Err(Errno::EPERM));
+        assert_eq!(change(task, "/light/f"), Err(Errno::EROFS));
+        reopen(task, what);
     }
 }
 

@@ -104,12 +104,17 @@ pub fn call_off(closed: &AtomicU32, seen: u32, bits: u32) -> bool {
 }
 
 /// Makes of `closed` what `becomes` says, without the `bits` that [`shut`] set, once nobody is inside; false
-/// if somebody has called that off. It is done if `lasting` is set.
-pub fn commit(closed: &AtomicU32, bits: u32, lasting: u32, becomes: impl Fn(u32) -> u32) -> bool {
+/// if somebody has called that off, or if it cannot become anything. It is done if `lasting` is set.
+pub fn commit(
+    closed: &AtomicU32,
+    bits: u32,
+    lasting: u32,
+    mut becomes: impl FnMut(u32) -> Option<u32>,
+) -> bool {
     let mut seen = closed.load(Ordering::Acquire);
     while seen & bits == bits || seen & lasting == lasting {
         // PAIRS: the exchange in `call_off`: of the two one fails.
-        let new = becomes(seen & !bits);
+        let Some(new) = becomes(seen & !bits) else { return false };
         match closed.compare_exchange(seen, new, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => return true,
             Err(now) => seen = now,

@@ -341,7 +341,7 @@ pub(crate) fn reconfigure(
         // Whoever was about to mount it once more looks again, and sees what new mounts start from.
         mount_tree::change(task, |_| {
             match read_only {
-                true => remount::shut(task, what, |was| was | mount_flags::SB_READ_ONLY)?,
+                true => remount::shut(task, what, |_, was| Some(was | mount_flags::SB_READ_ONLY))?,
                 false => remount::open(task, what),
             }
             superblock::set_read_only(task, root, read_only);

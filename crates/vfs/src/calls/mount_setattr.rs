@@ -2,6 +2,7 @@
 
 use lp_abi::linux::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW};
 use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserPtr, UserSlice};
+use lp_region::MountId;
 use lp_region::mount::mount_flags;
 use lp_region::mount_change::Set;
 use lp_region::sync::Ordering;
@@ -156,40 +157,43 @@ fn apply(
 ///
 /// # Errors
 /// `EPERM` if the flags of one are another user namespace's; `EBUSY`.
-pub(crate) fn set(task: &Task<'_>, list: &List, (clear, set): (u32, u32)) -> Result<()> {
-    list.iter().try_for_each(|id| mount_owner::may_set(task, id, (clear, set)))?;
-    let becomes = |was: u32| was & !clear | set;
-    let word = |id| &task.region.mount(id).flags;
-    let mut shutting = Set::default();
-    // Relaxed, here and below: one word, as seen.
-    let has = |id, flag: u32| word(id).load(Ordering::Relaxed) & flag != 0;
-    for id in list.iter().filter(|id| set & mount_flags::READ_ONLY != 0 && !has(*id, mount_flags::READ_ONLY))
-    {
-        shutting.add(id);
-    }
-    if let Some(some) = shutting.iter().next() {
-        let was = word(some).load(Ordering::Relaxed);
-        remount::shut(task, RemountTarget::Mounts(shutting), becomes)?;
-        begin_strict(task, &shutting, was, becomes(was));
-    }
-    for id in list.iter().filter(|id| !shutting.has(*id)) {
-        let open = |was: u32| match set & mount_flags::READ_ONLY {
-            0 if clear & mount_flags::READ_ONLY != 0 => becomes(was) & !mount_flags::SHUTTING,
-            _ => becomes(was),
-        };
-        // Release: a writer that comes in sees what the remount did before.
-        let was =
-            word(id).fetch_update(Ordering::Release, Ordering::Relaxed, |was| Some(open(was))).unwrap_or(0);
-        let mut one = Set::default();
-        one.add(id);
-        begin_strict(task, &one, was, becomes(was));
-    }
-    Ok(())
+pub(crate) fn set(task: &Task<'_>, list: &List, changes: (u32, u32)) -> Result<()> {
+    list.iter().try_for_each(|id| mount_owner::may_set(task, id, changes))?;
+    // Relaxed, both: one word, as seen.
+    let is_strict = |id| strict::is_one(task.region.mount(id).flags.load(Ordering::Relaxed));
+    let mut lax = Set::default();
+    list.iter().filter(|id| !is_strict(*id)).for_each(|id| lax.add(id));
+    let done = set_allowed(task, list, changes);
+    lax.iter().filter(|id| is_strict(*id)).for_each(|id| strict::begin(task, id));
+    done
 }
 
-/// RemountTarget follows if mounts have become `strictatime`.
-fn begin_strict(task: &Task<'_>, of: &Set, was: u32, is: u32) {
-    if strict::is_one(is) && !strict::is_one(was) {
-        of.iter().for_each(|id| strict::begin(task, id));
+/// [`set`], as far as the owners of the mounts do not forbid it meanwhile.
+fn set_allowed(task: &Task<'_>, list: &List, (clear, set): (u32, u32)) -> Result<()> {
+    let becomes = |id: MountId, was: u32| {
+        let is = was & !clear | set;
+        mount_owner::may_become(task, id, was, is).then_some(is)
+    };
+    let word = |id| &task.region.mount(id).flags;
+    let mut shutting = Set::default();
+    if set & mount_flags::READ_ONLY != 0 {
+        // Relaxed: one word, as seen.
+        let is_open = |id: &MountId| word(*id).load(Ordering::Relaxed) & mount_flags::READ_ONLY == 0;
+        list.iter().filter(is_open).for_each(|id| shutting.add(id));
     }
+    if shutting != Set::default() {
+        remount::shut(task, RemountTarget::Mounts(shutting), becomes)?;
+    }
+    let kept = match (clear & !set) & mount_flags::READ_ONLY {
+        0 => !0,
+        // A remount to read-only that is on its way begins anew.
+        _ => !mount_flags::SHUTTING,
+    };
+    for id in list.iter().filter(|id| !shutting.has(*id)) {
+        let exchange = |was| becomes(id, was).map(|is| is & kept);
+        // Release: a writer that comes in sees what the remount did before.
+        let exchanged = word(id).fetch_update(Ordering::Release, Ordering::Relaxed, exchange);
+        exchanged.or(Err(Errno::EPERM))?;
+    }
+    Ok(())
 }

@@ -61,18 +61,24 @@ impl RemountTarget {
 
 /// Makes something writable again.
 pub fn open(task: &Task, what: RemountTarget) {
-    for mount in what.mounts(task) {
-        // Release: a writer that enters sees what the remount did before.
-        task.region.mount(mount).flags.fetch_and(!(what.bit() | mount_flags::SHUTTING), Ordering::Release);
-    }
+    what.mounts(task).for_each(|mount| clear(task, mount, what.bit() | mount_flags::SHUTTING));
 }
 
-/// Makes something read-only: `becomes` says what of the flags of each mount. Once it returns no change
-/// through it is under way and none begins.
+fn clear(task: &Task, mount: MountId, bits: u32) {
+    // Release: a writer that enters sees what the remount did before.
+    task.region.mount(mount).flags.fetch_and(!bits, Ordering::Release);
+}
+
+/// Makes something read-only: `becomes` says what becomes of the flags of each mount, if they may change.
+/// Once it returns no change through it is under way and none begins.
 ///
 /// # Errors
-/// `EBUSY` if a file is open for writing, if a writer does not finish, or in a process without barriers.
-pub fn shut(task: &Task, what: RemountTarget, becomes: impl Fn(u32) -> u32) -> Result<()> {
+/// `EBUSY` if a file is open for writing, if a writer does not finish, or in a process without barriers;
+/// `EPERM` if the flags of a mount may not change.
+pub fn shut(task: &Task, what: RemountTarget, becomes: impl Fn(MountId, u32) -> Option<u32>) -> Result<()> {
+    // Those that this call has made read-only.
+    let mut made = Set::default();
+    let mut failure = Errno::EBUSY;
     for _ in 0..ATTEMPTS {
         let is_shut = what
             .mounts(task)
@@ -84,14 +90,34 @@ pub fn shut(task: &Task, what: RemountTarget, becomes: impl Fn(u32) -> u32) -> R
             break;
         }
         let commit = |mount: MountId| {
-            marks::commit(&task.region.mount(mount).flags, mount_flags::SHUTTING, what.bit(), &becomes)
+            let mut is_open = false;
+            let read_only = |was: u32| {
+                is_open = was & what.bit() == 0;
+                let is = becomes(mount, was);
+                if is.is_none() {
+                    failure = Errno::EPERM;
+                }
+                is
+            };
+            let flags = &task.region.mount(mount).flags;
+            let done = marks::commit(flags, mount_flags::SHUTTING, what.bit(), read_only);
+            if done && is_open {
+                made.add(mount);
+            }
+            done
         };
         if what.mounts(task).all(commit) {
             return Ok(());
         }
+        if failure == Errno::EPERM {
+            break;
+        }
     }
-    open(task, what);
-    Err(Errno::EBUSY)
+    for mount in what.mounts(task) {
+        // What others have made read-only stays so.
+        clear(task, mount, mount_flags::SHUTTING | if made.has(mount) { what.bit() } else { 0 });
+    }
+    Err(failure)
 }
 
 /// Whether a file is open for writing, or mapped through such an open file. Nor can a file system become

@@ -59,14 +59,15 @@ pub(crate) fn is_locked(task: &Task<'_>, id: MountId) -> bool {
 /// # Errors
 /// `EPERM`.
 pub(crate) fn may_set(task: &Task<'_>, id: MountId, (clear, set): (u32, u32)) -> Result<()> {
-    let record = task.region.mount(id);
-    // Relaxed, both: immutable while in use, and one word as seen.
-    if inner(task).is_none_or(|own| record.flags_owner.load(Relaxed) == own) {
-        return Ok(());
-    }
-    let was = record.flags.load(Relaxed);
-    let is = was & !clear | set;
-    if was & !is & RESTRICTIONS == 0 && (was ^ is) & ATIME == 0 { Ok(()) } else { Err(Errno::EPERM) }
+    let was = task.region.mount(id).flags.load(Relaxed); // Relaxed: one word, as seen.
+    if may_become(task, id, was, was & !clear | set) { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// Whether the caller may change the flags of a mount from `was` to `is`.
+pub(crate) fn may_become(task: &Task<'_>, id: MountId, was: u32, is: u32) -> bool {
+    let is_mild = was & !is & RESTRICTIONS == 0 && (was ^ is) & ATIME == 0;
+    // Relaxed: immutable while in use.
+    is_mild || inner(task).is_none_or(|own| task.region.mount(id).flags_owner.load(Relaxed) == own)
 }
 
 /// Checks that the caller may change a whole file system: it was made in its namespace, by the oldest of its
