@@ -179,7 +179,7 @@ fn look(name: &CStr) -> Option<(u64, u64)> {
 pub(crate) fn mount(mine: &Mine) -> i64 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let text = |text: String| CString::new(text).unwrap_or_default();
-    let point = text(format!("/light/m{}.{}", mine.index, NEXT.fetch_add(1, Ordering::Relaxed)));
+    let point = text(format!("/light/{}/m{}", mine.index, NEXT.fetch_add(1, Ordering::Relaxed)));
     let file = text(format!("{}/file", point.to_string_lossy()));
     // SAFETY: all strings end in NUL.
     unsafe {

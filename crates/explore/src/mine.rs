@@ -1,14 +1,16 @@
 //! What each actor of [`crate::inside`] has: its files, and how its calls tell what they found.
 
 use std::ffi::{CStr, CString};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
-/// An actor's files.
+/// An actor's files, in a directory of its own.
 pub(crate) struct Mine {
     /// The actor's.
     pub index: usize,
-    /// `/light/fN`, open; its bytes are [`Mine::byte`].
+    /// `/light/N/f`, open; its bytes are [`Mine::byte`].
     pub fd: i32,
     pub new: CString,
     pub old: CString,
@@ -42,7 +44,9 @@ pub(crate) fn ended_well(pid: i32) -> bool {
 
 impl Mine {
     pub(crate) fn new(index: usize, control: i32) -> Result<Mine> {
-        let path = |letter: &str| CString::new(format!("/light/{letter}{index}")).unwrap_or_default();
+        let own = PathBuf::from(format!("/light/{index}"));
+        std::fs::create_dir(&own)?;
+        let path = |name: &str| CString::new(own.join(name).into_os_string().into_vec()).unwrap_or_default();
         let mut mine = Mine { index, fd: -1, new: path("n"), old: path("r"), control };
         mine.fd = open(&path("f"))?;
         let bytes = [mine.byte(); SIZE];

@@ -65,6 +65,18 @@ pub(crate) fn lock_burial<'r>(task: &Task<'r>, lane: LaneId) -> LockGuard<'r> {
     order::keep(of, burial)
 }
 
+/// Gives back the burial locks that the dead `lane` holds. Whoever wants to bury those lanes begins anew.
+pub(crate) fn leave_graves(task: &Task, lane: LaneId) {
+    // Relaxed: what the dead did came before its death.
+    for index in 1..task.region.header().lane_limit.load(Ordering::Relaxed) {
+        let grave = LaneId(index);
+        let burial = &task.region.lane(grave).burial;
+        if burial.holder() == lane && burial.try_lock_or_take_over(task.lane_id, &Gravedigger { task, grave }) {
+            burial.unlock();
+        }
+    }
+}
+
 struct Gravedigger<'t, 'r> {
     task: &'t Task<'r>,
     grave: LaneId,

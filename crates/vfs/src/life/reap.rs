@@ -205,6 +205,7 @@ pub(crate) fn bury(task: &Task, lane: LaneId) -> bool {
     let first = !burial::is_buried(task, lane);
     if first {
         strip(task, lane);
+        burial::leave_graves(task, lane);
         task.region.retire_lane(lane);
     }
     // Not by the record, which its owner may have had no time to number.
