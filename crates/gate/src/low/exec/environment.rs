@@ -217,7 +217,7 @@ impl Environment {
             }
         };
         let own = if load == LoaderHook::Preload { self.preload } else { 0 };
-        let pointers = (self.count + 4) * size_of::<usize>();
+        let pointers = (self.count + 5) * size_of::<usize>();
         let path = load.path().map_or(Ok(0), length_of)?;
         let names = name.len() + 2 * (GATE.len() + ending.len() + path) + MASK.len() + TUNABLES.len();
         let strings = names + 2 * gate.len() + ours.len() + 33;
@@ -267,6 +267,11 @@ impl Environment {
         let gate = writer.with_program_text(&[GATE, gate, ending], path)?;
         let gate_at = writer.pointers;
         writer.pointer(gate);
+        // An even number of variables is removed again (`inherited::fill_gap`). A preload list of the program's
+        // own stays, and an auditor has a variable more.
+        if own != 0 || matches!(load, LoaderHook::Audit { .. }) {
+            writer.pointer(gate);
+        }
         writer.pointer(0);
         Ok(Built { vector: start.cast(), gate_at, with_mask })
     }

@@ -88,10 +88,8 @@ pub(crate) unsafe fn gate_value(mut envp: *mut *mut u8) -> Option<&'static [u8]>
 }
 
 /// Removes our variables from the environment in place: LIGHTPATH_GATE and those that load us. Without
-/// LIGHTPATH_GATE it changes nothing.
-///
-/// Programs that look for the auxiliary vector behind the environment's end find, after the null pointer, a
-/// pair that starts with 0: AT_NULL. They then do without the vector or read /proc/self/auxv.
+/// LIGHTPATH_GATE it changes nothing. The words between the environment's null pointer and the auxiliary
+/// vector are null afterwards.
 ///
 /// # Safety
 /// `envp` must be the process's own environment as the kernel made it, and nothing else may use it meanwhile.
@@ -159,6 +157,33 @@ pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Inherited> {
         }
     }
     Some(found)
+}
+
+/// Fills the gap that [`scrub`] leaves before the auxiliary vector with entries that are ignored: programs
+/// look for the vector behind the environment's null pointer. Entries are pairs, so whoever
+/// makes the environment passes an even number of variables that are removed, if need be LIGHTPATH_GATE twice.
+/// With an odd number the first pair is AT_NULL, the end of the vector.
+///
+/// # Safety
+/// `envp` must be the process's own environment, scrubbed, `vector` the auxiliary vector behind it, and nothing
+/// else may use them meanwhile.
+#[unsafe(link_section = ".text.image.lp")]
+pub(crate) unsafe fn fill_gap(mut envp: *mut *mut u8, vector: *mut [usize; 2]) {
+    /// `linux/auxvec.h`.
+    const AT_IGNORE: usize = 1;
+    // SAFETY: the environment ends with a null pointer, which the vector follows, after the gap.
+    unsafe {
+        while !(*envp).is_null() {
+            envp = envp.add(1);
+        }
+        let gap = envp.add(1).cast::<usize>();
+        let words = vector.cast::<usize>().offset_from(gap) as usize;
+        if words.is_multiple_of(2) {
+            for pair in 0..words / 2 {
+                gap.cast::<[usize; 2]>().add(pair).write([AT_IGNORE, 0]);
+            }
+        }
+    }
 }
 
 /// Whether a string starts with `prefix`. Reads no further than the first difference.

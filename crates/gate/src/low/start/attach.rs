@@ -71,6 +71,8 @@ unsafe fn start(envp: *mut *mut u8) -> Option<u64> {
     };
     // SAFETY: the process has one thread, and nothing else uses the environment.
     let found = unsafe { inherited::scrub(envp) }?;
+    // SAFETY: as above; `vector` follows the environment.
+    unsafe { inherited::fill_gap(envp, vector) };
     // SAFETY: the process has one thread, and this is the only call.
     let way = unsafe { prepare(&found, &auxiliary) };
     let Inherited { mask, audits, within, .. } = found;

@@ -27,6 +27,8 @@ pub(crate) struct Launch {
     environment: Vec<CString>,
     /// LD_LIBRARY_PATH, if the gate is loaded within the C library.
     library: Option<CString>,
+    /// Whether LD_PRELOAD has libraries of the command's behind the gate's and stays set for it.
+    keeps_preload: bool,
     /// For a static program: how LIGHTPATH_GATE refers to it, and the file to execute in its place.
     program: Option<Static>,
 }
@@ -71,6 +73,7 @@ impl Launch {
             arguments: arguments.into_iter().map(c_string).collect::<Result<_, _>>()?,
             environment: Vec::new(),
             library: None,
+            keeps_preload: false,
             program,
         })
     }
@@ -94,6 +97,7 @@ impl Launch {
         let is_preloaded = self.program.is_none() && library.is_none();
         let ours = is_preloaded.then(|| preload.as_os_str().to_owned());
         self.library = library.map(|at| c_string(named("LD_LIBRARY_PATH=", at.as_os_str()))).transpose()?;
+        self.keeps_preload = is_preloaded && own.is_some();
         let parts: Vec<OsString> = ours.into_iter().chain(own).collect();
         if !parts.is_empty() {
             all.insert(0, named("LD_PRELOAD=", &parts.join(OsStr::new(":"))));
@@ -130,8 +134,12 @@ impl Launch {
             c_string(entry)
         });
         match gate {
-            // The gate looks for both at the end.
-            Ok(entry) => self.environment.extend(self.library.take().into_iter().chain([entry])),
+            // The gate looks for both at the end. It removes an even number of variables: what it leaves before
+            // the auxiliary vector is filled with pairs.
+            Ok(entry) => {
+                let entries = std::iter::repeat_n(entry, if self.keeps_preload { 2 } else { 1 });
+                self.environment.extend(self.library.take().into_iter().chain(entries));
+            }
             Err(failure) => return failure,
         }
         let pointers = |strings: &[CString]| {
