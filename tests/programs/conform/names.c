@@ -442,3 +442,31 @@ GROUP(names, whole_tree_at_once)
         say_wait(child[c]);
     rmdir("common");
 }
+
+/* The working directory has a path that no buffer holds; getcwd(3) then looks into every directory above. */
+GROUP(names, ten_thousand_levels)
+{
+    enum { LEVELS = 10000 };
+    static char text[8 * LEVELS];
+    char top[PATH_MAX], name[32];
+    getcwd(top, sizeof top);
+    for (int i = 0; i < LEVELS; i++)
+        if (mkdir("d", 0755) || chdir("d"))
+            say("%d %s", i, strerrorname_np(errno));
+    T(syscall(SYS_getcwd, text, 4096L));
+    T(syscall(SYS_getcwd, text, sizeof text));
+    T(syscall(SYS_getcwd, text, 1L));
+    T(syscall(SYS_getcwd, text, 0L));
+    T(syscall(SYS_getcwd, NULL, 4096L));
+    T(readlink("/proc/self/cwd", text, sizeof text));
+    char *found = TP(getcwd(NULL, 0));
+    say("%zd", found ? strlen(found) - strlen(top) : -1);
+    free(found);
+    sprintf(name, "/proc/self/fd/%d", make_open("f", "text", O_RDWR));
+    T(readlink(name, text, sizeof text));
+    T(rename("f", "../g"));
+    T(unlink("../g"));
+    for (int i = 0; i < LEVELS; i++)
+        if (chdir("..") || rmdir("d"))
+            say("%d %s", i, strerrorname_np(errno));
+}

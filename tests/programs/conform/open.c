@@ -586,3 +586,23 @@ GROUP(open, lowest_descriptor)
         }
     }
 }
+
+/* openat2(2) does not add O_LARGEFILE, as the other calls do. */
+GROUP(open, large_files)
+{
+    enum { LARGE = 0100000 };
+    make("f", "text"), make_dir("d");
+    const struct {
+        const char *path;
+        unsigned flags;
+    } all[] = { { "f", O_RDWR }, { "f", O_RDWR | LARGE }, { "f", O_PATH }, { "f", O_PATH | LARGE }, { "d", O_DIRECTORY }, { "d", O_DIRECTORY | LARGE } };
+    for (unsigned i = 0; i < COUNT(all); i++) {
+        int plain = T(syscall(SYS_open, all[i].path, all[i].flags)), second = T(openat2_call(AT_FDCWD, all[i].path, all[i].flags, 0, 0));
+        say("%o %o", fcntl(plain, F_GETFL), fcntl(second, F_GETFL));
+        close(plain);
+        if (second >= 0)
+            close(second);
+    }
+    int created = creat("g", 0600);
+    say("%o", fcntl(created, F_GETFL));
+}

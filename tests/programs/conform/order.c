@@ -4,6 +4,7 @@
 #include <linux/openat2.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
+#include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
@@ -473,4 +474,32 @@ GROUP(order, watched_descriptors)
                 snprintf(text, sizeof text, "%s watches %s, %u, %u", sides[a].text, sides[b].text, i / 3 + 1, i % 3);
                 TN(text, syscall(SYS_epoll_ctl, sides[a].fd, i / 3 + 1, sides[b].fd, events[i % 3]));
             }
+}
+
+GROUP(order, of_roots_and_watches)
+{
+    const char *paths[] = { "none", "f", "f/x", "", NULL, BAD };
+    const unsigned masks[] = { 0, IN_CREATE, IN_MASK_ADD | IN_MASK_CREATE | IN_CREATE, 0x100000, IN_ONLYDIR, IN_ONLYDIR | IN_CREATE };
+    const unsigned flags[] = { 0, 1, 4, 0x8000, 0x8001, 0x9000, 0x100, 0x1000, 0x800 };
+    make("f", "text"), make_dir("d");
+    const int fds[] = { inotify_init(), open("f", O_RDONLY), 99 };
+    for (unsigned f = 0; f < COUNT(fds); f++)
+        for (unsigned m = 0; m < COUNT(masks); m++)
+            for (unsigned p = 0; p < COUNT(paths); p++)
+                TN("inotify_add_watch", inotify_add_watch(fds[f], paths[p], masks[m]));
+    for (unsigned p = 0; p < COUNT(paths); p++) {
+        T(chroot(paths[p]));
+        for (unsigned i = 0; i < COUNT(flags); i++)
+            TN("open_tree", syscall(428, AT_FDCWD, paths[p], flags[i]) >= 0 ? 0 : -1);
+        TN("open_tree", syscall(428, 99, paths[p], 0) >= 0 ? 0 : -1);
+    }
+    CHILD {
+        become_nobody();
+        for (unsigned p = 0; p < COUNT(paths); p++) {
+            T(chroot(paths[p]));
+            T(syscall(428, AT_FDCWD, paths[p], 1));
+            T(syscall(428, AT_FDCWD, paths[p], 8));
+        }
+        T(chroot("d"));
+    }
 }

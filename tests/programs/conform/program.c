@@ -1,6 +1,8 @@
 /* Programs that are executed several times, and change in between. */
 #include "conform.h"
+#include <elf.h>
 #include <signal.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 
 /* Puts the content of the file `from` at the start of the file `to`, by write(2) or through a mapping. */
@@ -186,4 +188,24 @@ GROUP(program, named_after_their_scripts)
             say("%s", strerrorname_np(errno));
         }
     }
+}
+
+/* Programs look for the auxiliary vector behind the environment. */
+GROUP(program, vector_behind_the_environment)
+{
+    char **end = environ;
+    while (*end)
+        end++;
+    int entries = 0;
+    for (Elf64_auxv_t *at = (void *)(end + 1); at->a_type != AT_NULL; at++)
+        if (at->a_type == AT_PAGESZ || at->a_type == AT_ENTRY || at->a_type == AT_EXECFN)
+            entries += at->a_un.a_val == getauxval(at->a_type);
+    say("%d", entries);
+    if (getenv("AGAIN"))
+        return;
+    char self[PATH_MAX] = "", *arguments[] = { self, "program.vector_behind_the_environment", NULL };
+    readlink("/proc/self/exe", self, sizeof self - 1);
+    char *environments[][4] = { { "AGAIN=1", NULL }, { "AGAIN=1", "LD_PRELOAD=libm.so.6", NULL }, { "AGAIN=1", "LD_LIBRARY_PATH=/lib", "B=c", NULL } };
+    for (unsigned i = 0; i < COUNT(environments); i++)
+        CHILD execve(self, arguments, environments[i]);
 }

@@ -1,5 +1,6 @@
 /* read, write and their positioned and vector forms; lseek; their effect on position, size and contents. */
 #include "conform.h"
+#include <sys/sendfile.h>
 #include <sys/uio.h>
 
 GROUP(rw, basic)
@@ -376,4 +377,66 @@ GROUP(rw, much_again)
     say("cut %d", to[MUCH / 2 - 1] == from[MUCH / 2 - 1] && !to[MUCH / 2] && !to[MUCH - 1]);
     T(unlink("f"));
     T(pread(fd, to, MUCH, 0));
+}
+
+/* Lengths and positions near the largest, in all calls that take them. */
+GROUP(rw, largest_lengths_and_positions)
+{
+    char room[64] = "abcdefgh", sink[16];
+    int in = make_open("f", "0123456789", O_RDWR), out = make_open("g", "", O_RDWR), pair[2];
+    T(pipe2(pair, O_NONBLOCK));
+    const size_t lengths[] = { INT64_MAX, (size_t)INT64_MAX + 1, SIZE_MAX, INT32_MAX, 0x7ffff000, 0x80000000 };
+    for (unsigned i = 0; i < COUNT(lengths); i++) {
+        struct iovec second[2] = { { room, 4 }, { room + 8, lengths[i] } }, first[2] = { { room, lengths[i] }, { room, 1 } };
+        struct iovec none[2] = { { NULL, 0 }, { (void *)8, 0 } };
+        say("length %zx", lengths[i]);
+        T(preadv(in, second, 2, 0));
+        T(preadv(in, first, 2, 0));
+        T(readv(in, second, 2));
+        T(lseek(in, 0, SEEK_SET));
+        if ((ssize_t)lengths[i] < 0) {
+            T(pwritev(out, second, 2, 0));
+            T(pwritev(out, first, 2, 0));
+        }
+        T(pwritev(out, none, 2, 0));
+        T(preadv(in, none, 2, 0));
+        T(pread(in, room, lengths[i], 0));
+        T(pread(in, room, lengths[i], 4));
+        T(pread(in, room, lengths[i], INT64_MAX - 1));
+    }
+    T(preadv(in, NULL, 1025, 0));
+    T(preadv(in, NULL, -1, 0));
+    T(preadv(in, (void *)8, 1, 0));
+    T(preadv(in, NULL, 0, -1));
+    T(pwritev(in, NULL, 0, -1));
+    const loff_t positions[] = { INT64_MAX, INT64_MAX - 1, INT64_MAX - 4096, -1, INT64_MIN };
+    for (unsigned i = 0; i < COUNT(positions); i++) {
+        loff_t at = positions[i], zero = 0;
+        say("position %lx", at);
+        T(pwrite(out, room, 2, at));
+        T(pwrite(out, room, 0, at));
+        T(pread(out, room, 2, at));
+        T(pread(out, room, 0, at));
+        T(splice(in, &at, pair[1], NULL, 4, SPLICE_F_NONBLOCK));
+        at = positions[i], write(pair[1], "pipe", 4);
+        T(splice(pair[0], NULL, out, &at, 4, SPLICE_F_NONBLOCK));
+        while (read(pair[0], sink, sizeof sink) > 0) {}
+        at = positions[i];
+        T(sendfile(out, in, &at, 4));
+        at = positions[i];
+        T(copy_file_range(in, &at, out, &zero, 4, 0));
+        at = positions[i], zero = 0;
+        T(copy_file_range(in, &zero, out, &at, 4, 0));
+        at = positions[i], zero = 0;
+        T(copy_file_range(in, &zero, out, &at, SIZE_MAX, 0));
+        at = positions[i];
+        T(ftruncate(out, at));
+        T(lseek(out, at, SEEK_SET) == at ? 0 : -1);
+        T(fallocate(out, FALLOC_FL_KEEP_SIZE, at, 2));
+        T(fallocate(out, FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, at, 2));
+        T(posix_fadvise(out, at, 10, POSIX_FADV_DONTNEED));
+        T(readahead(out, at, 10));
+        T(sync_file_range(out, at, 10, 0));
+        T(ftruncate(out, 0));
+    }
 }

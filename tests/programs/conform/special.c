@@ -1,7 +1,9 @@
 /* FIFOs and sockets in the mount, /dev/fd, /proc/self, the working directory, links out and in, mount
  * boundaries. */
 #include "conform.h"
+#include <linux/capability.h>
 #include <signal.h>
+#include <sys/fsuid.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -305,4 +307,93 @@ GROUP(special, host_and_mount)
     TN("host component", access(path, F_OK));
     sprintf(path, "/etc/passwd/..%s/f", top);
     TN("file component", access(path, F_OK));
+}
+
+/* A socket that is bound has the mode that fchmod(2) gave it before; nobody listens once it is closed. */
+GROUP(special, sockets_with_modes)
+{
+    const mode_t modes[] = { 0, 0600, 0755, 0777, 01777, 04755, 02777, 07777 };
+    umask(022);
+    for (unsigned i = 0; i < COUNT(modes); i++) {
+        struct sockaddr_un to = { .sun_family = AF_UNIX };
+        sprintf(to.sun_path, "s%u", i);
+        int at = socket(AF_UNIX, SOCK_STREAM, 0);
+        T(fchmod(at, modes[i]));
+        if (i % 2 && geteuid() == 0)
+            T(fchown(at, 12, 34));
+        T(bind(at, (void *)&to, sizeof to));
+        attributes(to.sun_path);
+        T(fchmod(at, 0700));
+        attributes(to.sun_path);
+        struct stat st;
+        fstat(at, &st);
+        say("%o", st.st_mode);
+        close(at);
+        int stream = socket(AF_UNIX, SOCK_STREAM, 0), datagram = socket(AF_UNIX, SOCK_DGRAM, 0);
+        T(connect(stream, (void *)&to, sizeof to));
+        T(connect(datagram, (void *)&to, sizeof to));
+        T(sendto(datagram, "x", 1, 0, (void *)&to, sizeof to));
+        close(stream), close(datagram);
+    }
+    int pair[2];
+    T(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair));
+    T(fchmod(pair[0], 0400));
+    struct sockaddr_un to = { .sun_family = AF_UNIX, .sun_path = "pair" };
+    T(bind(pair[0], (void *)&to, sizeof to));
+    attributes("pair");
+}
+
+/* Gives up one capability, or all. */
+static void give_up(int capability)
+{
+    struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
+    struct __user_cap_data_struct sets[2];
+    syscall(SYS_capget, &head, sets);
+    for (int i = 0; i < 2; i++)
+        if (capability < 0)
+            sets[i].effective = 0;
+        else if (capability / 32 == i)
+            sets[i].effective &= ~(1u << capability % 32);
+    syscall(SYS_capset, &head, sets);
+}
+
+GROUP(special, fifos_without_capabilities)
+{
+    if (geteuid() != 0)
+        return;
+    const struct {
+        mode_t mode;
+        uid_t owner;
+    } kinds[] = { { 0600, 0 }, { 0600, 65534 }, { 0666, 65534 }, { 0400, 0 }, { 0000, 0 }, { 0060, 1 } };
+    chmod(".", 0777);
+    umask(0);
+    for (unsigned i = 0; i < COUNT(kinds); i++) {
+        char fifo[16];
+        struct sockaddr_un to = { .sun_family = AF_UNIX };
+        sprintf(fifo, "p%u", i), sprintf(to.sun_path, "s%u", i);
+        int at = socket(AF_UNIX, SOCK_STREAM, 0);
+        T(mkfifo(fifo, 0600));
+        T(bind(at, (void *)&to, sizeof to));
+        T(listen(at, 100));
+        chmod(fifo, kinds[i].mode), chown(fifo, kinds[i].owner, kinds[i].owner);
+        chmod(to.sun_path, kinds[i].mode), chown(to.sun_path, kinds[i].owner, kinds[i].owner);
+        for (int way = 0; way < 4; way++)
+            CHILD {
+                say("mode %o, owner %d, way %d", kinds[i].mode, kinds[i].owner, way);
+                if (way == 1)
+                    give_up(CAP_DAC_OVERRIDE);
+                if (way == 2)
+                    give_up(-1);
+                if (way == 3)
+                    setfsuid(65534);
+                T(open(fifo, O_RDWR | O_NONBLOCK) >= 0 ? 0 : -1);
+                T(open(fifo, O_RDONLY | O_NONBLOCK) >= 0 ? 0 : -1);
+                T(open(fifo, O_WRONLY | O_NONBLOCK) >= 0 ? 0 : -1);
+                T(connect(socket(AF_UNIX, SOCK_STREAM, 0), (void *)&to, sizeof to));
+                T(access(fifo, R_OK));
+                T(access(fifo, W_OK));
+                T(faccessat(AT_FDCWD, fifo, R_OK, AT_EACCESS));
+            }
+        close(at);
+    }
 }

@@ -233,3 +233,35 @@ GROUP(stat, statfs)
     T(pathconf(".", _PC_2_SYMLINKS));
     T(syscall(SYS_ustat, 0, NULL));
 }
+
+/* access(2) goes by the real ids, AT_EACCESS and open(2) by those of the file system. */
+GROUP(stat, access_by_three_ids)
+{
+    if (geteuid() != 0)
+        return;
+    const mode_t modes[] = { 0700, 0070, 0007, 0000 };
+    const struct {
+        uid_t real, effective, of_files;
+    } ids[] = { { 1000, 2000, 2000 }, { 2000, 1000, 1000 }, { 0, 1000, 1000 }, { 1000, 0, 0 },
+        { 2000, 2000, 1000 }, { 1000, 1000, 2000 }, { 0, 0, 1000 } };
+    make_dir("d"), make("d/f", "text");
+    chmod(".", 0755), chown("d/f", 1000, 1000);
+    for (unsigned m = 0; m < COUNT(modes); m++) {
+        chmod("d/f", modes[m]);
+        for (unsigned i = 0; i < COUNT(ids); i++)
+            CHILD {
+                say("mode %o, ids %d %d %d", modes[m], ids[i].real, ids[i].effective, ids[i].of_files);
+                syscall(SYS_setgroups, 0, NULL);
+                syscall(SYS_setresgid, ids[i].real, ids[i].effective, 0);
+                syscall(SYS_setresuid, ids[i].real, ids[i].effective, 0);
+                syscall(SYS_setfsuid, ids[i].of_files);
+                for (int asked = X_OK; asked <= R_OK; asked <<= 1) {
+                    T(access("d/f", asked));
+                    T(syscall(439, AT_FDCWD, "d/f", asked, AT_EACCESS));
+                    T(syscall(439, AT_FDCWD, "d/f", asked, 0));
+                }
+                T(open("d/f", O_RDONLY) >= 0 ? 0 : -1);
+                T(open("d/f", O_WRONLY) >= 0 ? 0 : -1);
+            }
+    }
+}
