@@ -32,6 +32,23 @@ site; esbuild src/main.ts --bundle --minify --outfile=out/m.js --sourcemap --log
 #:: vite needs vite,node limit 120
 site; ln -s "$(modules vite)" node_modules; vite build --logLevel warn; echo $?; find dist -type f | sort | sed 's/-[A-Za-z0-9_-]*\././'; cat dist/assets/*; rm node_modules; rm -r dist
 
+#:: vite_watching needs vite,node,curl limit 120
+# A build that follows changes, and the server.
+site; echo 'export const a: string = "one";' >src/a.ts; echo 'import { a } from "./a"; document.title = a;' >src/main.ts; ln -s "$(modules vite)" node_modules
+built() { cat dist/assets/*.js 2>/dev/null | grep -q "title=.$1"; }
+vite build --watch --logLevel warn & p=$!; await built one; await watches $p; sleep 0.3; echo 'export const a: string = "two";' >src/a.ts; await built two
+echo 'export const a: string = "three";' >src/new; mv src/new src/a.ts; await built three; kill $p; wait $p 2>/dev/null
+vite --port 0 >log 2>&1 & p=$!; await grep -q Local: log; at=$(sed 's/\x1b\[[0-9;]*m//g' log | grep -o 'http://localhost:[0-9]*'); curl -s $at/src/main.ts >/dev/null; curl -s $at/src/a.ts | grep -o three; await watches $p; sleep 0.3
+echo 'export const a: string = "four";' >src/a.ts; await grep -q 'page reload' log; curl -s $at/src/a.ts | grep -o four; kill $p; wait $p 2>/dev/null; rm node_modules log; rm -r dist
+
+#:: webpack needs webpack,node limit 120
+mkdir src; echo 'module.exports = () => "one";' >src/a.js; echo 'console.log(require("./a")());' >src/index.js; ln -s "$(modules webpack)" node_modules
+echo 'module.exports = { mode: "development", devtool: false, cache: false, watch: true, watchOptions: { aggregateTimeout: 20 } };' >webpack.config.js
+built() { [ "$(node dist/main.js 2>/dev/null)" = $1 ]; }
+webpack >log 2>&1 & p=$!; await built one; await watches $p; sleep 0.3; echo 'module.exports = () => "two";' >src/a.js; await built two; echo 'module.exports = () => "three";' >src/new; mv src/new src/a.js; await built three
+mkdir src/b; echo 'module.exports = () => "four";' >src/b/index.js; sleep 0.3; echo 'console.log(require("./b")());' >src/index.js; await built four; rm src/a.js; mv src/b src/a; echo 'console.log(require("./a")() + "teen");' >src/index.js; await built fourteen
+kill $p; wait $p 2>/dev/null; grep -ci 'error in' log; rm node_modules log; rm -r dist
+
 #:: chokidar needs nodemon,node limit 120
 # The watcher that nodemon and others use.
 mkdir w; ln -s "$(modules nodemon)" node_modules; cat >c.cjs <<'X'
