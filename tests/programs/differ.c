@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/fanotify.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/select.h>
 #include <sys/stat.h>
@@ -223,6 +224,57 @@ static int select_above(void)
     return waitpid(child, NULL, 0) != child;
 }
 
+/* What one line of /proc/self/io counts. */
+static long counted(const char *name)
+{
+    char text[1024] = "";
+    int fd = open("/proc/self/io", O_RDONLY);
+    read(fd, text, sizeof text - 1);
+    close(fd);
+    const char *line = strstr(text, name);
+    return line ? atol(line + strlen(name)) : -1;
+}
+
+/* A hundred reads of a file and as many of the host's. */
+static int counts_of_reads(void)
+{
+    const char *paths[] = { "f", "/proc/self/exe" };
+    close(open("f", O_CREAT | O_WRONLY, 0644));
+    for (int i = 0; i < 2; i++) {
+        char byte;
+        int fd = open(paths[i], O_RDONLY);
+        long before = counted("syscr: ");
+        for (int n = 0; n < 100; n++)
+            pread(fd, &byte, 1, 0);
+        printf("%s %s\n", i ? "the host's" : "a file's", counted("syscr: ") - before >= 100 ? "counted" : "not counted");
+    }
+    return 0;
+}
+
+/* A shared mapping of four pages as /proc/self/smaps shows it: its file, and whether all flags are those of
+ * any file's. */
+static int shown_mapping(void)
+{
+    char line[512], start[32];
+    int fd = open("f", O_CREAT | O_RDWR, 0644), within = 0;
+    if (ftruncate(fd, 4 * 4096))
+        return 1;
+    void *at = mmap(NULL, 4 * 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    snprintf(start, sizeof start, "%lx-", (unsigned long)at);
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    while (fgets(line, sizeof line, maps)) {
+        if (!strncmp(line, start, strlen(start))) {
+            within = 1;
+            printf("file %s\n", strstr(line, "/f\n") ? "f" : strstr(line, "lightpath") ? "the region" : "another");
+        }
+        if (within && !strncmp(line, "VmFlags:", 8)) {
+            printf("userfaultfd %s\n", strstr(line, " um") || strstr(line, " uw") ? "yes" : "no");
+            break;
+        }
+    }
+    return fclose(maps);
+}
+
 /* Rulesets of landlock(7): one that only a duplicate leads to, and nine at a time. */
 static int rulesets(void)
 {
@@ -309,6 +361,10 @@ int main(int argc, char **argv)
         return rulesets();
     if (!strcmp(argv[1], "select_above"))
         return select_above();
+    if (!strcmp(argv[1], "counts_of_reads"))
+        return counts_of_reads();
+    if (!strcmp(argv[1], "shown_mapping"))
+        return shown_mapping();
     if (!strcmp(argv[1], "order_of_names"))
         return order_of_names();
     if (!strcmp(argv[1], "link_of_the_parent"))

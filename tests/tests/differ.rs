@@ -11,7 +11,7 @@ use lp_tests::door::{Door, Place};
 use lp_tests::{binary, compile, process, suite};
 
 /// A case, and what it says on the kernel and on Lightpath.
-const CASES: [(&str, &str, &str); 12] = [
+const CASES: [(&str, &str, &str); 14] = [
     ("of_two_users", "test 0", "test 1"),
     (
         "large_maps",
@@ -31,6 +31,8 @@ const CASES: [(&str, &str, &str); 12] = [
     ("rulesets", "add 0, eighth 0, ninth 0", "add EBADFD, eighth 0, ninth ENFILE"),
     ("order_of_names", "made c b a, over a b, exchanged b a", "made c b a, over b a, exchanged b a"),
     ("link_of_the_parent", "link ENOENT, own 0", "link 0, own 0"),
+    ("counts_of_reads", "a file's counted, the host's counted", "a file's not counted, the host's counted"),
+    ("shown_mapping", "file f, userfaultfd no", "file the region, userfaultfd yes"),
     ("select_above", "open 0, select 0", "open 0, select EBADF"),
 ];
 
