@@ -11,15 +11,17 @@ use lp_abi::linux::{
     __NR_close, __NR_execveat, __NR_fcntl, __NR_openat, AT_EMPTY_PATH, AT_EXECVE_CHECK, AT_SYMLINK_NOFOLLOW,
     F_GETFD, FD_CLOEXEC, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, S_IFMT, S_IFREG,
 };
-use lp_abi::{Errno, Fd, MAX_SYMLINKS, PATH_MAX, Result, UserPtr};
+use lp_abi::refusal::Refusal;
+use lp_abi::{Errno, Fd, MAX_SYMLINKS, PATH_MAX, Result, UserPtr, UserSlice};
 use lp_region::mount::mount_flags;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
 use lp_vfs::getcwd::{self, Start};
+use lp_vfs::id_map::{self, IdKind};
 use lp_vfs::table::entry;
 use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::{self, Follow, Found};
-use lp_vfs::{busy, landlock, mounts, permission, pin, read, root};
+use lp_vfs::{busy, inode, landlock, mounts, permission, pin, read, root, xattr};
 
 use crate::high::calls::chmod::last_of;
 use crate::high::calls::exec_arguments::{Arguments, Exec, SCRIPTS};
@@ -36,6 +38,7 @@ use crate::high::run::outline;
 use crate::low::exec::check::Program;
 use crate::low::exec::environment::Environment;
 use crate::low::exec::load::{Executed, LoaderHook, Named, Static};
+use crate::low::exec::privileges::{self, Executable, Owned};
 use crate::low::exec::{check, run as low};
 use crate::low::object::elf::{Elf, Loader, read_file};
 use crate::low::thread::current;
@@ -271,7 +274,8 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
         return Errno::ENOEXEC.to_ret();
     }
     let read = |to: &mut [u8], at: u64| read_at(task, inode, to, at).unwrap_or(0);
-    let loader = match check::elf(head, &read) {
+    let judged = may_be_covered(task, found).and_then(|()| check::elf(head, &read));
+    let loader = match judged {
         Ok(loader) => loader,
         Err(refusal) => {
             let mut name = [0u8; 256];
@@ -313,6 +317,31 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
         close_number(linker.fd);
     }
     done
+}
+
+/// Refuses a program whose execution would change ids or capabilities.
+fn may_be_covered(task: &Task<'static>, found: &Found) -> core::result::Result<(), Refusal> {
+    let attributes = inode::attributes(task, found.inode.id, task.region.inode(found.inode.id));
+    let shown = |kind, id| id_map::shown(task.process, kind, id);
+    let (user, group) = (shown(IdKind::User, attributes.uid), shown(IdKind::Group, attributes.gid));
+    privileges::check(&InMount { task, found }, Owned { mode: attributes.mode, user, group })
+}
+
+struct InMount<'p> {
+    task: &'p Task<'static>,
+    found: &'p Found,
+}
+
+impl Executable for InMount<'_> {
+    fn has_capabilities(&self) -> bool {
+        // SAFETY: the name is NUL-terminated and only read.
+        let name = unsafe { UserPtr::new(c"security.capability".as_ptr().cast()) };
+        xattr::getxattr_of(self.task, self.found.inode.id, name, UserSlice::EMPTY).is_ok_and(|size| size > 0)
+    }
+
+    fn is_nosuid(&self) -> bool {
+        mounts::has(self.task, self.found.mount, mount_flags::NOSUID)
+    }
 }
 
 /// A program in a mount that is to be executed, pinned.

@@ -18,7 +18,7 @@ use crate::low::above::Above;
 use crate::low::exec::environment::Environment;
 use crate::low::exec::known::KnownPrograms;
 use crate::low::exec::load::{LoaderHook, Named, Static};
-use crate::low::exec::privileges;
+use crate::low::exec::privileges::{self, Owned};
 use crate::low::object::elf::{Elf, Loader, Read, read_file};
 use crate::low::thread::record::Thread;
 use crate::low::tools::{names, report};
@@ -191,7 +191,8 @@ fn program(
 ) -> Result<Option<LoaderHook>, Refusal> {
     const PRELOAD: Result<Option<LoaderHook>, Refusal> = Ok(Some(LoaderHook::Preload));
     let Some(stat) = open.stat() else { return PRELOAD };
-    privileges::check(open.0.get(), &stat)?;
+    let owned = Owned { mode: stat.st_mode, user: stat.st_uid, group: stat.st_gid };
+    privileges::check(&open.0.get(), owned)?;
     let read = |to: &mut [u8], at: u64| open.read(to, at);
     let loader = match elf(head, &read)? {
         // Only for a static file is the name examined: it tells the dynamic linker itself, which may run

@@ -1,9 +1,9 @@
-//! Whether executing a host file changes ids or capabilities: the dynamic linker would then ignore preloading
-//! (ld.so(8)).
+//! Whether executing a file changes ids or capabilities: the dynamic linker would then ignore preloading
+//! (ld.so(8)). What is executed for a file in a mount is a copy, which would not have its privileges.
 
 use lp_abi::linux::{
     __NR_fgetxattr, __NR_fstatfs, __NR_getegid, __NR_geteuid, __NR_openat, __NR_prctl, O_CLOEXEC, O_RDONLY,
-    S_ISGID, S_ISUID, S_IXGRP, stat, statfs,
+    S_ISGID, S_ISUID, S_IXGRP, statfs,
 };
 use lp_abi::refusal::Refusal;
 use lp_abi::{Fd, OwnedFd};
@@ -16,18 +16,48 @@ const NOSUID: i64 = 2;
 /// Bytes read of a namespace's map of ids. Initial maps have one line.
 const MAP: usize = 1024;
 
+/// A file to be executed.
+pub(crate) trait Executable {
+    fn has_capabilities(&self) -> bool;
+
+    /// Whether its mount has `nosuid`.
+    fn is_nosuid(&self) -> bool;
+}
+
+impl Executable for Fd {
+    fn has_capabilities(&self) -> bool {
+        has_capabilities(*self)
+    }
+
+    fn is_nosuid(&self) -> bool {
+        let mut found = core::mem::MaybeUninit::<statfs>::zeroed();
+        // SAFETY: the kernel fills the record in; zeros are a valid record too.
+        let found =
+            unsafe { lp_abi::syscall!(__NR_fstatfs, *self, found.as_mut_ptr()).map(|_| found.assume_init()) };
+        found.is_ok_and(|found| found.f_flags & NOSUID != 0)
+    }
+}
+
+/// Mode and ids of a file, as stat(2) shows them to the process.
+#[derive(Clone, Copy)]
+pub(crate) struct Owned {
+    pub(crate) mode: u32,
+    pub(crate) user: u32,
+    pub(crate) group: u32,
+}
+
 /// Refuses a file whose execution changes ids or capabilities.
-pub(crate) fn check(file: Fd, stat: &stat) -> Result<(), Refusal> {
-    let refusal = if stat.st_mode & S_ISUID != 0 && stat.st_uid != id(__NR_geteuid) {
+pub(crate) fn check(file: &impl Executable, owned: Owned) -> Result<(), Refusal> {
+    let refusal = if owned.mode & S_ISUID != 0 && owned.user != id(__NR_geteuid) {
         Refusal::SetUser
-    } else if stat.st_mode & (S_ISGID | S_IXGRP) == S_ISGID | S_IXGRP && stat.st_gid != id(__NR_getegid) {
+    } else if owned.mode & (S_ISGID | S_IXGRP) == S_ISGID | S_IXGRP && owned.group != id(__NR_getegid) {
         Refusal::SetGroup
-    } else if id(__NR_geteuid) != 0 && has_capabilities(file) {
+    } else if id(__NR_geteuid) != 0 && file.has_capabilities() {
         Refusal::Capabilities
     } else {
         return Ok(());
     };
-    if is_ignored(file, refusal, stat) { Ok(()) } else { Err(refusal) }
+    if is_ignored(file, refusal, owned) { Ok(()) } else { Err(refusal) }
 }
 
 /// Whether the file carries capabilities.
@@ -39,22 +69,14 @@ pub(crate) fn has_capabilities(file: Fd) -> bool {
 
 /// Whether the kernel ignores the privileges of this file (bprm_fill_uid): `no_new_privs` is set, the mount
 /// has `nosuid`, or an id of the file's owner does not exist in the process's user namespace.
-fn is_ignored(file: Fd, refusal: Refusal, stat: &stat) -> bool {
+fn is_ignored(file: &impl Executable, refusal: Refusal, owned: Owned) -> bool {
     // SAFETY: PR_GET_NO_NEW_PRIVS changes nothing.
     let bound = unsafe { lp_abi::syscall!(__NR_prctl, PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) };
     let sets_ids = refusal != Refusal::Capabilities;
     bound == Ok(1)
-        || is_nosuid(file)
+        || file.is_nosuid()
         || sets_ids
-            && !(exists(c"/proc/self/uid_map", stat.st_uid) && exists(c"/proc/self/gid_map", stat.st_gid))
-}
-
-fn is_nosuid(file: Fd) -> bool {
-    let mut found = core::mem::MaybeUninit::<statfs>::zeroed();
-    // SAFETY: the kernel fills the record in; zeros are a valid record too.
-    let found =
-        unsafe { lp_abi::syscall!(__NR_fstatfs, file, found.as_mut_ptr()).map(|_| found.assume_init()) };
-    found.is_ok_and(|found| found.f_flags & NOSUID != 0)
+            && !(exists(c"/proc/self/uid_map", owned.user) && exists(c"/proc/self/gid_map", owned.group))
 }
 
 /// Whether a file's id, as stat(2) returns it, is in the map of the process's namespace
