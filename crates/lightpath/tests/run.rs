@@ -257,6 +257,25 @@ fn a_setuid_program_is_refused_before_it_starts() {
 }
 
 #[test]
+fn a_setuid_program_in_a_mount_is_refused_where_it_changes_something() {
+    // SAFETY: geteuid has no effect.
+    if unsafe { libc::geteuid() } != 0 {
+        return; // Only root can give a file away, and set-user-ID to oneself changes nothing.
+    }
+    let script = "cd \"$LIGHTPATH\"; cp /bin/true user; cp user group; cp user locked
+        chown 65534 user; chmod 4755 user; chgrp 65534 group locked; chmod 2755 group; chmod 2745 locked
+        for name in user group locked; do ./$name; echo $name $?; done
+        setpriv --no-new-privs ./user; echo no_new_privs $?
+        setpriv --reuid 65534 --clear-groups ./user; echo owner $?
+        mount -o remount,nosuid \"$LIGHTPATH\"; ./user; echo nosuid $?";
+    let output = run(&[], &["sh", "-c", script]);
+    let expected = "user 126\ngroup 126\nlocked 0\nno_new_privs 0\nowner 0\nnosuid 0\n";
+    assert_eq!(text(&output.stdout), expected, "{}", text(&output.stderr));
+    let reported = text(&output.stderr);
+    assert!(reported.contains("./user: setuid program: ") && reported.contains("./group: setgid program: "));
+}
+
+#[test]
 fn a_root_directory_without_the_gate_starts_no_program() {
     let cache = tempfile::tempdir().unwrap();
     let hide = "mount -t tmpfs none \"$XDG_CACHE_HOME\" && exec sh -c 'echo started'";
