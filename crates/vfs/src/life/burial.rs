@@ -71,7 +71,8 @@ pub(crate) fn leave_graves(task: &Task, lane: LaneId) {
     for index in 1..task.region.header().lane_limit.load(Ordering::Relaxed) {
         let grave = LaneId(index);
         let burial = &task.region.lane(grave).burial;
-        if burial.holder() == lane && burial.try_lock_or_take_over(task.lane_id, &Gravedigger { task, grave }) {
+        if burial.holder() == lane && burial.try_lock_or_take_over(task.lane_id, &Gravedigger { task, grave })
+        {
             burial.unlock();
         }
     }
