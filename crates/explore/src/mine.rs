@@ -1,8 +1,6 @@
 //! What each actor of [`crate::inside`] has: its files, and how its calls tell what they found.
 
 use std::ffi::{CStr, CString};
-use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
@@ -44,9 +42,8 @@ pub(crate) fn ended_well(pid: i32) -> bool {
 
 impl Mine {
     pub(crate) fn new(index: usize, control: i32) -> Result<Mine> {
-        let own = PathBuf::from(format!("/light/{index}"));
-        std::fs::create_dir(&own)?;
-        let path = |name: &str| CString::new(own.join(name).into_os_string().into_vec()).unwrap_or_default();
+        std::fs::create_dir(format!("/light/{index}"))?;
+        let path = |name: &str| CString::new(format!("/light/{index}/{name}")).unwrap_or_default();
         let mut mine = Mine { index, fd: -1, new: path("n"), old: path("r"), control };
         mine.fd = open(&path("f"))?;
         let bytes = [mine.byte(); SIZE];

@@ -76,7 +76,7 @@ fn a_mount_whose_flags_may_not_change_stays_open() {
         assert_eq!(writer::shut(task, what, |_, _| None), Err(Errno::EPERM));
         let fd = opened(task, "/light/f", O_RDWR | O_CREAT).unwrap();
         close::close(task, fd).unwrap();
-        // What somebody else has made read-only is none of a later failure's.
+        // A remount that fails leaves read-only what another has made so.
         assert_eq!(shut(task, what), Ok(()));
         assert_eq!(writer::shut(task, what, |_, _| None), Err(Errno::EPERM));
         assert_eq!(change(task, "/light/f"), Err(Errno::EROFS));

@@ -490,15 +490,15 @@ GROUP(order, of_roots_and_watches)
     for (unsigned p = 0; p < COUNT(paths); p++) {
         T(chroot(paths[p]));
         for (unsigned i = 0; i < COUNT(flags); i++)
-            TN("open_tree", syscall(428, AT_FDCWD, paths[p], flags[i]) >= 0 ? 0 : -1);
-        TN("open_tree", syscall(428, 99, paths[p], 0) >= 0 ? 0 : -1);
+            TN("open_tree", syscall(SYS_open_tree, AT_FDCWD, paths[p], flags[i]) >= 0 ? 0 : -1);
+        TN("open_tree", syscall(SYS_open_tree, 99, paths[p], 0) >= 0 ? 0 : -1);
     }
     CHILD {
         become_nobody();
         for (unsigned p = 0; p < COUNT(paths); p++) {
             T(chroot(paths[p]));
-            T(syscall(428, AT_FDCWD, paths[p], 1));
-            T(syscall(428, AT_FDCWD, paths[p], 8));
+            T(syscall(SYS_open_tree, AT_FDCWD, paths[p], 1));
+            T(syscall(SYS_open_tree, AT_FDCWD, paths[p], 8));
         }
         T(chroot("d"));
     }

@@ -257,8 +257,8 @@ GROUP(stat, access_by_three_ids)
                 syscall(SYS_setfsuid, ids[i].of_files);
                 for (int asked = X_OK; asked <= R_OK; asked <<= 1) {
                     T(access("d/f", asked));
-                    T(syscall(439, AT_FDCWD, "d/f", asked, AT_EACCESS));
-                    T(syscall(439, AT_FDCWD, "d/f", asked, 0));
+                    T(syscall(SYS_faccessat2, AT_FDCWD, "d/f", asked, AT_EACCESS));
+                    T(syscall(SYS_faccessat2, AT_FDCWD, "d/f", asked, 0));
                 }
                 T(open("d/f", O_RDONLY) >= 0 ? 0 : -1);
                 T(open("d/f", O_WRONLY) >= 0 ? 0 : -1);

@@ -92,6 +92,21 @@ impl OwnerLock {
     pub fn unlock(&self) {
         // PAIRS: the acquire in `try_lock`.
         self.owner.store(0, Ordering::Release);
+        self.wake();
+    }
+
+    /// Releases the lock if `dead`, whose lane has been repaired, still holds it.
+    #[cold]
+    pub fn unlock_for(&self, dead: LaneId) {
+        // PAIRS: the acquire in `try_lock`; what the dead wrote came before its death.
+        if self.owner.compare_exchange(dead.0, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            self.wake();
+        }
+    }
+
+    /// Wakes a waiter, if there is one, of the lock that has just been released.
+    #[inline(always)]
+    fn wake(&self) {
         // PAIRS: the heavy barrier in `wait_slow`.
         light_barrier();
         if self.is_contended() {

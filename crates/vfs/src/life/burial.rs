@@ -65,17 +65,13 @@ pub(crate) fn lock_burial<'r>(task: &Task<'r>, lane: LaneId) -> LockGuard<'r> {
     order::keep(of, burial)
 }
 
-/// Gives back the burial locks that the dead `lane` holds. Whoever wants to bury those lanes begins anew.
+/// Releases the burial locks that the dead `lane`, which has been stripped, holds. Whoever wants to bury one
+/// of those lanes begins anew.
 pub(crate) fn leave_graves(task: &Task, lane: LaneId) {
     // Relaxed: what the dead did came before its death.
-    for index in 1..task.region.header().lane_limit.load(Ordering::Relaxed) {
-        let grave = LaneId(index);
-        let burial = &task.region.lane(grave).burial;
-        if burial.holder() == lane && burial.try_lock_or_take_over(task.lane_id, &Gravedigger { task, grave })
-        {
-            burial.unlock();
-        }
-    }
+    let lanes = 1..task.region.header().lane_limit.load(Ordering::Relaxed);
+    let burials = lanes.map(|index| &task.region.lane(LaneId(index)).burial);
+    burials.filter(|burial| burial.holder() == lane).for_each(|burial| burial.unlock_for(lane));
 }
 
 struct Gravedigger<'t, 'r> {

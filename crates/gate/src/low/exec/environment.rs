@@ -267,8 +267,8 @@ impl Environment {
         let gate = writer.with_program_text(&[GATE, gate, ending], path)?;
         let gate_at = writer.pointers;
         writer.pointer(gate);
-        // An even number of variables is removed again (`inherited::fill_gap`). A preload list of the program's
-        // own stays, and an auditor has a variable more.
+        // The gate must find an even number of variables to remove (`inherited::fill_gap`): a preload list of
+        // the program's own stays, and an auditor has a variable more.
         if own != 0 || matches!(load, LoaderHook::Audit { .. }) {
             writer.pointer(gate);
         }

@@ -159,24 +159,25 @@ pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Inherited> {
     Some(found)
 }
 
-/// Fills the gap that [`scrub`] leaves before the auxiliary vector with entries that are ignored: programs
-/// look for the vector behind the environment's null pointer. Entries are pairs, so whoever
-/// makes the environment passes an even number of variables that are removed, if need be LIGHTPATH_GATE twice.
-/// With an odd number the first pair is AT_NULL, the end of the vector.
+/// Fills the gap that [`scrub`] leaves before the auxiliary vector with entries that programs ignore, because
+/// they look for the vector right behind the environment's null pointer. An entry is two words. Whoever makes
+/// the environment therefore passes an even number of variables that are removed, if need be LIGHTPATH_GATE
+/// twice; after an odd number, programs find AT_NULL, the end of the vector.
 ///
 /// # Safety
-/// `envp` must be the process's own environment, scrubbed, `vector` the auxiliary vector behind it, and nothing
-/// else may use them meanwhile.
+/// `envp` must be the process's own environment, scrubbed, and `vector` the auxiliary vector behind it.
+/// Nothing else may use them meanwhile.
 #[unsafe(link_section = ".text.image.lp")]
-pub(crate) unsafe fn fill_gap(mut envp: *mut *mut u8, vector: *mut [usize; 2]) {
+pub(crate) unsafe fn fill_gap(envp: *mut *mut u8, vector: *mut [usize; 2]) {
     /// `linux/auxvec.h`.
     const AT_IGNORE: usize = 1;
-    // SAFETY: the environment ends with a null pointer, which the vector follows, after the gap.
+    // SAFETY: the environment ends with a null pointer; the gap, null too, and the vector follow.
     unsafe {
-        while !(*envp).is_null() {
-            envp = envp.add(1);
+        let mut end = vector.cast::<*mut u8>().sub(1);
+        while end > envp && (*end.sub(1)).is_null() {
+            end = end.sub(1);
         }
-        let gap = envp.add(1).cast::<usize>();
+        let gap = end.add(1).cast::<usize>();
         let words = vector.cast::<usize>().offset_from(gap) as usize;
         if words.is_multiple_of(2) {
             for pair in 0..words / 2 {

@@ -134,8 +134,8 @@ impl Launch {
             c_string(entry)
         });
         match gate {
-            // The gate looks for both at the end. It removes an even number of variables: what it leaves before
-            // the auxiliary vector is filled with pairs.
+            // The gate looks for both at the end. It must find an even number of variables to remove, because
+            // it fills their places before the auxiliary vector with pairs.
             Ok(entry) => {
                 let entries = std::iter::repeat_n(entry, if self.keeps_preload { 2 } else { 1 });
                 self.environment.extend(self.library.take().into_iter().chain(entries));
