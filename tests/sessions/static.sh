@@ -326,7 +326,7 @@ int main(void)
 C
 printf '#include <unistd.h>\nint main(void){return write(1,"x\\n",2)!=2;}\n' >line.c; gcc -static -o line line.c; each() { local n=$1; shift; "$@" -pthread -o "$n" storm.c && ./"$n"; echo $?; cat s0 s1 s2 s3 | wc -l; rm -f "$n" s0 s1 s2 s3; }; ways; rm line
 
-#:: go_program needs go limit 240 size 4G
+#:: go needs go limit 240 size 4G
 cat >main.go <<'G'
 package main
 
@@ -415,9 +415,7 @@ func main() {
 	*none = 1
 }
 G
-echo 'module m' >go.mod; export GOCACHE=$T/.cache GOPATH=$T/.path GOPROXY=off GOFLAGS=-p=2 GOTOOLCHAIN=local; go build -o m . && ./m 1 2 && ./m; echo $?; chmod -R u+w .cache .path 2>/dev/null; rm -rf .cache .path m
-
-#:: go_test_and_run needs go limit 240 size 4G
+echo 'module m' >go.mod; export GOCACHE=$T/.cache GOPATH=$T/.path GOPROXY=off GOFLAGS=-p=2 GOTOOLCHAIN=local; go build -o m . && ./m 1 2 && ./m; echo $?; rm m main.go
 cat >m.go <<'G'
 package main
 
@@ -452,7 +450,7 @@ func TestAnswer(t *testing.T) {
 	}
 }
 G
-echo 'module m' >go.mod; export GOCACHE=$T/.cache GOPATH=$T/.path GOPROXY=off GOFLAGS=-p=2 TMPDIR=$T/.tmp GOTOOLCHAIN=local; mkdir .tmp; go test . | cut -f1,2; go run . 2>&1; echo $?; go list -f '{{.Name}}' .; chmod -R u+w .cache .path 2>/dev/null; rm -rf .cache .path .tmp
+export TMPDIR=$T/.tmp; mkdir .tmp; go test . | cut -f1,2; go run . 2>&1; echo $?; go list -f '{{.Name}}' .; chmod -R u+w .cache .path 2>/dev/null; rm -rf .cache .path .tmp
 
 #:: busybox_shell needs busybox limit 120
 cat >hundred.sh <<'S'

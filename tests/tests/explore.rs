@@ -6,7 +6,7 @@ use std::process::Command;
 use lp_tests::binary;
 
 /// Number of schedules in the sample; `LIGHTPATH_EXPLORE` overrides it.
-const SCHEDULES: &str = "50";
+const SCHEDULES: &str = "20";
 
 #[test]
 fn nobody_notices_a_thread_that_is_stopped_in_a_gated_call() {

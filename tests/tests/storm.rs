@@ -43,21 +43,21 @@ const fn reopened(name: &'static str, short: &'static str, full: &'static str) -
 }
 
 const MODES: &[Mode] = &[
-    mode("forks", "forks=4000", "forks=60000"),
-    mode("newborn", "kills=2500", "kills=20000"),
+    mode("forks", "forks=2000", "forks=60000"),
+    mode("newborn", "kills=1200", "kills=20000"),
     mode("families", "seconds=2", "seconds=40"),
     mode("execs", "execs=400", "execs=10000"),
-    mode("revoked-files", "rounds=20", "rounds=500"),
+    mode("revoked-files", "rounds=8", "rounds=500"),
     mode("revoked-directories", "rounds=60", "rounds=2000"),
     mode("stopped", "tries=60", "tries=1000"),
-    reopened("mounts", "tries=300", "tries=20000"),
-    reopened("holders", "kills=2500", "kills=20000"),
+    reopened("mounts", "tries=120", "tries=20000"),
+    reopened("holders", "kills=1200", "kills=20000"),
     mode("waiters", "rounds=6", "rounds=60"),
-    mode("halves", "kills=1200", "kills=20000"),
-    mode("halves-threads", "kills=1200", "kills=20000"),
-    mode("halves-apart", "kills=1200", "kills=20000"),
+    mode("halves", "kills=500", "kills=20000"),
+    mode("halves-threads", "kills=500", "kills=20000"),
+    mode("halves-apart", "kills=500", "kills=20000"),
     mode("bereaved", "rounds=5", "rounds=50"),
-    reopened("leaks", "kills=600", "kills=20000"),
+    reopened("leaks", "kills=300", "kills=20000"),
     reopened("mixed", "workers=24", "workers=48"),
 ];
 
@@ -65,7 +65,7 @@ const MODES: &[Mode] = &[
 const LIMIT: Duration = Duration::from_secs(300);
 const FULL_LIMIT: Duration = Duration::from_secs(7200);
 /// Length of the mixed storm in CI, on a mount, in seconds.
-const SECONDS: u64 = 40;
+const SECONDS: u64 = 16;
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();

@@ -3,7 +3,7 @@
 use std::process::{Child, Command, Stdio};
 
 /// Schedules of the sample; `LIGHTPATH_EXPLORE` asks for another number.
-const SCHEDULES: u32 = 1000;
+const SCHEDULES: u32 = 400;
 /// Explorers that run side by side.
 const SHARDS: u32 = 2;
 
