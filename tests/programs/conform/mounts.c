@@ -473,6 +473,34 @@ GROUP(mounts, read_only)
     T(umount("b"));
 }
 
+/* What a name that exists, or one with a slash behind it, says before the mount is found to be read-only. */
+GROUP(mounts, read_only_names)
+{
+    if (!in_own_namespace())
+        return;
+    two_directories();
+    make("a/g", "");
+    T(bind("a", "b"));
+    T(mount(NULL, "b", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL));
+    static const char *const names[] = { "b/f", "b/sub", "b/new", "b/f/", "b/sub/", "b/new/", "b/.", "b/f/x" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *name = names[i];
+        say("%s", name);
+        T(link("b/g", name));
+        T(link("a/g", name));
+        T(link("b/none", name));
+        T(symlink("x", name));
+        T(mkdir(name, 0700));
+        T(mknod(name, S_IFREG | 0600, 0));
+        T(unlink(name));
+        T(rmdir(name));
+        T(rename(name, "b/other"));
+        T(rename("b/g", name));
+        T(rename("b/none", name));
+    }
+    T(umount("b"));
+}
+
 GROUP(mounts, remount)
 {
     if (!in_own_namespace())

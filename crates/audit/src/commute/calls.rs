@@ -4,8 +4,9 @@ use super::state::{self, Facts};
 use super::world::{BOTH, FIRST, SECOND};
 use crate::library;
 use lp_abi::linux::{
-    AT_REMOVEDIR, AT_SYMLINK_NOFOLLOW, F_RDLCK, F_SETLK, F_WRLCK, LOCK_EX, LOCK_NB, LOCK_SH, O_CREAT, O_EXCL,
-    O_RDONLY, O_RDWR, O_TRUNC, RENAME_EXCHANGE, SEEK_CUR, SEEK_END, SEEK_SET, stat, statfs,
+    AT_REMOVEDIR, AT_SYMLINK_NOFOLLOW, F_RDLCK, F_SETLK, F_UNLCK, F_WRLCK, LOCK_EX, LOCK_NB, LOCK_SH,
+    LOCK_UN, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, RENAME_EXCHANGE, SEEK_CUR, SEEK_END, SEEK_SET, stat,
+    statfs,
 };
 use lp_abi::{Errno, Fd, Result as Answer, lent};
 use lp_vfs::link::Two;
@@ -351,6 +352,12 @@ pub(super) fn warm_up(task: &Task<'static>) -> Answer<()> {
         stat_of(task, path);
     }
     state::names(task, c"/d")?;
+    for kind in [LOCK_SH, LOCK_UN] {
+        lp_vfs::flock::flock(task, FIRST, kind)?;
+    }
+    for kind in [F_WRLCK, F_UNLCK] {
+        record_lock(task, FIRST, kind as i16, 0);
+    }
     let fd = duplicate(task, FIRST)?;
     lp_vfs::close::close(task, Fd::new(fd as i32))
 }

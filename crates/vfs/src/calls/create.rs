@@ -67,21 +67,21 @@ pub(crate) fn at(
             return Err(Errno::EEXIST);
         }
         let name = parent.name(task);
-        let what = match decide(&parent) {
-            Ok(what) => what,
-            // The kernel's filename_create: EEXIST for an existing name precedes any other refusal.
-            Err(_) if hash::lookup(task.region, parent.dir.id, &name).is_some() => return Err(Errno::EEXIST),
-            Err(errno) => return Err(errno),
-        };
-        if landlock::is_held(task) {
-            may_make_slow(task, &parent, &name, what.mode)?;
+        let place = name::Key::new(parent.dir.id, &name);
+        let way = Way::of(task.region, place.hash);
+        // The kernel's filename_create: EEXIST for an existing name precedes any other refusal.
+        match walk::look_up(task, parent.dir, &place, &way) {
+            Some(Some(_)) => return Err(Errno::EEXIST),
+            Some(None) => {}
+            None => continue,
         }
-        return match named(task, (parent.dir, parent.mount), &name, &what) {
+        let what = decide(&parent)?;
+        if landlock::is_held(task) {
+            may_make_slow(task, &parent, what.mode)?;
+        }
+        return match or_reclaim(task, || after_miss(task, (parent.dir, parent.mount), (&place, &way), &what))
+        {
             Err(Errno::ESTALE) => continue,
-            // EEXIST also precedes EROFS.
-            Err(Errno::EROFS) if hash::lookup(task.region, parent.dir.id, &name).is_some() => {
-                Err(Errno::EEXIST)
-            }
             Err(errno) => Err(errno),
             Ok(Made::Existing(_)) => Err(Errno::EEXIST),
             Ok(Made::New(_)) => Ok(Place::Inside(())),
@@ -93,12 +93,9 @@ pub(crate) fn at(
 /// Checks that a thread that has restricted itself may make a file. The kernel's filename_create precedes.
 ///
 /// # Errors
-/// `EEXIST`, `EROFS`; `EACCES`.
+/// `EROFS`; `EACCES`.
 #[cold]
-fn may_make_slow(task: &Task<'_>, parent: &Parent, name: &Name<'_>, mode: u32) -> Result<()> {
-    if hash::lookup(task.region, parent.dir.id, name).is_some() {
-        return Err(Errno::EEXIST);
-    }
+fn may_make_slow(task: &Task<'_>, parent: &Parent, mode: u32) -> Result<()> {
     drop(writer::begin(task, parent.mount)?);
     landlock::may_make(task, parent.dir, parent.mount, mode)
 }

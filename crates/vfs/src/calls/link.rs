@@ -15,7 +15,7 @@ use crate::content::allowance::{self, What};
 use crate::inodes::{inode, watched};
 use crate::lane::writer;
 use crate::names::change::{self, Links, Plain, Seats};
-use crate::names::hash::{self, Load};
+use crate::names::hash::{self, Load, Way};
 use crate::names::walk::{self, Found, LastType, Parent, PathBuffer};
 use crate::names::{dir, dirent, mounts, name};
 use crate::rights::{permission, protected};
@@ -91,15 +91,11 @@ fn check(
     task: &Task<'_>,
     (dir, file): (&Inode, &Inode),
     (found, parent): (&Found, &Parent),
-    place: &name::Key<'_, '_>,
+    (place, way): (&name::Key<'_, '_>, &Way<'_>),
     is_same_mount: bool,
 ) -> Result<()> {
-    if hash::lookup_at(task.region, place).is_some() {
+    if !way.lacks(place.hash) && hash::lookup_at(task.region, place).is_some() {
         return Err(Errno::EEXIST);
-    }
-    // The kernel's filename_create: link creates no directory.
-    if parent.trailing_slash {
-        return Err(Errno::ENOENT);
     }
     if !is_same_mount {
         return Err(Errno::EXDEV);
@@ -135,11 +131,18 @@ pub(crate) fn link_at(task: &Task<'_>, found: &Found, parent: &Parent) -> Result
     let target = found.inode;
     let (dir, file) = (task.region.inode(parent.dir.id), task.region.inode(target.id));
     below::try_attributes(task, file);
+    let place = name::Key::new(parent.dir.id, &name);
+    let way = Way::of(task.region, place.hash);
+    // As in the kernel's filename_create, both precede EROFS. Link creates no directory.
+    match walk::look_up(task, parent.dir, &place, &way) {
+        Some(Some(_)) => return Err(Errno::EEXIST),
+        Some(None) if parent.trailing_slash => return Err(Errno::ENOENT),
+        _ => {}
+    }
     let _writing = writer::begin_walked(task, parent.mount)?;
     let mut locked = dir::enter(task, parent.dir)?;
-    let place = name::Key::new(parent.dir.id, &name);
     let file_locked = loop {
-        check(task, (dir, file), (found, parent), &place, is_same_mount)?;
+        check(task, (dir, file), (found, parent), (&place, &way), is_same_mount)?;
         if let Some(file_locked) = inode::lock_soon(task, target.id) {
             break file_locked;
         }

@@ -1,25 +1,28 @@
 //! What the fast paths that change names ask of a directory, and of a file in it.
 
-use lp_region::Spot;
+use lp_region::InodeRef;
 use lp_region::records::Inode;
 
 use crate::caller::task::Task;
 use crate::inodes::inode::{self, Locked};
-use crate::lane::writer::{self, Writing};
-use crate::names::hash::Hit;
-use crate::names::{dir, mounts};
+use crate::names::hash::{Hit, Way};
+use crate::names::name::{Key, Name};
+use crate::names::{dir, mounts, walk};
 use crate::rights::permission;
 
-/// Begins to write in a mount, and locks a directory; `None` if either is gone, if the mount is read-only, or
-/// if anything else is to be looked at before names in the directory change.
+/// Locks a directory for a writer of its mount; `None` if it is gone, or if anything else is to be looked at
+/// before names in it change.
 #[inline(always)]
-pub(super) fn enter<'t, 'r>(task: &'t Task<'r>, at: Spot) -> Option<(Writing<'t, 'r>, Locked<'r>)> {
-    let writing = writer::begin_walked(task, at.mount).ok()?;
-    let locked = dir::enter(task, at.inode).ok()?;
-    if !permission::may_change_plainly(task, task.region.inode(at.inode.id)) {
-        return None;
-    }
-    Some((writing, locked))
+pub(super) fn enter<'r>(task: &Task<'r>, dir: InodeRef) -> Option<Locked<'r>> {
+    let locked = dir::enter(task, dir).ok()?;
+    permission::may_change_plainly(task, task.region.inode(dir.id)).then_some(locked)
+}
+
+/// Whether one look, without a lock, shows that a directory has no such name.
+#[cold]
+pub(super) fn is_missing(task: &Task<'_>, dir: InodeRef, name: &Name<'_>) -> bool {
+    let hash = Key::new(dir.id, name).hash;
+    Way::of(task.region, hash).lacks(hash) && walk::is_current(task, dir)
 }
 
 /// Locks the file that an entry names, of a directory whose lock is held; `None` if it is a directory, if its

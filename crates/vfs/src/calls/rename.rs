@@ -110,6 +110,7 @@ impl<'t> AtKnown<'t> for Source<'t, '_> {
         {
             match rename_within::rename(task, dir, &name, &to) {
                 Quick::Done => return Some(Ok(())),
+                Quick::Missing => return Some(Err(Errno::ENOENT)),
                 Quick::Exists if rename_over::rename(task, dir, name, to) => return Some(Ok(())),
                 Quick::Exists | Quick::No => {}
             }

@@ -5,6 +5,7 @@ use lp_region::sync::Ordering;
 
 use crate::caller::task::Task;
 use crate::calls::plain_file;
+use crate::lane::writer;
 use crate::life::reclaim;
 use crate::names::change::{self, Links, Over};
 use crate::names::dir;
@@ -31,10 +32,13 @@ pub(super) fn rename(task: &Task<'_>, at: Spot, from: Name<'_>, to: Name<'_>) ->
 fn once(task: &Task<'_>, at: Spot, from: &Name<'_>, to: &Name<'_>) -> Option<u32> {
     let (region, id) = (task.region, at.inode.id);
     let record = region.inode(id);
-    let (_writing, _dir) = plain_file::enter(task, at)?;
+    let _writing = writer::begin_walked(task, at.mount).ok()?;
+    let _dir = plain_file::enter(task, at.inode)?;
     let (new, old) = (Key::new(id, to), Key::new(id, from));
-    let (target, _) = Way::of(region, new.hash).find_locked(&new)?;
-    let (source, word) = Way::of(region, old.hash).find_locked(&old)?;
+    let (way, old_way) = (Way::of(region, new.hash), Way::of(region, old.hash));
+    let target = way.hit_locked(&new, way.first(new.hash)?)?;
+    let word = old_way.first(old.hash)?;
+    let source = old_way.hit_locked(&old, word)?;
     let (moved, victim) = (source.target(), target.target());
     if moved.id == victim.id {
         return None;

@@ -6,6 +6,7 @@ use lp_region::sync::Ordering;
 
 use crate::caller::task::Task;
 use crate::calls::plain_file;
+use crate::lane::writer;
 use crate::names::change::{self, Links, Plain, Seats, Within};
 use crate::names::hash::{self, Load, Way};
 use crate::names::name::{Key, Name};
@@ -17,6 +18,8 @@ pub(super) enum Quick {
     Done,
     /// Nothing has changed. The new name may exist.
     Exists,
+    /// Nothing has changed. There is no file of the old name.
+    Missing,
     /// Nothing has changed. Something else is to be looked at, or somebody is in the way.
     No,
 }
@@ -41,13 +44,18 @@ pub(super) fn rename(task: &Task<'_>, at: Spot, from: &Name<'_>, to: &Name<'_>) 
 fn once(task: &Task<'_>, at: Spot, from: &Name<'_>, to: &Name<'_>) -> Result<Load, Quick> {
     let (region, id) = (task.region, at.inode.id);
     let record = region.inode(id);
-    let (_writing, _dir) = plain_file::enter(task, at).ok_or(Quick::No)?;
+    let _writing = writer::begin_walked(task, at.mount).map_err(|_| Quick::No)?;
     let (new, old) = (Key::new(id, to), Key::new(id, from));
-    let way = Way::of(region, new.hash);
+    let (way, old_way) = (Way::of(region, new.hash), Way::of(region, old.hash));
+    // As in `unlink_plain`. The kernel looks the old name up first.
+    let Some(word) = old_way.first(old.hash) else {
+        return Err(if plain_file::is_missing(task, at.inode, from) { Quick::Missing } else { Quick::No });
+    };
+    let _dir = plain_file::enter(task, at.inode).ok_or(Quick::No)?;
     if !way.lacks(new.hash) {
         return Err(Quick::Exists);
     }
-    let (source, word) = Way::of(region, old.hash).find_locked(&old).ok_or(Quick::No)?;
+    let source = old_way.hit_locked(&old, word).ok_or(Quick::No)?;
     let (_file, file) = plain_file::lock(task, source).ok_or(Quick::No)?;
     let target = source.target();
     let seat = dir::reserve(task, id).map_err(|_| Quick::No)?;

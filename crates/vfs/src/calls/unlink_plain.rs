@@ -6,6 +6,7 @@ use lp_region::{DirentId, Spot};
 
 use crate::caller::task::Task;
 use crate::calls::plain_file;
+use crate::lane::writer;
 use crate::life::reclaim;
 use crate::names::change::{self, Links, Plain, Without};
 use crate::names::dir;
@@ -36,12 +37,15 @@ pub(super) fn unlink(task: &Task<'_>, at: Spot, name: &Name<'_>) -> Option<Resul
 fn once(task: &Task<'_>, at: Spot, name: &Name<'_>) -> Option<Result<u32>> {
     let (region, id) = (task.region, at.inode.id);
     let record = region.inode(id);
-    let (_writing, _dir) = plain_file::enter(task, at)?;
+    let _writing = writer::begin_walked(task, at.mount).ok()?;
     let key = Key::new(id, name);
     let way = Way::of(region, key.hash);
-    let Some((hit, word)) = way.find_locked(&key) else {
-        return way.lacks(key.hash).then_some(Err(Errno::ENOENT));
+    let Some(word) = way.first(key.hash) else {
+        // It waits for nobody, and nobody waits for it.
+        return plain_file::is_missing(task, at.inode, name).then_some(Err(Errno::ENOENT));
     };
+    let _dir = plain_file::enter(task, at.inode)?;
+    let hit = way.hit_locked(&key, word)?;
     let (_file, file) = plain_file::lock(task, hit)?;
     let removed = hit.dirent();
     let (after, seat) = dir::without_entry(region, id, removed);

@@ -233,36 +233,30 @@ impl<'r> Way<'r> {
     /// holds a directory's lock, none is added to that directory. False if it takes more: look the name up.
     #[inline(always)]
     pub(crate) fn lacks(&self, hash: u32) -> bool {
-        for entry in &self.first.entries {
-            if high(entry) == hash {
-                return false;
-            }
-        }
-        self.is_all()
+        self.first(hash).is_none() && self.is_all()
     }
 
+    /// The word in this bucket of the first name with the hash that led here.
     #[inline(always)]
-    fn is_all(&self) -> bool {
+    pub(crate) fn first(&self, hash: u32) -> Option<&'r AtomicU64> {
+        self.first.entries.iter().find(|word| high(word) == hash)
+    }
+
+    /// Whether names with the hash that led here were nowhere else.
+    #[inline(always)]
+    pub(crate) fn is_all(&self) -> bool {
         bucket::is_all(&Buckets(self.region), (self.seen, self.first))
     }
 
-    /// The entry of a name whose hash led here, and its word. The caller must hold the directory's lock, so
-    /// no lane changes the entry. `None` also if the word is elsewhere: look the name up.
+    /// The entry of the name whose word [`Way::first`] found. The caller must hold the directory's lock, so no
+    /// lane changes the entry. `None` also if the name's word is elsewhere: look it up.
     #[inline(always)]
-    pub(crate) fn find_locked(&self, place: &Key<'_, '_>) -> Option<(Hit, &'r AtomicU64)> {
-        for entry in &self.first.entries {
-            if high(entry) != place.hash {
-                continue;
-            }
-            // PAIRS: the exchange that inserted it: the entry is filled in.
-            let id = bucket::id_of(entry.load(Ordering::Acquire) as u32);
-            let Some(id) = NonZeroU32::new(id) else { continue };
-            let record = self.region.whole_dirent(DirentId(id.get()));
-            if let Some(kind) = dirent::of_locked(self.region, record, place.dir, place.name) {
-                return Some((Hit::read(record, id, kind), entry));
-            }
-        }
-        None
+    pub(crate) fn hit_locked(&self, place: &Key<'_, '_>, word: &AtomicU64) -> Option<Hit> {
+        // PAIRS: the exchange that inserted it: the entry is filled in.
+        let id = NonZeroU32::new(bucket::id_of(word.load(Ordering::Acquire) as u32))?;
+        let record = self.region.whole_dirent(DirentId(id.get()));
+        let kind = dirent::of_locked(self.region, record, place.dir, place.name)?;
+        Some(Hit::read(record, id, kind))
     }
 
     /// [`insert`] of an entry whose hash led here.
