@@ -179,8 +179,13 @@ fn a_script_is_run_by_its_interpreter() {
 
 /// A static program that prints `started`.
 fn static_program(dir: &Path) -> PathBuf {
-    let (source, program) = (dir.join("p.c"), dir.join("p"));
-    std::fs::write(&source, "#include <stdio.h>\nint main(void) { puts(\"started\"); return 3; }\n").unwrap();
+    static_program_that_says(dir, "p", "started")
+}
+
+fn static_program_that_says(dir: &Path, name: &str, line: &str) -> PathBuf {
+    let (source, program) = (dir.join(format!("{name}.c")), dir.join(name));
+    let code = format!("#include <stdio.h>\nint main(void) {{ puts(\"{line}\"); return 3; }}\n");
+    std::fs::write(&source, code).unwrap();
     let cc = Command::new("cc").arg("-static").arg("-o").args([&program, &source]).status();
     assert!(cc.is_ok_and(|status| status.success()), "cc -static failed: install gcc and libc6-dev");
     program
@@ -273,6 +278,58 @@ fn a_setuid_program_in_a_mount_is_refused_where_it_changes_something() {
     assert_eq!(text(&output.stdout), expected, "{}", text(&output.stderr));
     let reported = text(&output.stderr);
     assert!(reported.contains("./user: setuid program: ") && reported.contains("./group: setgid program: "));
+}
+
+/// As setcap(8) stores `cap_net_raw+ep`.
+const CAPABILITY: &str = "0100000200200000000000000000000000000000";
+
+#[test]
+fn a_program_with_capabilities_in_a_mount_is_refused_where_it_gets_some() {
+    // SAFETY: geteuid has no effect.
+    if unsafe { libc::geteuid() } != 0 {
+        return; // Only root may give a file capabilities.
+    }
+    let script = "cd \"$LIGHTPATH\"; cp /bin/true p
+        give() { python3 -c \"import os; os.setxattr('p', 'security.capability', bytes.fromhex('$1'))\"; }
+        user() { setpriv --reuid 65534 --clear-groups \"$@\"; }
+        give $0; ./p; echo root $?; user ./p; echo user $?; user setpriv --no-new-privs ./p; echo no_new_privs $?
+        cat /bin/true >p; user ./p; echo written $?
+        give $0; chown 1 p; user ./p; echo given away $?
+        give $0; mount -o remount,nosuid \"$LIGHTPATH\"; user ./p; echo nosuid $?";
+    let output = run(&[], &["sh", "-c", script, CAPABILITY]);
+    let expected = "root 0\nuser 126\nno_new_privs 0\nwritten 0\ngiven away 0\nnosuid 0\n";
+    assert_eq!(text(&output.stdout), expected, "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("./p: "), "{}", text(&output.stderr));
+}
+
+/// Whoever is another user in a user namespace is not that user on the host.
+#[test]
+fn another_user_of_a_namespace_gets_no_directory() {
+    // SAFETY: geteuid has no effect.
+    if unsafe { libc::geteuid() } != 0 {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    // Programs that no run has met before need site images, which go to a directory of the user's.
+    let user = 2_000_000 + std::process::id();
+    let programs = [0, 1].map(|number| {
+        let name = format!("p{number}");
+        static_program_that_says(dir.path(), &name, &format!("started {number} {user}"))
+    });
+    let script = "cd \"$LIGHTPATH\"; echo text >f; user=$0; program=$1; shift
+        unshare -U --map-user=$user $program; echo $?; unshare -U --map-user=$user sh -c \"cat f; $1; echo \\$?\"
+        unshare -U $program; echo $?";
+    let names = programs.each_ref().map(|path| path.to_str().unwrap());
+    let output = run(&[], &["sh", "-c", script, &user.to_string(), names[0], names[1]]);
+    let expected = format!("started 0 {user}\n3\ntext\nstarted 1 {user}\n3\nstarted 0 {user}\n3\n");
+    assert_eq!(text(&output.stdout), expected, "{}", text(&output.stderr));
+    for user in [user, 65534] {
+        let left = format!("/tmp/lightpath-{user}");
+        let made =
+            std::fs::metadata(&left).is_ok_and(|found| std::os::unix::fs::MetadataExt::uid(&found) == 0);
+        assert!(!made, "{left} locks user {user} out");
+    }
 }
 
 #[test]

@@ -1,0 +1,78 @@
+/* A process that limits itself by a filter of seccomp(2) that does not allow all of the gate's calls. */
+#include "differ.h"
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+/* Allows every call except membarrier(2), which no case makes. */
+static int limit(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = { 4, code };
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
+}
+
+static void say_mapping(const char *text, void *at)
+{
+    say(text, at == MAP_FAILED ? -1 : 0);
+}
+
+/* Descriptors and mappings. */
+CASE(limited_files)
+{
+    int lowest = open("f", O_CREAT | O_RDWR, 0644);
+    if (ftruncate(lowest, 4096) || close(lowest) || limit())
+        return 1;
+    int fd = open("f", O_RDWR);
+    tell("open: %s number", fd == lowest ? "the lowest" : "another");
+    say_mapping("mmap", mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+    say_mapping("mmap of code", mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0));
+    return 0;
+}
+
+/* Restrictions and other credentials. */
+CASE(limited_rights)
+{
+    struct rlimit size = { 1 << 20, 1 << 20 };
+    struct { uint64_t files; } handled = { 1 << 2 };
+    int rules = syscall(SYS_landlock_create_ruleset, &handled, sizeof handled, 0);
+    if (limit())
+        return 1;
+    say("landlock", syscall(SYS_landlock_restrict_self, rules, 0));
+    say("setrlimit", setrlimit(RLIMIT_FSIZE, &size));
+    say("setuid", setuid(1000));
+    return 0;
+}
+
+/* Children, and another program. */
+CASE(limited_processes)
+{
+    char name[4200];
+    snprintf(name, sizeof name, "%s/f", directory);
+    make("f", 0644);
+    if (chdir("/") || limit())
+        return 1;
+    IN_CHILD {
+        say("child", open(name, O_RDONLY));
+    }
+    pid_t child = vfork();
+    if (child == 0)
+        _exit(0);
+    say("vfork", child);
+    int fd = open(name, O_RDONLY);
+    child = fork();
+    if (child == 0)
+        _exit(0);
+    say("fork", child);
+    close(fd);
+    execl("/usr/bin/echo", "echo", "executed", NULL);
+    say("exec", -1);
+    return 0;
+}
