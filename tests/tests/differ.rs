@@ -11,7 +11,7 @@ use lp_tests::door::{Door, Place};
 use lp_tests::{binary, compile, process, suite};
 
 /// A case, and what it says on the kernel and on Lightpath.
-const CASES: [(&str, &str, &str); 60] = [
+const CASES: [(&str, &str, &str); 72] = [
     // ids.c
     ("of_two_users", "test 0", "test 1"),
     ("unreadable_program", "exit 0", "exit 126"),
@@ -92,6 +92,7 @@ const CASES: [(&str, &str, &str); 60] = [
     ("bad_write", "pwrite EFAULT, size 5000, blocks 8", "pwrite EFAULT, size 0, blocks 0"),
     ("blocked_fault", "write EFAULT", "signal 11"),
     ("last_page", "pwrite 0, data ENXIO", "pwrite 0, data 0"),
+    ("times_of_the_undumpable", "the new time", "the old time"),
     // limited.c
     (
         "limited_files",
@@ -104,10 +105,16 @@ const CASES: [(&str, &str, &str); 60] = [
         "child 0, vfork 0, fork 0, executed",
         "child EACCES, vfork EAGAIN, fork EAGAIN, exec EPERM",
     ),
+    ("limited_times", "the new time", "the old time"),
+    ("mapped_under_a_filter", "SIGBUS", "0"),
+    ("limited_opener", "open EAGAIN", "open 0"),
+    ("limited_and_watched", "event 0", "event EAGAIN"),
     // proc.c
     ("counts_of_reads", "a file's counted, the host's counted", "a file's not counted, the host's counted"),
     ("named_by_descriptor", "busybox", "77"),
     ("static_programs", "alone, open ETXTBSY", "the gate, open 0"),
+    ("static_by_itself", "cat", "busybox"),
+    // watches.c
     (
         "watched_programs",
         "executed OPEN ACCESS CLOSE_NOWRITE, temporary OPEN CLOSE_WRITE",
@@ -115,6 +122,17 @@ const CASES: [(&str, &str, &str); 60] = [
     ),
     ("watched_fifo", "a FIFO CREATE OPEN CLOSE_WRITE", "a FIFO CREATE"),
     ("watched_device", "null MODIFY", "null nothing"),
+    ("watched_readers", "read OPEN ACCESS CLOSE_NOWRITE", "read OPEN CLOSE_NOWRITE"),
+    ("watched_from_elsewhere", "made CREATE", "made nothing"),
+    (
+        "watched_and_sent",
+        "closed by the sender OPEN, by both CLOSE_NOWRITE",
+        "closed by the sender OPEN CLOSE_NOWRITE, by both nothing",
+    ),
+    ("numbers_of_the_watched", "128", "129"),
+    // landlock.c
+    ("ruled_out_cache", "other EACCES, cache EACCES", "other EACCES, cache 0"),
+    ("ruled_devices", "ioctl ENOTTY", "ioctl EACCES"),
 ];
 
 fn main() -> ExitCode {

@@ -3,6 +3,7 @@
 #include <linux/userfaultfd.h>
 #include <setjmp.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/uio.h>
 
 static char *map(int fd, long length, int how)
@@ -244,5 +245,23 @@ CASE(last_page)
     int fd = make_open(0);
     say("pwrite", pwrite(fd, "x", 1, INT64_MAX - 1));
     say("data", lseek(fd, INT64_MAX - 4095, SEEK_DATA) < 0 ? -1 : 0);
+    return 0;
+}
+
+/* Whether a write through a mapping has changed the times, for a process of a user that is not dumpable. */
+CASE(times_of_the_undumpable)
+{
+    struct stat before, after;
+    int fd = make_open(4096);
+    if (setresuid(65534, 65534, 65534) || prctl(PR_SET_DUMPABLE, 0))
+        return 1;
+    char *at = map(fd, 4096, MAP_SHARED);
+    fstat(fd, &before);
+    usleep(50000);
+    at[0] = 1;
+    if (munmap(at, 4096) || fstat(fd, &after))
+        return 1;
+    int is_same = before.st_mtim.tv_sec == after.st_mtim.tv_sec && before.st_mtim.tv_nsec == after.st_mtim.tv_nsec;
+    tell("%s", is_same ? "the old time" : "the new time");
     return 0;
 }
