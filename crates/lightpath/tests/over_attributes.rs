@@ -165,6 +165,27 @@ for call in (lambda: os.read(last, 9), lambda: os.stat('d/e')):
     assert_eq!(trees.over(script), expected);
 }
 
+/// What is taken as a directory is read is what the process that reads it sees.
+#[test]
+fn what_the_host_does_not_show_is_not_shown() {
+    if !is_root() {
+        return;
+    }
+    let trees = open_trees();
+    sh(
+        &trees.tree(),
+        "mkdir one; ln -s one link; setfattr -h -n trusted.k -v v one link; echo x > two; chown 1 one two",
+    );
+    let script =
+        "setpriv --reuid 65534 --regid 65534 --clear-groups stat -c %u one; getfattr -h -m - one link";
+    assert_eq!(trees.over(script), "1\n");
+    trees.says(&["discard"]);
+    let first = trees.over("getfattr -h -m - one link");
+    assert_eq!(first, "# file: one\ntrusted.k\n\n");
+    trees.says(&["discard"]);
+    assert_eq!(trees.over("unshare -U stat -c %u two; stat -c %u two"), "65534\n65534\n");
+}
+
 /// A user who does not see attributes of the namespace `trusted` does not decide that there are none.
 #[test]
 fn attributes_that_one_does_not_see_are_there_for_root() {

@@ -183,10 +183,14 @@ fn static_program(dir: &Path) -> PathBuf {
 }
 
 fn static_program_that_says(dir: &Path, name: &str, line: &str) -> PathBuf {
-    let (source, program) = (dir.join(format!("{name}.c")), dir.join(name));
-    let code = format!("#include <stdio.h>\nint main(void) {{ puts(\"{line}\"); return 3; }}\n");
-    std::fs::write(&source, code).unwrap();
-    let cc = Command::new("cc").arg("-static").arg("-o").args([&program, &source]).status();
+    compiled(dir, name, &format!("#include <stdio.h>\nint main(void) {{ puts(\"{line}\"); return 3; }}\n"))
+}
+
+/// A static program of this source.
+fn compiled(dir: &Path, name: &str, source: &str) -> PathBuf {
+    let (file, program) = (dir.join(format!("{name}.c")), dir.join(name));
+    std::fs::write(&file, source).unwrap();
+    let cc = Command::new("cc").arg("-static").arg("-o").args([&program, &file]).status();
     assert!(cc.is_ok_and(|status| status.success()), "cc -static failed: install gcc and libc6-dev");
     program
 }
@@ -457,4 +461,68 @@ fn sites_of_the_c_library_are_found_and_kept() {
     assert!(std::fs::metadata(&bundle).unwrap().len() > 100_000);
     let output = lightpath().args(["sites", library]).output().unwrap();
     assert!(text(&output.stdout).trim_end().ends_with(" patched"), "{}", text(&output.stdout));
+}
+
+/// The gate's words are found by gs.
+#[test]
+fn a_static_program_that_sets_the_base_of_gs_crashes() {
+    let source = "#include <fcntl.h>\n#include <sys/syscall.h>\n#include <unistd.h>\n
+        int main(int n, char **v) { syscall(SYS_arch_prctl, 0x1001, 0); return open(v[1], 0) < 0; }";
+    let dir = tempfile::tempdir().unwrap();
+    let program = compiled(dir.path(), "p", source);
+    let script = "echo x >$LIGHTPATH/f; $0 $LIGHTPATH/f 2>/dev/null; echo $?";
+    let output = run(&[], &["sh", "-c", script, program.to_str().unwrap()]);
+    assert_eq!(text(&output.stdout), "139\n");
+}
+
+/// Sites are found in files.
+#[test]
+fn calls_of_code_that_a_program_makes_go_to_the_kernel() {
+    let source = r#"
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+int main(int n, char **v) {
+    static const char code[] = "\xb8\x02\0\0\0\x0f\x05\xc3";
+    void *at = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(at, code, sizeof code);
+    for (int i = 1; i < n; i++)
+        printf("%d\n", ((int (*)(char *, long, long))at)(v[i], 0, 0) > 0);
+}"#;
+    let dir = tempfile::tempdir().unwrap();
+    let program = compiled(dir.path(), "p", source);
+    let output =
+        run(&[], &["sh", "-c", "echo x >$LIGHTPATH/f; $0 $LIGHTPATH/f /bin/sh", program.to_str().unwrap()]);
+    assert_eq!(text(&output.stdout), "0\n1\n");
+}
+
+/// What the kernel executes is written to a memfd.
+#[test]
+fn a_limit_of_file_sizes_ends_the_start_of_a_program_in_a_mount() {
+    let script = "cd $LIGHTPATH; cp /bin/true p; (ulimit -f 1; exec ./p) 2>/dev/null; echo $?; ./p; echo $?";
+    let output = run(&[], &["sh", "-c", script]);
+    assert_eq!(text(&output.stdout), "153\n0\n");
+}
+
+/// The kernel cannot mount ours.
+#[test]
+fn a_sandbox_has_no_directory_of_a_mount_at_another_place() {
+    if Command::new("bwrap").arg("--version").output().is_err() {
+        return;
+    }
+    let script = "mkdir $LIGHTPATH/d; bwrap --bind / / --bind $LIGHTPATH/d /tmp true; echo $?
+        bwrap --bind / / ls $LIGHTPATH; echo $?";
+    let output = run(&[], &["sh", "-c", script]);
+    assert_eq!(text(&output.stdout), "1\nd\n0\n");
+    assert!(text(&output.stderr).contains("Can't get type of source"), "{}", text(&output.stderr));
+}
+
+/// The loader learns a program's directory from the name of a memfd.
+#[test]
+fn a_program_with_a_long_path_has_no_directory_to_search() {
+    let script = "cd $LIGHTPATH; echo 'int f(void) { return 0; }' >f.c; echo 'int f(void); int main(void) { return f(); }' >p.c
+        make() { mkdir $1; cc -shared -o $1/libf.so f.c && cc -o $1/p p.c -L$1 -lf -Wl,-rpath,'$ORIGIN'; }
+        long=$(printf '%0250d' 1); make short; make $long; short/p; echo $?; $long/p 2>/dev/null; echo $?";
+    let output = run(&[], &["sh", "-c", script]);
+    assert_eq!(text(&output.stdout), "0\n127\n", "{}", text(&output.stderr));
 }
