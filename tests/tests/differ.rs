@@ -11,7 +11,7 @@ use lp_tests::door::{Door, Place};
 use lp_tests::{binary, compile, process, suite};
 
 /// A case, and what it says on the kernel and on Lightpath.
-const CASES: [(&str, &str, &str); 72] = [
+const CASES: [(&str, &str, &str); 71] = [
     // ids.c
     ("of_two_users", "test 0", "test 1"),
     ("unreadable_program", "exit 0", "exit 126"),
@@ -111,7 +111,6 @@ const CASES: [(&str, &str, &str); 72] = [
     ("limited_and_watched", "event 0", "event EAGAIN"),
     // proc.c
     ("counts_of_reads", "a file's counted, the host's counted", "a file's not counted, the host's counted"),
-    ("named_by_descriptor", "busybox", "77"),
     ("static_programs", "alone, open ETXTBSY", "the gate, open 0"),
     ("static_by_itself", "cat", "busybox"),
     // watches.c

@@ -37,19 +37,6 @@ static int make_static(const char *host, char name[4200])
     return system(line);
 }
 
-/* A program that is executed by a descriptor with an empty path. */
-CASE(named_by_descriptor)
-{
-    char *arguments[] = { "cat", "/proc/self/comm", NULL }, name[4200];
-    if (make_static(host, name) || dup2(open(name, O_RDONLY), 77) != 77)
-        return 1;
-    IN_CHILD {
-        syscall(SYS_execveat, 77, "", arguments, environ, AT_EMPTY_PATH);
-        _exit(1);
-    }
-    return unlink(name);
-}
-
 /* A static program: whose mappings it has, and whether its file may be written to while it runs. */
 CASE(static_programs)
 {
