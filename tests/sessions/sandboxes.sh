@@ -51,6 +51,20 @@ echo text >f; mkdir d
 sandboxed() { unshare -m sh -c 'mount -t tmpfs none /run && exec firejail --quiet --noprofile "$@"' sh "$@" 2>&1; }
 sandboxed sh -c 'cat f; echo more >>f; cd d; echo x >y; mv y z; ls; exit 3'; echo $?; sandboxed --net=none --nonewprivs --seccomp --caps.drop=all sh -c 'cat f; for i in 1 2 3; do cat d/z & done; wait; sh -c "exec sh -c \"echo again >>f\""; mkdir e && rmdir e; ls'; echo $?; cat f
 
+#:: mounts needs unshare,mount,umount,findmnt,mountpoint
+# What mount(8) makes, and findmnt(8) finds.
+mkdir d e k; echo text >d/f; echo other >g; : >h; how=-Urm; [ "$(id -u)" != 0 ] || how=-m
+cat >s <<'X'
+show() { findmnt -n -o TARGET,FSTYPE,VFS-OPTIONS "$@" | sed "s:$T:T:g; s/  */ /g"; echo ${PIPESTATUS[0]}; }
+mount -t tmpfs -o size=1m,mode=750,nosuid none d; show d; show "$T/d"; stat -c %a d; ls d; mountpoint -q d; echo $?; mountpoint -q e; echo $?
+df --output=size,target d | tail -1 | sed "s:$T:T:"; mount -o remount,size=2m d; df --output=size d | tail -1
+mount --bind d e; echo in >d/x; cat e/x; mount -o remount,bind,ro,noexec e; echo no 2>/dev/null >e/y; echo $?; show e; show -T e/x; show --submounts -T "$T/d"
+mount --bind g h; cat h; show h; mount --make-private d; show -o PROPAGATION d; mkdir d/sub; mount -t tmpfs -o noatime none d/sub; mount --rbind d k; show -R k; : >k/sub/made; ls d/sub
+mount --move k/sub e; ls e; ls k/sub; show e; umount e; echo $?; umount d 2>/dev/null; echo $?; umount -l d; cat d/f; ls d
+umount h; umount h 2>/dev/null; echo $?; (cd k; umount "$T/k" 2>/dev/null; echo $?; umount -l "$T/k"; ls); umount -R e; show d; show e; show k; mount | grep -c " $T/"; ls
+X
+unshare $how bash s 2>&1 | sed "s:$T:T:g"
+
 #:: man needs man,groff limit 120
 cat >page.1 <<'X'
 .TH PAGE 1

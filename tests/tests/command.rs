@@ -494,6 +494,21 @@ fn users_of_a_run_share_fifos_and_sockets() {
 }
 
 #[test]
+fn users_share_no_fifos_if_the_cache_has_a_long_path() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let place = directory();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let long = place.path().join("n".repeat(60));
+    let script = "cd $LIGHTPATH; mkfifo -m 666 p; exec 3<>p
+                  setpriv --reuid 65534 --regid 65534 --clear-groups sh -c ': 3<>p' 2>&1 | grep -o 'Permission.*'";
+    let mut command = lightpath();
+    command.env("XDG_CACHE_HOME", long).args(["run", "--", "bash", "-c", script]);
+    assert_eq!(said(&command.output().unwrap()), "Permission denied\n");
+}
+
+#[test]
 fn fifos_and_sockets_leave_nothing_behind() {
     let cache = directory();
     let script = "cd $LIGHTPATH; mkfifo p q; cat p & echo text >p; wait; (sleep 0.2; echo late >q) & \

@@ -122,7 +122,9 @@ fn rows() -> BTreeMap<String, Row> {
         .flat_map(|directory| files(directory, ".c"))
         .map(|path| (format!("{}.c", stem(&path)), read(path)))
         .collect();
-    programs.push(("odd".to_owned(), files("tests/programs/odd", ".c").iter().map(read).collect()));
+    programs.extend(["differ", "odd"].map(|folder| {
+        (folder.to_owned(), files(&format!("tests/programs/{folder}"), ".c").iter().map(read).collect())
+    }));
     let explorer = read("crates/explore/src/calls.rs");
     let budgets = read("crates/audit/budgets.toml");
     let calls = read("crates/gate/src/high/table/calls.rs");
@@ -181,4 +183,59 @@ fn table(rows: &BTreeMap<String, Row>) -> String {
         );
     }
     text
+}
+
+/// Each row of docs/differences.md names a test that is there, or says that it has none. How many have none is
+/// kept: a new row has a test.
+#[test]
+fn every_difference_names_its_test() {
+    let tests = named_tests();
+    let text = read("docs/differences.md");
+    let mut lines = text.lines().peekable();
+    let (mut untested, mut unnamed) = (0, Vec::new());
+    while let Some(line) = lines.next() {
+        // A table's first line is its head, and the second is drawn.
+        let is_head = lines.peek().is_some_and(|next| next.starts_with("|---")) || line.starts_with("|---");
+        if !line.starts_with('|') || is_head {
+            continue;
+        }
+        if line.contains("no test") {
+            untested += 1;
+        } else if !between_ticks(line).iter().any(|tick| names_a_test(&tests, tick)) {
+            unnamed.push(line.split('|').nth(1).unwrap_or_default().trim());
+        }
+    }
+    assert!(unnamed.is_empty(), "rows without a test: {unnamed:#?}");
+    assert!(untested <= UNTESTED, "{untested} rows have no test, more than {UNTESTED}");
+}
+
+/// Rows of docs/differences.md that no test shows.
+const UNTESTED: usize = 43;
+
+/// The names of conformance groups, of cases of `differ`, of test functions, and of the files of tests.
+fn named_tests() -> BTreeSet<String> {
+    let mut names: BTreeSet<String> = groups().into_iter().map(|(name, _)| name).collect();
+    for path in files("tests/programs/differ", ".c") {
+        names.extend(between(&read(&path), "\nCASE(", ")").into_iter().map(str::to_owned));
+    }
+    let file_name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    for (directory, ending) in [("tests/programs", ".c"), ("tests/sessions", ".sh")] {
+        names.extend(files(directory, ending).iter().map(file_name));
+    }
+    for directory in ["tests/tests", "crates/lightpath/tests", "crates/vfs/tests", "crates/gate/tests/run"] {
+        for path in files(directory, ".rs") {
+            names.insert(file_name(&path));
+            // A helper with the name of a call is none.
+            let is_test = |name: &&str| name.matches('_').count() > 1;
+            names.extend(between(&read(&path), "\nfn ", "(").into_iter().filter(is_test).map(str::to_owned));
+        }
+    }
+    names
+}
+
+fn names_a_test(tests: &BTreeSet<String>, tick: &str) -> bool {
+    match tick.strip_suffix('*') {
+        Some(start) => tests.iter().any(|name| name.starts_with(start)),
+        None => tests.contains(tick),
+    }
 }

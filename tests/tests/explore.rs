@@ -12,8 +12,7 @@ const SCHEDULES: &str = "20";
 fn nobody_notices_a_thread_that_is_stopped_in_a_gated_call() {
     let count = std::env::var("LIGHTPATH_EXPLORE").unwrap_or_else(|_| SCHEDULES.into());
     let mut explorer = Command::new(binary::explorer().expect("lp-explore"));
-    // Waits for the stopped thread are tolerated here.
-    explorer.args(["--gate", "--sample", &count, "--seed", "1", "--tolerate", "waits"]);
+    explorer.args(["--gate", "--sample", &count, "--seed", "1"]);
     let output = explorer.output().expect("lp-explore");
     let text = String::from_utf8_lossy(&output.stdout);
     println!("{}", text.lines().last().unwrap_or_default());

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
-use trees::{LIST, MAKE, Trees, kill, said, sh, stopped_at};
+use trees::{LIST, MAKE, Trees, is_root, kill, said, sh, stopped_at};
 
 /// What the frozen regions of these tests hold beside [`MAKE`].
 const MORE: &str = "seq 1 900000 > long; cp /bin/echo program; truncate -s 9000000 sparse; \
@@ -172,6 +172,37 @@ fn content_of_a_file_that_is_gone_or_has_changed_is_an_error() {
         let text = ended(run);
         assert_eq!(text, "used\nd\nempty\nnot\nused\nnew\ncat: not: Input/output error\n", "{change}");
     }
+}
+
+/// Content that was not taken in yet is read from the frozen region by the process that wants it.
+#[test]
+fn content_takes_a_way_to_the_frozen_region() {
+    if !is_root() {
+        return;
+    }
+    let frozen = Frozen::new("for n in 1 2 3 4; do echo $n > f$n; done");
+    let script = r#"cat f1; python3 -u - <<'END'
+import errno, os, resource
+here = os.open('.', os.O_RDONLY)
+def tries(what, name, prepare):
+    if os.fork() == 0:
+        prepare()
+        try: print(what, os.read(os.open(name, os.O_RDONLY, dir_fd=here), 9))
+        except OSError as e: print(what, errno.errorcode[e.errno])
+        os._exit(0)
+    os.wait()
+def leave_one():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
+    try:
+        while True: last = os.open('f1', os.O_RDONLY, dir_fd=here)
+    except OSError: os.close(last)
+tries('root', 'f2', lambda: os.chroot('/usr'))
+tries('user', 'f3', lambda: os.setresuid(65534, 65534, 65534))
+tries('descriptors', 'f4', leave_one)
+tries('descriptors', 'f1', leave_one)
+END
+"#;
+    assert_eq!(frozen.says(script), "1\nroot EIO\nuser EACCES\ndescriptors EMFILE\ndescriptors b'1\\n'\n");
 }
 
 /// Removal and replacement free all pages of a file that nobody has opened.

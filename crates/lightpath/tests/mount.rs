@@ -1,6 +1,7 @@
 //! What a run's mounts hold: several of them, programs in them, what a region file keeps, what `--stats`
 //! counts.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -197,6 +198,63 @@ fn the_directory_above_lists_a_mount() {
     let script = "ls -1 / | grep -x one; ls -1 / | grep -c -x two; ls -di /one /two >/tmp/$$; \
                   ls -ai1 / | grep -E ' (one|two)$' | tr -s ' ' | sed 's/^ //;s/ / \\//' | diff - /tmp/$$ && echo same; rm /tmp/$$";
     assert_eq!(sh(&["--at", "/one", "--at", "/two"], script), said("one\n1\nsame\n"));
+}
+
+#[test]
+fn a_mount_needs_no_directory_above_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("none/m");
+    let script = "cd $LIGHTPATH; echo text >f; cat $LIGHTPATH/f; pwd -P | grep -q none/m$ && echo here
+        stat .. 2>&1 | grep -o 'No such file.*'; ls";
+    let expected = "text\nhere\nNo such file or directory\nf\n";
+    assert_eq!(sh(&["--at", at.to_str().unwrap()], script), said(expected));
+    assert!(!dir.path().join("none").exists());
+}
+
+/// What they lead to does not exist outside of the run.
+#[test]
+fn descriptors_seen_from_outside_of_the_run_lead_nowhere() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lightpath"));
+    command.args([
+        "run",
+        "--",
+        "sh",
+        "-c",
+        "exec 7>$LIGHTPATH/f; readlink /proc/$$/fd/7; echo $$; read line",
+    ]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "/light/f");
+    let link = format!("/proc/{}/fd/7", lines.next().unwrap());
+    let target = std::fs::read_link(&link).unwrap();
+    assert!(target.starts_with("/proc/") && target.ends_with("exe"), "{}", target.display());
+    assert_eq!(std::fs::File::open(&link).unwrap_err().raw_os_error(), Some(libc::ELOOP));
+    drop(child.stdin.take());
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_descriptor_sent_out_of_the_run_is_an_empty_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("socket");
+    let receive = "import socket, os, sys, errno
+s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); print('ready', flush=True)
+fd = socket.recv_fds(s.accept()[0], 10, 1)[1][0]
+for call in (lambda: os.read(fd, 1), lambda: os.write(fd, b'x'), lambda: os.fstat(fd).st_size):
+    try: print(call())
+    except OSError as e: print(errno.errorcode[e.errno])";
+    let send = "import socket, os, sys
+fd = os.open(os.environ['LIGHTPATH'] + '/f', os.O_RDWR | os.O_CREAT); os.write(fd, b'text')
+s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); socket.send_fds(s, [b'x'], [fd]); s.recv(1)";
+    let mut command = Command::new("python3");
+    command.args(["-c", receive]).arg(&socket).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut outside = command.spawn().unwrap();
+    let mut lines = BufReader::new(outside.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "ready");
+    let output = run(&[], &["python3", "-c", send, socket.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(lines.collect::<Vec<_>>(), ["EBADF", "EPERM", "0"]);
+    outside.wait().unwrap();
 }
 
 #[test]

@@ -195,6 +195,10 @@ fn bad_input_is_one_line() {
     assert!(line(trees.fails(&["run", "--over", "nowhere", "--", "true"])).contains("No such file"));
     assert!(line(trees.fails(&["run", "--over", "f", "--", "true"])).contains("Not a directory"));
     assert!(line(trees.fails(&["run", "--over", ".", "--region", "r", "--", "true"])).contains("--region"));
+    for directory in ["/proc", "/sys", "/dev", "/dev/shm"] {
+        let said = line(trees.fails(&["run", "--over", directory, "--", "true"]));
+        assert!(said.contains("belongs to the kernel"), "{said}");
+    }
     let lightpath = env!("CARGO_BIN_EXE_lightpath");
     let inside = trees.fails(&["run", "--", lightpath, "run", "--over", ".", "--", "true"]);
     assert!(line(inside).contains("inside a run"));

@@ -137,6 +137,55 @@ fn attributes_are_taken_where_one_may_only_search() {
     assert_eq!(trees.over(script), sh(&trees.tree(), script));
 }
 
+/// The host's own checks hold beside the session's modes.
+#[test]
+fn what_the_host_refuses_is_refused() {
+    if !is_root() {
+        return;
+    }
+    let trees = open_trees();
+    let make = "mkdir shut; echo in > shut/in; chmod 311 shut; echo mine > mine; chmod 0 mine; chown 65534 mine shut; \
+        mkdir -p d/e; for n in $(seq 20); do echo $n > n$n; done";
+    sh(&trees.tree(), make);
+    let script =
+        "setpriv --reuid 65534 --regid 65534 --clear-groups sh -c 'cat shut/in; chmod 600 mine; cat mine; \
+        stat -c %a mine' 2>&1; cat mine shut/in; python3 -c \"
+import errno, os, resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
+last = os.open('n20', os.O_RDONLY)
+try:
+    for n in range(1, 20): os.open('n%d' % n, os.O_PATH)
+except OSError as e: pass
+for call in (lambda: os.read(last, 9), lambda: os.stat('d/e')):
+    try: print(call())
+    except OSError as e: print(errno.errorcode[e.errno])
+\"";
+    let expected =
+        "cat: shut/in: Permission denied\ncat: mine: Permission denied\n600\nmine\nin\nEMFILE\nEMFILE\n";
+    assert_eq!(trees.over(script), expected);
+}
+
+/// What is taken as a directory is read is what the process that reads it sees.
+#[test]
+fn what_the_host_does_not_show_is_not_shown() {
+    if !is_root() {
+        return;
+    }
+    let trees = open_trees();
+    sh(
+        &trees.tree(),
+        "mkdir one; ln -s one link; setfattr -h -n trusted.k -v v one link; echo x > two; chown 1 one two",
+    );
+    let script =
+        "setpriv --reuid 65534 --regid 65534 --clear-groups stat -c %u one; getfattr -h -m - one link";
+    assert_eq!(trees.over(script), "1\n");
+    trees.says(&["discard"]);
+    let first = trees.over("getfattr -h -m - one link");
+    assert_eq!(first, "# file: one\ntrusted.k\n\n");
+    trees.says(&["discard"]);
+    assert_eq!(trees.over("unshare -U stat -c %u two; stat -c %u two"), "65534\n65534\n");
+}
+
 /// A user who does not see attributes of the namespace `trusted` does not decide that there are none.
 #[test]
 fn attributes_that_one_does_not_see_are_there_for_root() {

@@ -110,6 +110,14 @@ fn a_directory_that_is_read_stays_as_it_is() {
     assert!(seen.starts_with("8080 4 "), "{seen}");
 }
 
+/// Until its names are read, the session does not know how many there are.
+#[test]
+fn a_directory_grows_when_its_names_are_read() {
+    let trees = aged("mkdir -p d/s; seq -f d/n%g 40 | xargs touch");
+    let seen = trees.over("stat -c '%s %b %h' d; : < d/n7; stat -c '%s %b %h' d");
+    assert_eq!(seen, "40 0 3\n860 0 3\n");
+}
+
 #[test]
 fn processes_list_and_look_at_once() {
     let trees = aged(

@@ -122,3 +122,12 @@ fn what_is_mounted_below_has_other_numbers() {
         assert_eq!(over[name] == number, same, "{name}");
     }
 }
+
+#[test]
+fn devices_are_the_regions() {
+    let trees = Trees::new("mkdir d; echo x > f");
+    let script = "stat -c %d . d f | uniq";
+    let (over, host) = (trees.over(script), sh(&trees.tree(), script));
+    assert_eq!(over.lines().count(), 1);
+    assert_ne!(over, host);
+}

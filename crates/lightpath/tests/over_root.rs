@@ -221,3 +221,21 @@ ls -d /tmp/d /tmp/e; true"#;
     has("\nx\nchmod");
     has("\nown\nls: cannot access '/tmp/d'");
 }
+
+/// What leads to the host's root directory without the gate's walk from `/`.
+#[test]
+fn descriptors_of_the_host_and_walks_of_the_kernel_miss_the_session() {
+    let script = r#"mkdir /dd; echo host > /dd/f; exec 5< /dd; "$LP" run --over / -- sh -c 'echo session > /dd/f; cat /proc/self/fd/5/f
+python3 - <<END
+import ctypes, os
+print(os.read(os.open("f", os.O_RDONLY, dir_fd=5), 9))
+root = os.open("/", os.O_RDONLY)
+for path in (b"dd/f", b"proc/self/status"):
+    for resolve in (0, 8, 16):
+        how = (ctypes.c_uint64 * 3)(0, 0, resolve)
+        print(ctypes.CDLL(None).syscall(437, root, path, how, 24) >= 0)
+END
+'; "$LP" discard --session + > /dev/null; rm -r /dd"#;
+    let opened = "True\nTrue\nTrue\nTrue\nFalse\nFalse\n";
+    assert_eq!(inside(script), format!("host\nb'session\\n'\n{opened}"));
+}

@@ -166,3 +166,15 @@ fn a_device_is_the_hosts() {
         assert_eq!(trees.over(script), "used\n");
     }
 }
+
+/// The host's object has the host's mode.
+#[test]
+fn a_fifo_that_the_session_has_opened_to_all_is_not_open_to_all() {
+    if !is_root() {
+        return;
+    }
+    let trees = Trees::new("mkfifo p; chmod 600 p; chmod 755 . ..");
+    let script = "chmod 666 p; stat -c %a p; setpriv --reuid 65534 --regid 65534 --clear-groups \
+                  sh -c 'exec 3<>p' 2>&1 | grep -o 'Permission denied'; exec 3<>p && echo open";
+    assert_eq!(trees.over(script), "666\nPermission denied\nopen\n");
+}

@@ -179,9 +179,18 @@ fn a_script_is_run_by_its_interpreter() {
 
 /// A static program that prints `started`.
 fn static_program(dir: &Path) -> PathBuf {
-    let (source, program) = (dir.join("p.c"), dir.join("p"));
-    std::fs::write(&source, "#include <stdio.h>\nint main(void) { puts(\"started\"); return 3; }\n").unwrap();
-    let cc = Command::new("cc").arg("-static").arg("-o").args([&program, &source]).status();
+    static_program_that_says(dir, "p", "started")
+}
+
+fn static_program_that_says(dir: &Path, name: &str, line: &str) -> PathBuf {
+    compiled(dir, name, &format!("#include <stdio.h>\nint main(void) {{ puts(\"{line}\"); return 3; }}\n"))
+}
+
+/// A static program of this source.
+fn compiled(dir: &Path, name: &str, source: &str) -> PathBuf {
+    let (file, program) = (dir.join(format!("{name}.c")), dir.join(name));
+    std::fs::write(&file, source).unwrap();
+    let cc = Command::new("cc").arg("-static").arg("-o").args([&program, &file]).status();
     assert!(cc.is_ok_and(|status| status.success()), "cc -static failed: install gcc and libc6-dev");
     program
 }
@@ -273,6 +282,58 @@ fn a_setuid_program_in_a_mount_is_refused_where_it_changes_something() {
     assert_eq!(text(&output.stdout), expected, "{}", text(&output.stderr));
     let reported = text(&output.stderr);
     assert!(reported.contains("./user: setuid program: ") && reported.contains("./group: setgid program: "));
+}
+
+/// As setcap(8) stores `cap_net_raw+ep`.
+const CAPABILITY: &str = "0100000200200000000000000000000000000000";
+
+#[test]
+fn a_program_with_capabilities_in_a_mount_is_refused_where_it_gets_some() {
+    // SAFETY: geteuid has no effect.
+    if unsafe { libc::geteuid() } != 0 {
+        return; // Only root may give a file capabilities.
+    }
+    let script = "cd \"$LIGHTPATH\"; cp /bin/true p
+        give() { python3 -c \"import os; os.setxattr('p', 'security.capability', bytes.fromhex('$1'))\"; }
+        user() { setpriv --reuid 65534 --clear-groups \"$@\"; }
+        give $0; ./p; echo root $?; user ./p; echo user $?; user setpriv --no-new-privs ./p; echo no_new_privs $?
+        cat /bin/true >p; user ./p; echo written $?
+        give $0; chown 1 p; user ./p; echo given away $?
+        give $0; mount -o remount,nosuid \"$LIGHTPATH\"; user ./p; echo nosuid $?";
+    let output = run(&[], &["sh", "-c", script, CAPABILITY]);
+    let expected = "root 0\nuser 126\nno_new_privs 0\nwritten 0\ngiven away 0\nnosuid 0\n";
+    assert_eq!(text(&output.stdout), expected, "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("./p: "), "{}", text(&output.stderr));
+}
+
+/// Whoever is another user in a user namespace is not that user on the host.
+#[test]
+fn another_user_of_a_namespace_gets_no_directory() {
+    // SAFETY: geteuid has no effect.
+    if unsafe { libc::geteuid() } != 0 {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    // Programs that no run has met before need site images, which go to a directory of the user's.
+    let user = 2_000_000 + std::process::id();
+    let programs = [0, 1].map(|number| {
+        let name = format!("p{number}");
+        static_program_that_says(dir.path(), &name, &format!("started {number} {user}"))
+    });
+    let script = "cd \"$LIGHTPATH\"; echo text >f; user=$0; program=$1; shift
+        unshare -U --map-user=$user $program; echo $?; unshare -U --map-user=$user sh -c \"cat f; $1; echo \\$?\"
+        unshare -U $program; echo $?";
+    let names = programs.each_ref().map(|path| path.to_str().unwrap());
+    let output = run(&[], &["sh", "-c", script, &user.to_string(), names[0], names[1]]);
+    let expected = format!("started 0 {user}\n3\ntext\nstarted 1 {user}\n3\nstarted 0 {user}\n3\n");
+    assert_eq!(text(&output.stdout), expected, "{}", text(&output.stderr));
+    for user in [user, 65534] {
+        let left = format!("/tmp/lightpath-{user}");
+        let made =
+            std::fs::metadata(&left).is_ok_and(|found| std::os::unix::fs::MetadataExt::uid(&found) == 0);
+        assert!(!made, "{left} locks user {user} out");
+    }
 }
 
 #[test]
@@ -400,4 +461,68 @@ fn sites_of_the_c_library_are_found_and_kept() {
     assert!(std::fs::metadata(&bundle).unwrap().len() > 100_000);
     let output = lightpath().args(["sites", library]).output().unwrap();
     assert!(text(&output.stdout).trim_end().ends_with(" patched"), "{}", text(&output.stdout));
+}
+
+/// The gate's words are found by gs.
+#[test]
+fn a_static_program_that_sets_the_base_of_gs_crashes() {
+    let source = "#include <fcntl.h>\n#include <sys/syscall.h>\n#include <unistd.h>\n
+        int main(int n, char **v) { syscall(SYS_arch_prctl, 0x1001, 0); return open(v[1], 0) < 0; }";
+    let dir = tempfile::tempdir().unwrap();
+    let program = compiled(dir.path(), "p", source);
+    let script = "echo x >$LIGHTPATH/f; $0 $LIGHTPATH/f 2>/dev/null; echo $?";
+    let output = run(&[], &["sh", "-c", script, program.to_str().unwrap()]);
+    assert_eq!(text(&output.stdout), "139\n");
+}
+
+/// Sites are found in files.
+#[test]
+fn calls_of_code_that_a_program_makes_go_to_the_kernel() {
+    let source = r#"
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+int main(int n, char **v) {
+    static const char code[] = "\xb8\x02\0\0\0\x0f\x05\xc3";
+    void *at = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(at, code, sizeof code);
+    for (int i = 1; i < n; i++)
+        printf("%d\n", ((int (*)(char *, long, long))at)(v[i], 0, 0) > 0);
+}"#;
+    let dir = tempfile::tempdir().unwrap();
+    let program = compiled(dir.path(), "p", source);
+    let output =
+        run(&[], &["sh", "-c", "echo x >$LIGHTPATH/f; $0 $LIGHTPATH/f /bin/sh", program.to_str().unwrap()]);
+    assert_eq!(text(&output.stdout), "0\n1\n");
+}
+
+/// What the kernel executes is written to a memfd.
+#[test]
+fn a_limit_of_file_sizes_ends_the_start_of_a_program_in_a_mount() {
+    let script = "cd $LIGHTPATH; cp /bin/true p; (ulimit -f 1; exec ./p) 2>/dev/null; echo $?; ./p; echo $?";
+    let output = run(&[], &["sh", "-c", script]);
+    assert_eq!(text(&output.stdout), "153\n0\n");
+}
+
+/// The kernel cannot mount ours.
+#[test]
+fn a_sandbox_has_no_directory_of_a_mount_at_another_place() {
+    if Command::new("bwrap").arg("--version").output().is_err() {
+        return;
+    }
+    let script = "mkdir $LIGHTPATH/d; bwrap --bind / / --bind $LIGHTPATH/d /tmp true; echo $?
+        bwrap --bind / / ls $LIGHTPATH; echo $?";
+    let output = run(&[], &["sh", "-c", script]);
+    assert_eq!(text(&output.stdout), "1\nd\n0\n");
+    assert!(text(&output.stderr).contains("Can't get type of source"), "{}", text(&output.stderr));
+}
+
+/// The loader learns a program's directory from the name of a memfd.
+#[test]
+fn a_program_with_a_long_path_has_no_directory_to_search() {
+    let script = "cd $LIGHTPATH; echo 'int f(void) { return 0; }' >f.c; echo 'int f(void); int main(void) { return f(); }' >p.c
+        make() { mkdir $1; cc -shared -o $1/libf.so f.c && cc -o $1/p p.c -L$1 -lf -Wl,-rpath,'$ORIGIN'; }
+        long=$(printf '%0250d' 1); make short; make $long; short/p; echo $?; $long/p 2>/dev/null; echo $?";
+    let output = run(&[], &["sh", "-c", script]);
+    assert_eq!(text(&output.stdout), "0\n127\n", "{}", text(&output.stderr));
 }

@@ -1,5 +1,10 @@
 /* Extended attributes and POSIX ACLs, as on tmpfs. */
 #include "conform.h"
+#include <grp.h>
+#include <linux/capability.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/xattr.h>
 
 static int by_text(const void *a, const void *b)
@@ -205,6 +210,142 @@ GROUP(attribute, acl)
     list("moved");
     T(chown("moved", 5, 5));
     list("moved");
+}
+
+/* Removes both lists of a file and a directory of user 1234, which have some or none, and sets them to lists
+ * that say no more than the mode, or nothing. */
+static void without_lists(void)
+{
+    static const char *const names[] = { "f", "d", "plain", "bare", "l" };
+    for (unsigned i = 0; i < COUNT(names); i++) {
+        const char *name = names[i];
+        say("%s", name);
+        T(removexattr(name, ACCESS));
+        T(removexattr(name, ACCESS));
+        T(removexattr(name, DEFAULT));
+        T(removexattr(name, DEFAULT));
+        T(setxattr(name, ACCESS, NULL, 0, 0));
+        T(setxattr(name, DEFAULT, NULL, 0, 0));
+        T(setxattr(name, ACCESS, "\2\0\0\0", 4, 0));
+        T(setxattr(name, DEFAULT, "\2\0\0\0", 4, XATTR_REPLACE));
+        T(ACL(name, ACCESS, { 1, 6, NOID }, { 4, 4, NOID }, { 32, 0, NOID }));
+        T(removexattr(name, ACCESS));
+        T(lremovexattr(name, ACCESS));
+        int fd = open(name, O_RDONLY);
+        T(fremovexattr(fd, ACCESS));
+        T(fremovexattr(fd, DEFAULT));
+        close(fd);
+        attributes(name);
+        list(name);
+    }
+}
+
+/* Who may remove a list: the file's owner, or who has CAP_FOWNER, whatever is there to remove. */
+GROUP(attribute, who_may_remove_a_list)
+{
+    static const struct {
+        const char *who;
+        uid_t user;
+        gid_t group;
+        uint32_t capabilities;
+    } callers[] = {
+        { "owner", 1234, 1234, 0 },
+        { "member of the group", 4321, 1234, 0 },
+        { "one whom the lists name", 65534, 65534, 0 },
+        { "another", 4321, 4321, 0 },
+        { "another, CAP_FOWNER", 4321, 4321, 1 << CAP_FOWNER },
+        { "another, CAP_DAC_OVERRIDE", 4321, 4321, 1 << CAP_DAC_OVERRIDE },
+        { "root without capabilities", 0, 0, 0 },
+    };
+    if (geteuid() != 0)
+        return;
+    chmod(".", 0777);
+    T(symlink("f", "l"));
+    for (unsigned i = 0; i < COUNT(callers); i++) {
+        make("f", "x"), make("plain", "x"), make_dir("d"), make_dir("bare");
+        T(ACL("f", ACCESS, { 1, 6, NOID }, { 2, 6, 65534 }, { 4, 4, NOID }, { 16, 6, NOID }, { 32, 0, NOID }));
+        T(ACL("d", ACCESS, { 1, 7, NOID }, { 2, 7, 65534 }, { 4, 5, NOID }, { 16, 7, NOID }, { 32, 5, NOID }));
+        T(ACL("d", DEFAULT, { 1, 7, NOID }, { 2, 7, 65534 }, { 4, 5, NOID }, { 16, 7, NOID }, { 32, 5, NOID }));
+        T(chown("f", 1234, 1234) | chown("plain", 1234, 1234) | chown("d", 1234, 1234) | chown("bare", 1234, 1234));
+        CHILD {
+            say("%s", callers[i].who);
+            prctl(PR_SET_KEEPCAPS, 1);
+            setgroups(0, NULL);
+            T(setresgid(callers[i].group, callers[i].group, callers[i].group));
+            T(setresuid(callers[i].user, callers[i].user, callers[i].user));
+            T(set_capabilities(callers[i].capabilities, callers[i].capabilities));
+            without_lists();
+        }
+        T(unlink("f") | unlink("plain") | rmdir("d") | rmdir("bare"));
+    }
+    /* A file that nobody may change, though the caller is its owner and has all capabilities. */
+    make("f", "x");
+    int fd = open("f", O_RDONLY), flag = FS_IMMUTABLE_FL, none = 0;
+    T(ACL("f", ACCESS, { 1, 6, NOID }, { 2, 6, 65534 }, { 4, 4, NOID }, { 16, 6, NOID }, { 32, 0, NOID }));
+    T(ioctl(fd, FS_IOC_SETFLAGS, &flag));
+    T(removexattr("f", ACCESS));
+    T(removexattr("f", DEFAULT));
+    T(ioctl(fd, FS_IOC_SETFLAGS, &none));
+    T(removexattr("f", ACCESS));
+    attributes("f");
+}
+
+/* A file's capabilities, as setcap(8) stores them: who may set and remove them, and what takes them away. */
+GROUP(attribute, capabilities)
+{
+    static const char valid[24] = { 1, 0, 0, 2, 0, 32 };
+    static const char *const name = "security.capability", *const other = "security.other";
+    static const struct {
+        uid_t user;
+        uint32_t capabilities;
+    } callers[] = { { 0, ~0u }, { 0, 1u << CAP_SETFCAP }, { 0, 1 << CAP_SYS_ADMIN }, { 1234, 0 }, { 1234, 1u << CAP_SETFCAP }, { 4321, 0 }, { 4321, 1 << CAP_FOWNER } };
+    if (geteuid() != 0)
+        return;
+    chmod(".", 0777);
+    char value[64];
+    for (unsigned i = 0; i < COUNT(callers); i++) {
+        make("f", "x"), make("g", "x");
+        T(chown("f", 1234, 1234) | chown("g", 1234, 1234));
+        T(setxattr("g", name, valid, 20, 0));
+        T(setxattr("g", other, "x", 1, 0));
+        CHILD {
+            say("user %u, %x", callers[i].user, callers[i].capabilities);
+            prctl(PR_SET_KEEPCAPS, 1);
+            setgroups(0, NULL);
+            uint32_t all = callers[i].capabilities & permitted_capabilities();
+            T(setresuid(callers[i].user, callers[i].user, callers[i].user));
+            T(set_capabilities(all, all));
+            T(setxattr("f", name, valid, 20, XATTR_REPLACE));
+            T(setxattr("f", name, valid, 20, 0));
+            T(setxattr("f", name, valid, 19, 0));
+            T(setxattr("f", name, valid, 24, 0));
+            T(setxattr("f", name, "\1\0\0\0", 4, 0));
+            T(setxattr("f", name, valid, 0, 0));
+            T(setxattr("f", other, "x", 1, 0));
+            T(getxattr("g", name, value, sizeof value));
+            T(getxattr("g", other, value, sizeof value));
+            T(removexattr("g", name));
+            T(removexattr("g", name));
+            T(removexattr("g", other));
+        }
+        list("f"), list("g");
+        T(unlink("f") | unlink("g"));
+    }
+    make("f", "text");
+    for (int change = 0; change < 6; change++) {
+        T(setxattr("f", name, valid, 20, 0));
+        int fd = open("f", O_RDWR);
+        switch (change) {
+        case 0: T(write(fd, "w", 1)); break;
+        case 1: T(ftruncate(fd, 2)); break;
+        case 2: T(chown("f", 1, 1)); break;
+        case 3: T(chown("f", -1, -1)); break;
+        case 4: T(chmod("f", 0755)); break;
+        case 5: T(rename("f", "g") | rename("g", "f")); break;
+        }
+        close(fd);
+        T(getxattr("f", name, value, sizeof value));
+    }
 }
 
 /* The set-group-ID bit of a new file in another group's directory goes by the mode before the umask. */

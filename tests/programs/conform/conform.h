@@ -62,6 +62,10 @@ void say_wait(pid_t child);
 /* Drops privileges (if root) for the rest of this process. */
 void become_nobody(void);
 
+/* Capabilities, as a mask of those below 32; the others are given up. */
+int set_capabilities(uint32_t effective, uint32_t permitted);
+uint32_t permitted_capabilities(void);
+
 /* Waits until the clock for file times has advanced. */
 void nap(void);
 

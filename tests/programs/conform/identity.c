@@ -93,13 +93,6 @@ static void look_within(const char *text)
     say("  others than access: %x", reached);
 }
 
-static int set_caps(uint32_t effective, uint32_t permitted)
-{
-    struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
-    struct __user_cap_data_struct data[2] = { { effective, permitted, 0 }, { 0, 0, 0 } };
-    return syscall(SYS_capset, &header, data);
-}
-
 static const uid_t ids[] = { 0, 4321, 65534 };
 
 GROUP(identity, ids)
@@ -176,7 +169,7 @@ GROUP(identity, ways)
             setgroups(0, NULL);
             prctl(PR_SET_KEEPCAPS, 1);
             syscall(SYS_setresuid, user, user, user);
-            set_caps(i & 2 ? permitted : 0, permitted);
+            set_capabilities(i & 2 ? permitted : 0, permitted);
             snprintf(text, sizeof text, "user %d, %x of %x", user, i & 2 ? permitted : 0, permitted);
             look_within(text);
             chdir("others.d");
@@ -204,7 +197,7 @@ GROUP(identity, capabilities)
             prctl(PR_SET_KEEPCAPS, 1);
             prctl(PR_SET_SECUREBITS, bits | SECBIT_KEEP_CAPS, 0, 0, 0);
             syscall(SYS_setresuid, user, user, user);
-            if (set_caps(effective, permitted) != 0)
+            if (set_capabilities(effective, permitted) != 0)
                 say("capset");
             look(text);
             if (fork() == 0) {

@@ -1,6 +1,7 @@
 /* conform --list | conform GROUP...: see conform.h. */
 #include "conform.h"
 #include <grp.h>
+#include <linux/capability.h>
 
 static struct {
     const char *name;
@@ -160,6 +161,21 @@ void become_nobody(void)
         return;
     if (setgroups(0, NULL) || setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534))
         say("cannot become nobody: %s", strerrorname_np(errno));
+}
+
+int set_capabilities(uint32_t effective, uint32_t permitted)
+{
+    struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
+    struct __user_cap_data_struct data[2] = { { effective, permitted, 0 }, { 0, 0, 0 } };
+    return syscall(SYS_capset, &header, data);
+}
+
+uint32_t permitted_capabilities(void)
+{
+    struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
+    struct __user_cap_data_struct data[2] = { { 0 } };
+    syscall(SYS_capget, &header, data);
+    return data[0].permitted;
 }
 
 void nap(void)

@@ -613,9 +613,11 @@ GROUP(mounts, proc)
     T(mount(NULL, "b", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOATIME, NULL));
     say_lines("/proc/self/mountinfo", 4);
     say_lines("/proc/mounts", 1);
+    say_lines("/proc/self/mountstats", 4);
     T(umount("b"));
     T(umount("with space"));
     say_lines("/proc/self/mountinfo", 4);
+    say_lines("/proc/self/mountstats", 4);
 }
 
 GROUP(mounts, moved)

@@ -1,6 +1,5 @@
 /* User namespaces: what the capabilities of a process in one do not allow. */
 #include "conform.h"
-#include <linux/capability.h>
 #include <linux/fs.h>
 #include <grp.h>
 #include <pthread.h>
@@ -143,9 +142,7 @@ GROUP(namespace, regained)
     chmod("other", 0);
     make_dir("r");
     CHILD {
-        struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
-        struct __user_cap_data_struct data[2] = { { 0 } };
-        T(syscall(SYS_capset, &header, data));
+        T(set_capabilities(0, 0));
         T(open("other", O_RDWR));
         T(chroot("r"));
         enter();
@@ -678,6 +675,47 @@ GROUP(namespace, vforked)
         }
     }
     owners();
+}
+
+static void administer(void)
+{
+    static const char *const names[] = { "d/f", "d", "outside" };
+    static const char capability[20] = { 1, 0, 0, 2, 0, 32 };
+    for (unsigned i = 0; i < COUNT(names); i++) {
+        say("%s", names[i]);
+        T(setxattr(names[i], "security.a", "x", 1, 0));
+        T(setxattr(names[i], "trusted.a", "x", 1, 0));
+        T(setxattr(names[i], "user.a", "x", 1, 0));
+        T(setxattr(names[i], "security.capability", capability, sizeof capability, 0));
+        list(names[i]);
+        T(removexattr(names[i], "security.b"));
+        T(removexattr(names[i], "security.capability"));
+        list(names[i]);
+    }
+}
+
+/* Attributes on a file system that was made in the namespace, and on others. */
+GROUP(namespace, file_systems_of_its_own)
+{
+    if (geteuid() != 0)
+        return;
+    make("outside", "text");
+    make_dir("d");
+    CHILD {
+        T(unshare(CLONE_NEWUSER | CLONE_NEWNS));
+        map("0 0 1", "0 0 1");
+        T(mount("none", "d", "tmpfs", 0, NULL));
+        make("d/f", "text");
+        administer();
+        CHILD {
+            T(unshare(CLONE_NEWUSER));
+            map("0 0 1", "0 0 1");
+            administer();
+        }
+        list("d/f");
+        T(umount("d"));
+    }
+    list("outside");
 }
 
 /* As whoever runs the group. */

@@ -190,6 +190,30 @@ GROUP(program, named_after_their_scripts)
     }
 }
 
+/* What a program that a descriptor names is called: dynamic and static ones, a script, and one without a name. */
+GROUP(program, named_by_descriptors)
+{
+    static const char *const files[] = { "/bin/sh", "shell", "script", "static", "gone" };
+    put("shell", "/bin/sh", O_CREAT, 0), put("gone", "/bin/sh", O_CREAT, 0), system("cp \"$(command -v busybox)\" static");
+    make("script", "#!./shell\nread name </proc/$$/comm\necho \"$name\"\n");
+    chmod("script", 0755);
+    char *shell[] = { "argument", "-c", "read name </proc/$$/comm; echo \"$name\"", NULL };
+    char *words[] = { "cat", "/proc/self/comm", NULL };
+    for (unsigned i = 0; i < COUNT(files); i++) {
+        char **arguments = !strcmp(files[i], "static") ? words : shell;
+        int fd = open(files[i], O_RDONLY);
+        say("%s", files[i]);
+        dup2(fd, 77);
+        close(fd);
+        if (i == COUNT(files) - 1)
+            unlink(files[i]);
+        CHILD T(syscall(SYS_execveat, 77, "", arguments, environ, AT_EMPTY_PATH));
+        CHILD T(execve("/dev/fd/77", arguments, environ));
+        CHILD T(execve("/proc/self/fd/77", arguments, environ));
+        close(77);
+    }
+}
+
 /* Programs look for the auxiliary vector behind the environment. */
 GROUP(program, vector_behind_the_environment)
 {

@@ -75,9 +75,7 @@ GROUP(rare, one_id_at_a_time)
 
 static void keep_only(uint32_t capabilities)
 {
-    struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
-    struct __user_cap_data_struct data[2] = { { capabilities, capabilities, 0 }, { 0, 0, 0 } };
-    T(syscall(SYS_capset, &header, data));
+    T(set_capabilities(capabilities, capabilities));
 }
 
 GROUP(rare, capabilities)

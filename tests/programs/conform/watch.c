@@ -151,6 +151,30 @@ GROUP(watch, renames)
     DO(unlink("a/x"));
 }
 
+/* An exchange of names in watched and other directories: files, directories, and what is itself watched. */
+GROUP(watch, exchanges)
+{
+    static const char *const kinds[][2] = { { "d/f", "e/g" }, { "d/f", "e/dir" }, { "d/dir", "e/g" }, { "d/dir", "e/dir" }, { "d/followed", "e/g" } };
+    begin();
+    make_dir("d"), make_dir("e"), make_dir("d/dir"), make_dir("e/dir");
+    make("d/f", "1"), make("e/g", "2"), make("d/followed", "3"), make("d/dir/in", "4"), make("e/dir/in", "5");
+    watch("d", IN_ALL_EVENTS);
+    for (unsigned i = 0; i < COUNT(kinds); i++) {
+        const char *in = kinds[i][0], *out = kinds[i][1];
+        if (i == COUNT(kinds) - 1)
+            watch(in, IN_ALL_EVENTS);
+        say("%s and %s", in, out);
+        DO(syscall(SYS_renameat2, AT_FDCWD, out, AT_FDCWD, in, RENAME_EXCHANGE));
+        DO(syscall(SYS_renameat2, AT_FDCWD, in, AT_FDCWD, out, RENAME_EXCHANGE));
+        DO(chmod(in, 0700));
+        DO(chmod(out, 0700));
+    }
+    DO(unlink("d/f"));
+    DO(unlink("d/dir/in"));
+    DO(rmdir("d/dir"));
+    DO(unlink("e/g"));
+}
+
 GROUP(watch, content)
 {
     begin();

@@ -49,7 +49,7 @@ use crate::low::dispatch::Calls;
 use crate::low::dispatch::LowFds;
 use crate::low::dispatch::Table;
 use crate::low::exec::outline::linker_path;
-use crate::low::start::attach::PR_SET_NAME;
+use crate::low::start::process_name::PR_SET_NAME;
 use crate::low::thread::pending::Info;
 use crate::low::thread::record::Thread;
 use crate::low::tools::report;

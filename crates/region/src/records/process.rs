@@ -199,6 +199,8 @@ pub mod caps {
     pub const LEASE: u32 = 512;
     /// `CAP_SYS_CHROOT`.
     pub const SYS_CHROOT: u32 = 1024;
+    /// `CAP_SETFCAP`.
+    pub const SETFCAP: u32 = 2048;
     /// No capability: the process is in a user namespace other than the run's, in which the capabilities
     /// count.
     pub const IN_NAMESPACE: u32 = 1 << 30;

@@ -19,6 +19,7 @@ use crate::inodes::blob::{self, BlobKind};
 use crate::inodes::xattrs::{self, CAPABILITY, NAME_ROOM, XattrValue};
 use crate::inodes::{inode, watched};
 use crate::lane::writer;
+use crate::life::mount_owner;
 use crate::names::tree;
 use crate::rights::{acl, credentials, permission};
 
@@ -294,15 +295,23 @@ fn may_secure(task: &Task, inode: &Inode, name: &[u8], value: &XattrValue) -> Re
         if !is_valid {
             return Err(Errno::EINVAL);
         }
+        // The kernel looks at who sets capabilities only if there are some.
+        if size == 0 {
+            return Ok(());
+        }
     }
     may_administer(task, inode, name)
 }
 
-/// A file's capabilities may be changed in a user namespace too, other attributes not.
+/// Checks that the caller may change an attribute in `security.`: in a user namespace a file's capabilities,
+/// and others on a file system that was made there.
 fn may_administer(task: &Task, inode: &Inode, name: &[u8]) -> Result<()> {
+    let root = inode.root.load(Relaxed); // Relaxed: immutable.
     let may = match name == CAPABILITY {
-        true => credentials::capable_over(task, inode, caps::SYS_ADMIN),
-        false => credentials::capable_initially(task, caps::SYS_ADMIN),
+        true => credentials::capable_over(task, inode, caps::SETFCAP),
+        false => {
+            credentials::capable(task, caps::SYS_ADMIN) && mount_owner::may_reconfigure(task, root).is_ok()
+        }
     };
     if may { Ok(()) } else { Err(Errno::EPERM) }
 }

@@ -4,8 +4,8 @@ use lp_abi::linux::{
     __NR_capget, __NR_close, __NR_getegid, __NR_geteuid, __NR_getgid, __NR_getgroups, __NR_getresuid,
     __NR_open, __NR_prctl, __NR_prlimit64, __NR_read, __NR_setfsgid, __NR_setfsuid, __NR_umask,
     _LINUX_CAPABILITY_VERSION_3, CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_FSETID,
-    CAP_LEASE, CAP_LINUX_IMMUTABLE, CAP_MKNOD, CAP_SYS_ADMIN, CAP_SYS_CHROOT, CAP_SYS_RESOURCE, O_CLOEXEC,
-    O_RDONLY, RLIMIT_FSIZE, S_ISVTX,
+    CAP_LEASE, CAP_LINUX_IMMUTABLE, CAP_MKNOD, CAP_SETFCAP, CAP_SYS_ADMIN, CAP_SYS_CHROOT, CAP_SYS_RESOURCE,
+    O_CLOEXEC, O_RDONLY, RLIMIT_FSIZE, S_ISVTX,
 };
 use lp_abi::{Errno, Fd, Result};
 use lp_region::lane::GONE;
@@ -622,7 +622,7 @@ fn umask_by_setting() -> u32 {
 
 /// The effective and the permitted capabilities that matter to file calls, as [`caps`].
 fn capabilities() -> (u32, u32) {
-    const WANTED: [(u32, u32); 11] = [
+    const WANTED: [(u32, u32); 12] = [
         (CAP_DAC_OVERRIDE, caps::DAC_OVERRIDE),
         (CAP_DAC_READ_SEARCH, caps::DAC_READ_SEARCH),
         (CAP_FOWNER, caps::FOWNER),
@@ -634,6 +634,7 @@ fn capabilities() -> (u32, u32) {
         (CAP_SYS_RESOURCE, caps::SYS_RESOURCE),
         (CAP_LEASE, caps::LEASE),
         (CAP_SYS_CHROOT, caps::SYS_CHROOT),
+        (CAP_SETFCAP, caps::SETFCAP),
     ];
     let header = [_LINUX_CAPABILITY_VERSION_3, 0u32];
     // Effective, permitted, inheritable: the low words, then the high ones.

@@ -154,10 +154,37 @@ impl Rename {
         } else if self.old.is_shadowed {
             move_one(task, &self.old, (from, to), places.1);
             move_one(task, &other, (to, from), places.0);
-        } else {
+        } else if !self.replaces(task, &other, (from, to), places) {
             move_one(task, &other, (to, from), places.0);
             move_one(task, &self.old, (from, to), places.1);
         }
+    }
+
+    /// Reports an exchange in which the new name has a shadow, in a watched directory, and the old one has
+    /// none. One event reports both moves, in the kernel's order: what comes before what goes. Returns whether
+    /// it is such an exchange.
+    fn replaces(
+        &self,
+        task: &Task<'_>,
+        other: &Side,
+        (from, to): (NameAt<'_>, NameAt<'_>),
+        places: (&Key<'_, '_>, &Key<'_, '_>),
+    ) -> bool {
+        let inode = |id: InodeId| task.region.inode(id);
+        if !other.is_shadowed || !watched::is_watched(inode(to.dir)) {
+            return false;
+        }
+        let stays = || inode_is_followed(task, other) && mark_way_soon(task, from.dir, to.dir);
+        let sides = if watched::has_shadow(inode(from.dir)) || stays() { Sides::Both } else { Sides::New };
+        let moved = Move { from, to, what: self.old.kind, swapped: Some(other.kind), sides };
+        (task.notify)(task, &Event::Moved(&moved));
+        watch::mark_locked(inode(self.old.id), inode_flags::SHADOW);
+        stand_at(task, self.old.id, places.1);
+        match sides {
+            Sides::Both => stand_at(task, other.id, places.0),
+            _ => watch::forget(inode(other.id), inode_flags::SHADOW | inode_flags::WATCHED),
+        }
+        true
     }
 }
 

@@ -342,7 +342,7 @@ pub(crate) fn one_host(
     host: &dyn Fn(At) -> isize,
 ) -> isize {
     let done = host(at);
-    if may_be_link(done)
+    if (may_be_link(done) || last == Last::Follow && may_be_placeholder(done))
         && let Some(inside) = hostlink::into_mount(Which::First, at, last)
         && let Some(answer) = ours(inside)
     {
@@ -354,6 +354,15 @@ pub(crate) fn one_host(
 /// Whether the kernel's result is one that a path through a link into a mount gets.
 pub(crate) fn may_be_link(done: isize) -> bool {
     failed_with(done, Errno::ENOENT) || failed_with(done, Errno::ENOTDIR) || failed_with(done, Errno::ELOOP)
+}
+
+/// Whether the kernel's result is one that a path gets which leads to a descriptor of a file of ours, by links
+/// of the host and of /proc: the kernel follows them to the placeholder, a symbolic link, and some calls
+/// refuse to change one.
+fn may_be_placeholder(done: isize) -> bool {
+    failed_with(done, Errno::EOPNOTSUPP)
+        || failed_with(done, Errno::EINVAL)
+        || failed_with(done, Errno::EPERM)
 }
 
 /// Whether a path from the host may lead into a mount without the kernel failing, or must be walked to know.

@@ -282,7 +282,9 @@ fn rename(task: &Task<'_>, moved: &Move<'_>) -> Result<()> {
     if moved.sides == Sides::New {
         make(task, spare, moved.what)?;
         let to = path_at(task, moved.to, second_buffer(task))?;
-        return rename_path(spare, to, 0);
+        let Some(swapped) = moved.swapped else { return rename_path(spare, to, 0) };
+        rename_path(spare, to, RENAME_EXCHANGE)?;
+        return take_away(spare, swapped);
     }
     let from = path_at(task, moved.from, spare_buffer())?;
     if moved.sides == Sides::Old {
@@ -294,6 +296,14 @@ fn rename(task: &Task<'_>, moved: &Move<'_>) -> Result<()> {
     match rename_path(from, to, flags) {
         Err(Errno::ENOENT) => {
             make_way(task, to)?;
+            if moved.swapped.is_some() {
+                make_way(task, from)?;
+                // What comes into a watched directory has had none.
+                match make(task, from, moved.what) {
+                    Ok(()) | Err(Errno::EEXIST) => {}
+                    failed => return failed,
+                }
+            }
             rename_path(from, to, flags)
         }
         Err(Errno::ENOTEMPTY) => {

@@ -22,7 +22,7 @@ use crate::High;
 use crate::low::above::{Above, List};
 use crate::low::exec::load::{LoaderHook, Named, Static};
 use crate::low::exec::variables::{
-    AUDIT, AUDITS, GATE, LIBRARY_PATH, MASK, OUTLINE, PRELOAD, STATIC, WITHIN,
+    AUDIT, AUDITS, BY_DESCRIPTOR, BY_PATH, GATE, LIBRARY_PATH, MASK, OUTLINE, PRELOAD, STATIC, WITHIN,
 };
 use crate::low::object::elf::Loader;
 use crate::low::thread::home;
@@ -278,13 +278,13 @@ impl Environment {
 }
 
 /// Bytes for what [`Named::ending`] writes.
-const ENDING_ROOM: usize = OUTLINE.len() + 10 + 1 + DESCRIPTORS.len() + 10 + 1;
+const ENDING_ROOM: usize = OUTLINE.len() + 10 + 1 + 1 + DESCRIPTORS.len() + 10 + 1;
 /// Prefix by which the kernel names a program executed by a descriptor.
 const DESCRIPTORS: &[u8] = b"/dev/fd/";
 
 impl Named {
-    /// The part of LIGHTPATH_GATE's value before the path: `kind`, and the program's descriptor if it is
-    /// passed on.
+    /// The part of LIGHTPATH_GATE's value before the path: `kind`, the program's descriptor if it is passed
+    /// on, and what the path is.
     fn ending<'r>(&self, kind: &[u8], fd: Option<Fd>, room: &'r mut [u8; ENDING_ROOM]) -> &'r [u8] {
         let mut text = text::Writer::new(&mut room[..]);
         text.push(kind);
@@ -294,6 +294,7 @@ impl Named {
         }
         // SAFETY: the copy routine handles bad pointers.
         let first = unsafe { ucopy::get(self.path) }.unwrap_or(b'/');
+        text.push(&[if first == 0 { BY_DESCRIPTOR } else { BY_PATH }]);
         if self.directory != Fd::CWD && first != b'/' {
             text.push(DESCRIPTORS);
             text.push_decimal(self.directory.raw() as u64);

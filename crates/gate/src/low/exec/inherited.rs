@@ -2,7 +2,9 @@
 
 use core::ffi::CStr;
 
-use crate::low::exec::variables::{AUDIT, AUDITS, GATE, MASK, OUTLINE, PRELOAD, STATIC, WITHIN};
+use crate::low::exec::variables::{
+    AUDIT, AUDITS, BY_DESCRIPTOR, GATE, MASK, OUTLINE, PRELOAD, STATIC, WITHIN,
+};
 use crate::low::tools::report;
 use lp_abi::{Fd, text};
 
@@ -30,10 +32,29 @@ pub(crate) struct Inherited {
     pub(crate) audits: bool,
     /// Whether the gate is within the C library.
     pub(crate) within: bool,
-    /// The path under which the program was executed, if by an outline.
-    pub(crate) outlined: Option<&'static CStr>,
+    /// How the program was executed, if by an outline.
+    pub(crate) outlined: Option<ExecutedAs>,
     /// The static program to start.
     pub(crate) program: Option<StaticProgram>,
+}
+
+/// How a program was executed, as LIGHTPATH_GATE tells it.
+#[derive(Clone, Copy)]
+pub(crate) struct ExecutedAs {
+    /// The path, as the kernel shows it in AT_EXECFN.
+    pub(crate) path: &'static CStr,
+    /// Whether a descriptor alone has named the program.
+    pub(crate) by_descriptor: bool,
+}
+
+impl ExecutedAs {
+    /// Reads the end of LIGHTPATH_GATE's value, which is NUL-terminated.
+    fn read(rest: &'static [u8]) -> Option<ExecutedAs> {
+        let (kind, path) = rest.split_first()?;
+        // SAFETY: the value is NUL-terminated.
+        let path = unsafe { CStr::from_ptr(path.as_ptr().cast()) };
+        Some(ExecutedAs { path, by_descriptor: *kind == BY_DESCRIPTOR })
+    }
 }
 
 /// A static program, as LIGHTPATH_GATE names it.
@@ -41,8 +62,8 @@ pub(crate) struct Inherited {
 pub(crate) struct StaticProgram {
     /// Its descriptor.
     pub(crate) fd: Fd,
-    /// The path under which it was executed.
-    pub(crate) name: &'static CStr,
+    /// How it was executed.
+    pub(crate) executed: ExecutedAs,
 }
 
 /// Splits the program off the end of LIGHTPATH_GATE's value, which is NUL-terminated.
@@ -53,20 +74,17 @@ fn split_program(gate: &'static [u8]) -> (Option<StaticProgram>, &'static [u8]) 
     let (gate, rest) = (&gate[..at], &gate[at + STATIC.len()..]);
     let Some(colon) = rest.iter().position(|byte| *byte == b':') else { return (None, gate) };
     let Some(fd) = text::number(&rest[..colon]) else { return (None, gate) };
-    // SAFETY: the value is NUL-terminated.
-    let name = unsafe { CStr::from_ptr(rest[colon + 1..].as_ptr().cast()) };
-    (Some(StaticProgram { fd: Fd::new(fd as i32), name }), gate)
+    let Some(executed) = ExecutedAs::read(&rest[colon + 1..]) else { return (None, gate) };
+    (Some(StaticProgram { fd: Fd::new(fd as i32), executed }), gate)
 }
 
-/// Splits the path off the end of LIGHTPATH_GATE's value, which is NUL-terminated, if the program was
+/// Splits what names the program off the end of LIGHTPATH_GATE's value, which is NUL-terminated, if it was
 /// executed by an outline.
-fn split_outlined(gate: &'static [u8]) -> (Option<&'static CStr>, &'static [u8]) {
+fn split_outlined(gate: &'static [u8]) -> (Option<ExecutedAs>, &'static [u8]) {
     let Some(at) = gate.windows(OUTLINE.len()).position(|window| window == OUTLINE) else {
         return (None, gate);
     };
-    // SAFETY: the value is NUL-terminated.
-    let name = unsafe { CStr::from_ptr(gate[at + OUTLINE.len()..].as_ptr().cast()) };
-    (Some(name), &gate[..at])
+    (ExecutedAs::read(&gate[at + OUTLINE.len()..]), &gate[..at])
 }
 
 /// The value of LIGHTPATH_GATE without the mask; the environment stays as it is.

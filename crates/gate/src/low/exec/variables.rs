@@ -11,8 +11,11 @@ pub(crate) const MASK: &[u8] = b"m0000000000000000:";
 pub(crate) const AUDITS: &[u8] = b":audit";
 /// End of the value if the gate is within the C library.
 pub(crate) const WITHIN: &[u8] = b":within";
-/// Precedes the descriptor of a static program, which a colon and the program's path follow.
+/// Precedes the descriptor of a static program, which a colon and what names the program follow.
 pub(crate) const STATIC: &[u8] = b":static:";
-/// Precedes the path under which a program was executed that was given an outline. The gate is within the C
-/// library, too.
+/// Precedes what names a program that was given an outline. The gate is within the C library, too.
 pub(crate) const OUTLINE: &[u8] = b":outline:";
+/// Precedes the path under which a program was executed.
+pub(crate) const BY_PATH: u8 = b'p';
+/// The same for a program that was named by its descriptor alone; the path is the kernel's for it.
+pub(crate) const BY_DESCRIPTOR: u8 = b'd';

@@ -4,8 +4,6 @@
 //! initfirst`). At that point all objects are loaded, or, where the gate is an auditor
 //! ([`crate::low::start::auditor`]), only the program is.
 
-use core::ffi::CStr;
-
 use crate::low::above;
 use crate::low::cover::loaded;
 use crate::low::dispatch::Calls;
@@ -20,18 +18,15 @@ use crate::low::arrive::sigaction;
 use crate::low::cover::patch;
 use crate::low::dispatch::LowFds;
 use crate::low::exec::inherited;
-use crate::low::exec::inherited::Inherited;
+use crate::low::exec::inherited::{ExecutedAs, Inherited};
 use crate::low::live::signal;
 use crate::low::object::objects::{Auxiliary, Object};
-use crate::low::start::process_calls;
+use crate::low::start::{process_calls, process_name};
 use crate::low::thread::home;
 use crate::low::thread::home::Rest;
 use crate::low::thread::pool;
 use crate::low::thread::settings::Text;
 use crate::low::tools::{names, report};
-
-/// `PR_SET_NAME` of linux/prctl.h.
-pub(crate) const PR_SET_NAME: u32 = 15;
 
 /// The library's initialiser. Without LIGHTPATH_GATE in the environment it leaves the program alone. Under
 /// glibc the arguments are those of main; musl passes none, and the stack is searched.
@@ -76,9 +71,9 @@ unsafe fn start(envp: *mut *mut u8) -> Option<u64> {
     // SAFETY: the process has one thread, and this is the only call.
     let way = unsafe { prepare(&found, &auxiliary) };
     let Inherited { mask, audits, within, .. } = found;
-    if let Some(name) = found.outlined {
+    if let Some(executed) = found.outlined {
         // SAFETY: as above.
-        unsafe { name_program(vector, name) };
+        unsafe { name_program(vector, executed) };
     }
     let waits = within && way == LowFds::Apart;
     if audits {
@@ -105,26 +100,22 @@ unsafe fn start(envp: *mut *mut u8) -> Option<u64> {
     mask
 }
 
-/// Gives the process the name of its program, which was executed under the name `executed`. The kernel has
-/// named it after the outline.
+/// Gives the process the name of its program. The kernel has named it after the outline.
 ///
 /// # Safety
 /// `vector` must be the process's auxiliary vector.
-unsafe fn name_program(mut vector: *mut [usize; 2], executed: &'static CStr) {
+unsafe fn name_program(mut vector: *mut [usize; 2], executed: ExecutedAs) {
     const AT_NULL: usize = 0;
     const AT_EXECFN: usize = 31;
-    let path = executed.to_bytes();
-    let last = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
-    // SAFETY: the vector ends with AT_NULL, at which the loop stops; the process has one thread. The kernel
-    // reads up to 16 bytes of the string, or up to its NUL.
+    process_name::set(executed, b"");
+    // SAFETY: the vector ends with AT_NULL, at which the loop stops; the process has one thread.
     unsafe {
         while (*vector)[0] != AT_NULL {
             if (*vector)[0] == AT_EXECFN {
-                (*vector)[1] = path.as_ptr() as usize;
+                (*vector)[1] = executed.path.as_ptr() as usize;
             }
             vector = vector.add(1);
         }
-        let _ = lp_abi::syscall!(__NR_prctl, PR_SET_NAME, path[last..].as_ptr());
         home::fill_settings().is_outlined = true;
     }
 }

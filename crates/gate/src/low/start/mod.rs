@@ -6,4 +6,5 @@
 pub mod attach;
 pub mod auditor;
 pub mod process_calls;
+pub(crate) mod process_name;
 pub mod standalone;

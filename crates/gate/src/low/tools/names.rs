@@ -18,7 +18,7 @@ pub(crate) const MEMFD: &[u8] = b"/memfd:";
 /// Longest name of a memfd, in bytes: `MFD_NAME_MAX_LEN` of mm/memfd.c.
 pub(crate) const MEMFD_NAME: usize = 249;
 /// What the kernel appends to the name of a file that has none any more.
-const DELETED: &[u8] = b" (deleted)";
+pub(crate) const DELETED: &[u8] = b" (deleted)";
 
 /// The path of the running program.
 pub(crate) fn of_program(room: &mut [u8; ROOM]) -> &[u8] {
@@ -52,22 +52,24 @@ fn within_outline(target: &[u8]) -> Option<core::ops::Range<usize>> {
 /// The name to show for an object that the dynamic linker's list names `name`. That list has no name for the
 /// program; a static program or one in a mount has been mapped from a memfd.
 pub(crate) fn shown<'a>(name: &'a [u8], room: &'a mut [u8; ROOM]) -> &'a [u8] {
+    known(name, room).unwrap_or(b"the program")
+}
+
+/// The same; `None` if /proc does not tell.
+pub(crate) fn known<'a>(name: &'a [u8], room: &'a mut [u8; ROOM]) -> Option<&'a [u8]> {
     let mut link = [0u8; 64];
     match name {
         b"" => join(&mut link, &[b"/proc/self/exe"]),
         _ if name.starts_with(NAMELESS) => join(&mut link, &[name]),
-        _ => return name,
+        _ => return Some(name),
     };
     let got = read_link(&link, room);
     let target = &room[..got];
     if let Some(program) = within_outline(target) {
-        return &room[program];
+        return Some(&room[program]);
     }
-    match target.strip_prefix(MEMFD).and_then(|path| path.strip_suffix(DELETED)) {
-        Some(path) => path,
-        None if target.is_empty() => b"the program",
-        None => target,
-    }
+    let own = target.strip_prefix(MEMFD).and_then(|path| path.strip_suffix(DELETED));
+    Some(own.unwrap_or(target)).filter(|target| !target.is_empty())
 }
 
 /// The path of the file behind a descriptor.

@@ -125,7 +125,8 @@ impl Launch {
         let gate = claim.enter(slot).and_then(|gate| {
             let mut entry = OsString::from(format!("LIGHTPATH_GATE={gate}"));
             if let Some(program) = &self.program {
-                entry.push(format!(":static:{}:", program.file.as_raw_fd()));
+                // `p`: a path follows (`variables.rs` of the gate).
+                entry.push(format!(":static:{}:p", program.file.as_raw_fd()));
                 entry.push(&program.path);
             }
             if self.library.is_some() {

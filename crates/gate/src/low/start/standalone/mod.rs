@@ -20,13 +20,12 @@ mod interpreter;
 pub(crate) mod link;
 mod vector;
 
-use lp_abi::linux::{__NR_close, __NR_prctl};
+use lp_abi::linux::__NR_close;
 
 use crate::low::exec::inherited;
-use crate::low::exec::inherited::StaticProgram;
 use crate::low::live::signal;
 use crate::low::object::objects::Object;
-use crate::low::start::attach::{self, PR_SET_NAME};
+use crate::low::start::{attach, process_name};
 use crate::low::thread::tls;
 use crate::low::tools::{names, report};
 use image::Image;
@@ -89,10 +88,10 @@ pub unsafe extern "sysv64" fn start(stack: *mut usize) -> usize {
     };
     let image = match Image::map(program.fd) {
         Ok(image) => image,
-        Err(why) => report::refuse(&[program.name.to_bytes(), b": ", why]),
+        Err(why) => report::refuse(&[program.executed.path.to_bytes(), b": ", why]),
     };
     stack.close_gap();
-    stack.describe(&image, program.name);
+    stack.describe(&image, program.executed.path);
     let mut room = [0; names::ROOM];
     let path = names::of_descriptor(program.fd, &mut room);
     let object = Object { base: image.base, segments: image.segments(), name: path };
@@ -102,7 +101,8 @@ pub unsafe extern "sysv64" fn start(stack: *mut usize) -> usize {
     }
     // SAFETY: the only call; the program is mapped, and nothing of it runs.
     let mask = unsafe { attach::start_static(&found, &auxiliary, object, translates) };
-    show(&program, &stack, &image);
+    process_name::set(program.executed, path);
+    show(&stack, &image);
     // SAFETY: the descriptor was opened for this start, and nothing else uses it.
     let _ = unsafe { lp_abi::syscall!(__NR_close, program.fd) };
     if let Some(mask) = mask {
@@ -112,10 +112,6 @@ pub unsafe extern "sysv64" fn start(stack: *mut usize) -> usize {
 }
 
 /// Makes /proc show the program.
-fn show(program: &StaticProgram, stack: &InitialStack, image: &Image) {
-    let name = program.name.to_bytes();
-    let last = name.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
-    // SAFETY: the kernel reads up to 16 bytes of the string, or up to its NUL.
-    let _ = unsafe { lp_abi::syscall!(__NR_prctl, PR_SET_NAME, name[last..].as_ptr()) };
+fn show(stack: &InitialStack, image: &Image) {
     stack.show(image::code_and_data(image.base, image.segments().iter().copied()));
 }
