@@ -11,7 +11,7 @@ use lp_tests::door::{Door, Place};
 use lp_tests::{binary, compile, process, suite};
 
 /// A case, and what it says on the kernel and on Lightpath.
-const CASES: [(&str, &str, &str); 71] = [
+const CASES: [(&str, &str, &str); 72] = [
     // ids.c
     ("of_two_users", "test 0", "test 1"),
     ("unreadable_program", "exit 0", "exit 126"),
@@ -132,6 +132,8 @@ const CASES: [(&str, &str, &str); 71] = [
     // landlock.c
     ("ruled_out_cache", "other EACCES, cache EACCES", "other EACCES, cache 0"),
     ("ruled_devices", "ioctl ENOTTY", "ioctl EACCES"),
+    // times.c
+    ("times_within_a_tick", "times of their own", "the time of a tick"),
 ];
 
 fn main() -> ExitCode {
