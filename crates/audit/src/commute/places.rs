@@ -26,7 +26,7 @@ const INODE: Fields = fields!(Inode: seq pages size atime mtime ctime ctime_nsec
     btime btime_nsec atime_due entries custody inline locks_lock locks moving);
 const LANE: Fields = fields!(Lane: process tid id generation burial waits_for posix_wait shifting walked
     writing writing_depth pins changing seeking holding intent taken claims unlinked chains unlisting arrived kept moves
-    caches pages moving reads answered passed bytes);
+    closed caches pages moving reads answered passed bytes);
 const PROCESS: Fields = fields!(Process: life pid run pid_namespace fd_limit threads umask ruid fsuid fsgid
     caps group_count permitted fsize_limit cwd exe mappings exe_dirent first_lane rgid limited attached root
     births keeper parked table_lock moves threads_gone gate_words posix_locks closed id_maps

@@ -109,6 +109,8 @@ pub struct Lane {
     pub kept: AtomicU32,
     /// Directories that the lane has marked as moving; see [`crate::moving`].
     pub moves: [AtomicU32; 2],
+    /// Files that only its closes have named. They stay for the lane's next owner.
+    pub closed: ClosedFiles,
     /// Caches of free slots, by slab.
     pub caches: [LaneCache; 12],
     /// Page allocation.
@@ -179,6 +181,18 @@ impl Unlinked {
     pub const fn inode(word: u64) -> InodeRef {
         InodeRef::from_word(word & !UNNAMED)
     }
+}
+
+/// Open files that the lane has taken out of their only entry while threads shared the table: two chains
+/// (`lp_vfs::grace`). Only the lane's owner touches them.
+#[repr(C)]
+pub struct ClosedFiles {
+    /// The last closed of those that calls under way may still use; 0 if none.
+    pub waiting: AtomicU32,
+    /// Their number.
+    pub count: AtomicU32,
+    /// The first of those that no call uses, to be allocated again; 0 if none.
+    pub idle: AtomicU32,
 }
 
 /// Free slots of one slab that a lane caches.

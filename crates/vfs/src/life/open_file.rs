@@ -10,7 +10,7 @@ use crate::descriptors::file::{self, sharing};
 use crate::descriptors::table::{self, closing, entry};
 use crate::descriptors::table_lock::{Alone, Beside};
 use crate::lane::pin;
-use crate::life::reclaim;
+use crate::life::{grace, reclaim};
 use crate::locks::file_lock;
 use crate::watches::watch;
 
@@ -61,9 +61,9 @@ impl Drop for NewFile<'_, '_> {
 /// `ENFILE` if there are none left.
 #[inline(always)]
 pub fn create<'t, 'r>(task: &'t Task<'r>, opening: &Opening) -> Result<NewFile<'t, 'r>> {
-    let id = match task.region.take::<OpenFile>(task.lane) {
-        Ok(id) => id,
-        Err(_) => reclaim::file_slot_slow(task)?,
+    let id = match task.region.take_cached::<OpenFile>(task.lane) {
+        Some(id) => id,
+        None => grace::take_slow(task)?,
     };
     let file = task.region.file(id);
     // Relaxed throughout: published by the release store that installs it, or by the pin below.
@@ -123,13 +123,17 @@ pub(crate) fn left(task: &Task, id: FileId) {
 /// [`left`] for a file that a second descriptor may name. Returns whether none does, so that the file can be
 /// freed at once.
 ///
-/// A file that was only duplicated, as by a redirection that opens, dup2s and closes, is searched for in the
+/// While threads share the table, [`grace`] frees a file that has no other entry. A file that was only duplicated, as by a redirection that opens, dup2s and closes, is searched for in the
 /// process's own table; with one entry left it counts as unshared again. What other tables may name is left
 /// to a sweep.
 #[inline(never)]
 #[unsafe(link_section = ".text.startup.lp")]
 fn left_by_duplicate(task: &Task, id: FileId) -> bool {
     let file = task.region.file(id);
+    // Relaxed: `threads` as below.
+    if task.process.threads.load(Ordering::Relaxed) != 0 && grace::leave(task, id) {
+        return false;
+    }
     // Relaxed: only this process changes it until it is shared.
     let limit = task.process.fd_limit.load(Ordering::Relaxed) as usize;
     let known = file.shared.load(Ordering::Relaxed) <= sharing::DUPLICATED
@@ -279,7 +283,7 @@ pub fn take_out(task: &Task, fd: Fd, vacate: impl FnOnce(&AtomicU64)) -> Result<
     if old & entry::OPEN == 0 {
         return Err(Errno::EBADF);
     }
-    file::leave(task, place, FileId(old as u32), entry::TRANSIT);
+    file::leave_alone(task, place, FileId(old as u32), entry::TRANSIT);
     vacate(place);
     drop(alone);
     let_go(task, old);

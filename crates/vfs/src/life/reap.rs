@@ -27,7 +27,7 @@ use crate::descriptors::table::{FdTable, entry};
 use crate::inodes::{inode, make};
 use crate::lane::kept::{self, Listed};
 use crate::lane::{mount_claim, pin, taken};
-use crate::life::{burial, free, home, mapped};
+use crate::life::{burial, free, grace, home, mapped};
 use crate::locks::file_lock;
 use crate::names::tree;
 
@@ -262,6 +262,7 @@ pub(crate) fn strip(task: &Task, lane: LaneId) {
     task.region.settle_slab::<Inode>(record);
     settle_list::<OpenFile>(task, record);
     settle_list::<Inode>(task, record);
+    grace::settle(record);
     // A blob in hand first: the inode that is being freed may still name it.
     give_back_inode(task, lane);
     settle_claims(task, lane);
@@ -396,7 +397,7 @@ fn give_back_inode(task: &Task, lane: LaneId) {
 /// [`keep_again`] of an open file. If the table of a later image holds it by its only descriptor, its close
 /// must no longer free it.
 fn keep_file_again(task: &Task, record: &Lane, id: FileId) {
-    if !depot::is_cached::<OpenFile>(record, id.0) {
+    if !depot::is_cached::<OpenFile>(record, id.0) && !grace::has(task.region, record, id) {
         file::share(task.region.file(id));
         keep_again::<OpenFile>(task, record, id.0);
     }

@@ -1,0 +1,132 @@
+//! A process whose threads share a table is killed while it closes files, looks which of those closed no call
+//! uses, or opens files in their slots. Nothing may be lost, and nothing freed twice.
+
+use lp_abi::Fd;
+use lp_abi::linux::*;
+use lp_region::records::OpenFile;
+use lp_region::sync::Ordering;
+use lp_vfs::open::Opened;
+use lp_vfs::{Place, Task, boot, clock, close, dup, mknod, open, reclaim, table};
+
+mod setup;
+use setup::death;
+use setup::fsck;
+use setup::lent;
+
+const FD: Fd = Fd::new(3);
+/// Files that a lane closes before it looks.
+const MOST: u32 = 480;
+
+fn must<T>(done: lp_abi::Result<T>) -> T {
+    // The child of a threaded program may not allocate.
+    done.unwrap_or_else(|_| std::process::abort())
+}
+
+fn open_file(task: &Task) {
+    let Place::Inside(Opened::File(id)) =
+        must(open::openat(task, Fd::CWD, lent::path(c"/light/f"), O_RDONLY, 0))
+    else {
+        std::process::abort()
+    };
+    must(table::install(task, FD, id, 0));
+}
+
+fn open_and_close(task: &Task) {
+    open_file(task);
+    must(close::close(task, FD));
+}
+
+/// What is to be interrupted: the last close before a look, the look, and opens after it.
+fn open_and_close_some(task: &Task) {
+    (0..3).for_each(|_| open_and_close(task));
+}
+
+fn to_the_look(task: &Task) {
+    while task.lane.closed.count.load(Ordering::Relaxed) + 2 < MOST {
+        open_and_close(task);
+    }
+}
+
+fn first_files(task: &Task) {
+    boot::before_thread(task);
+    open_and_close_some(task);
+}
+
+/// The lane has had a look, and closes files again in the slots of those.
+fn second_look(task: &Task) {
+    boot::before_thread(task);
+    (0..MOST).for_each(|_| open_and_close(task));
+    to_the_look(task);
+}
+
+/// Another thread uses a file that is closed meanwhile, in the middle of the chain.
+fn pinned(task: &Task) {
+    boot::before_thread(task);
+    let lane = must(boot::thread_lane(task.region, task.process_id, 3));
+    let other = Task::new(task.region, task.process_id, lane, clock::now);
+    (0..MOST / 2).for_each(|_| open_and_close(task));
+    open_file(task);
+    std::mem::forget(must(other.fget(FD)));
+    must(close::close(task, FD));
+    to_the_look(task);
+}
+
+/// A call and what leads to it.
+type Stage = (&'static str, fn(&Task));
+
+#[test]
+fn a_death_while_threads_close_files_loses_none() {
+    let _alone = death::alone();
+    let task = death::task();
+    must(mknod::mknodat(&task, Fd::CWD, lent::path(c"/light/f"), S_IFREG | 0o644, 0));
+    reclaim::run(&task);
+    let slots = fsck::slots(&task);
+    let stages: [Stage; 3] = [("first", first_files), ("second", second_look), ("pinned", pinned)];
+    for (name, prepare) in stages {
+        let mut killed = 0;
+        for steps in death::strides() {
+            let was_killed = death::interrupt_after(&task, steps, &prepare, &open_and_close_some);
+            let at = format!("{name}, killed after {steps} instructions");
+            fsck::usable(&task);
+            reclaim::dead(&task);
+            reclaim::run(&task);
+            assert_eq!(fsck::slots(&task), slots, "{at}: slots");
+            assert_eq!(task.region.in_use::<OpenFile>(), 0, "{at}: open files");
+            if !was_killed {
+                break;
+            }
+            killed += 1;
+        }
+        assert!(killed > 10, "{name}: {killed} deaths");
+    }
+}
+
+/// A file stays what it is for a call that uses it while it is closed and others are opened, and its slot is
+/// used again afterwards.
+#[test]
+fn a_file_in_use_is_not_opened_again() {
+    let _alone = death::alone();
+    let task = death::task();
+    must(mknod::mknodat(&task, Fd::CWD, lent::path(c"/light/f"), S_IFREG | 0o644, 0));
+    boot::before_thread(&task);
+    let lane = must(boot::thread_lane(task.region, task.process_id, 3));
+    let other = Task::new(task.region, task.process_id, lane, clock::now);
+    open_file(&task);
+    let held = must(other.fget(FD));
+    let (id, generation) = (held.id, held.file.generation.load(Ordering::Relaxed));
+    must(close::close(&task, FD));
+    for _ in 0..3 * MOST {
+        open_file(&task);
+        assert_ne!(task.table.load(FD) as u32, id.0, "opened again");
+        must(close::close(&task, FD));
+    }
+    assert_eq!(held.file.generation.load(Ordering::Relaxed), generation);
+    drop(held);
+    reclaim::run(&task);
+    assert_ne!(task.region.file(id).generation.load(Ordering::Relaxed), generation, "freed");
+    let slots = |task: &Task| task.region.slots::<OpenFile>().count();
+    let before = slots(&task);
+    (0..10 * MOST).for_each(|_| open_and_close(&task));
+    assert_eq!(slots(&task), before, "slots that are used again suffice");
+    assert_eq!(dup::dup(&other, FD), Err(lp_abi::Errno::EBADF));
+}
