@@ -14,7 +14,8 @@ use setup::fsck;
 use setup::lent;
 
 const FD: Fd = Fd::new(3);
-/// Files that a lane closes before it looks.
+/// Closes before a lane looks whether a period is over, and before it passes a heavy barrier.
+const FEW: u32 = 64;
 const MOST: u32 = 480;
 
 fn must<T>(done: lp_abi::Result<T>) -> T {
@@ -41,34 +42,48 @@ fn open_and_close_some(task: &Task) {
     (0..3).for_each(|_| open_and_close(task));
 }
 
-fn to_the_look(task: &Task) {
-    while task.lane.closed.count.load(Ordering::Relaxed) + 2 < MOST {
+/// Closes until two more make the lane look.
+fn to_the_look(task: &Task, closes: u32) {
+    while task.lane.closed.count.load(Ordering::Relaxed) + 2 != closes {
         open_and_close(task);
     }
 }
 
-fn first_files(task: &Task) {
+/// The files that wait become due.
+fn first_look(task: &Task) {
     boot::before_thread(task);
-    open_and_close_some(task);
+    to_the_look(task, FEW);
 }
 
-/// The lane has had a look, and closes files again in the slots of those.
+/// Those that are due become idle.
 fn second_look(task: &Task) {
     boot::before_thread(task);
-    (0..MOST).for_each(|_| open_and_close(task));
-    to_the_look(task);
+    (0..FEW).for_each(|_| open_and_close(task));
+    to_the_look(task, FEW);
+}
+
+fn other_thread<'r>(task: &Task<'r>) -> Task<'r> {
+    boot::before_thread(task);
+    let lane = must(boot::thread_lane(task.region, task.process_id, 3));
+    Task::new(task.region, task.process_id, lane, clock::now)
+}
+
+/// Another thread is in no call, and is found to be away.
+fn away(task: &Task) {
+    let _other = other_thread(task);
+    (0..FEW).for_each(|_| open_and_close(task));
+    to_the_look(task, MOST);
 }
 
 /// Another thread uses a file that is closed meanwhile, in the middle of the chain.
 fn pinned(task: &Task) {
-    boot::before_thread(task);
-    let lane = must(boot::thread_lane(task.region, task.process_id, 3));
-    let other = Task::new(task.region, task.process_id, lane, clock::now);
-    (0..MOST / 2).for_each(|_| open_and_close(task));
+    let other = other_thread(task);
+    (0..FEW / 2).for_each(|_| open_and_close(task));
     open_file(task);
     std::mem::forget(must(other.fget(FD)));
     must(close::close(task, FD));
-    to_the_look(task);
+    (0..FEW).for_each(|_| open_and_close(task));
+    to_the_look(task, MOST);
 }
 
 /// A call and what leads to it.
@@ -81,7 +96,8 @@ fn a_death_while_threads_close_files_loses_none() {
     must(mknod::mknodat(&task, Fd::CWD, lent::path(c"/light/f"), S_IFREG | 0o644, 0));
     reclaim::run(&task);
     let slots = fsck::slots(&task);
-    let stages: [Stage; 3] = [("first", first_files), ("second", second_look), ("pinned", pinned)];
+    let stages: [Stage; 4] =
+        [("first look", first_look), ("second look", second_look), ("away", away), ("pinned", pinned)];
     for (name, prepare) in stages {
         let mut killed = 0;
         for steps in death::strides() {
@@ -108,9 +124,7 @@ fn a_file_in_use_is_not_opened_again() {
     let _alone = death::alone();
     let task = death::task();
     must(mknod::mknodat(&task, Fd::CWD, lent::path(c"/light/f"), S_IFREG | 0o644, 0));
-    boot::before_thread(&task);
-    let lane = must(boot::thread_lane(task.region, task.process_id, 3));
-    let other = Task::new(task.region, task.process_id, lane, clock::now);
+    let other = other_thread(&task);
     open_file(&task);
     let held = must(other.fget(FD));
     let (id, generation) = (held.id, held.file.generation.load(Ordering::Relaxed));

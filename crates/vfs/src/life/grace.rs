@@ -4,20 +4,24 @@
 //! A file that was never duplicated, sent or inherited has one entry. Who takes it out of that entry by an
 //! exchange and then finds [`sharing::ALONE`] knows that it will have no other: who marks a file as shared
 //! confirms its entry afterwards ([`marks::confirm`]), and fork has the table alone. What remains are the
-//! pins of calls that found the file before. So no table is looked at, and nobody else keeps or frees it.
+//! pins of the process's threads, in calls that found the file before. So no table is looked at, and nobody
+//! else keeps or frees the file.
 //!
-//! The lane that closed it adds it to a chain. Once that is long enough, one heavy barrier makes the pins of
-//! all lanes visible. Pinned files go to the lane's chain for sweeps ([`crate::life::sweep`]). The others are
-//! idle: the lane's next opens take them, so their slots stay in this processor's cache.
+//! The lane that closed it adds it to the chain of those that *wait*. After some more closes that chain is
+//! *due*, with a period of its own ([`lp_region::quiescent`]). Once the period is over for the other threads,
+//! pinned files go to the lane's chain for sweeps ([`crate::life::sweep`]); the others are *idle*. The lane's
+//! next opens take those, so that their slots stay in this processor's cache. Threads that open and close
+//! files note periods as they do. Others are asked. Only if they are not back by the time that many files
+//! wait is there a heavy barrier, after which they are away.
 //!
-//! Both chains are the lane's own, and its next owner goes on with them. Source: Michael, "Hazard Pointers"
-//! (2004).
+//! The chains are the lane's own. Who leaves the lane, or buries it, leaves the first two to sweeps.
 
 use lp_region::lane::Lane;
+use lp_region::quiescent;
 use lp_region::records::OpenFile;
 use lp_region::slab::{BATCH, Slot};
-use lp_region::sync::{AtomicU32, Ordering, heavy_barrier};
-use lp_region::{FileId, InodeRef, Region, marks};
+use lp_region::sync::{AtomicU32, Ordering, full_fence, heavy_barrier};
+use lp_region::{FileId, InodeRef, LaneId, Region, marks};
 
 use crate::caller::task::Task;
 use crate::descriptors::file::sharing;
@@ -27,8 +31,12 @@ use crate::life::reclaim;
 use crate::life::sweep::{self, Scope};
 use crate::locks::file_lock;
 
-/// Files that wait for one barrier.
+/// Closes before a lane looks whether a period is over.
+const FEW: u32 = 64;
+/// Closes that justify a heavy barrier.
 const MOST: u32 = 480;
+/// Lanes that are asked at a time.
+const ASKED: usize = 32;
 /// Pinned files of which one look takes note.
 const PINNED: usize = 64;
 
@@ -49,7 +57,8 @@ pub(crate) fn leave(task: &Task, id: FileId) -> bool {
     is_plain
 }
 
-/// Adds a file to the lane's chain. Ends the pin of the close.
+/// Adds a file to those that wait. Ends the pin of the close.
+#[inline(always)]
 fn wait(task: &Task, id: FileId) {
     let list = &task.lane.closed;
     // Relaxed: the lane's own.
@@ -59,56 +68,100 @@ fn wait(task: &Task, id: FileId) {
     pin::clear(task, pin::slot::CLOSE);
     let count = list.count.load(Ordering::Relaxed) + 1;
     list.count.store(count, Ordering::Relaxed);
-    if count >= MOST {
-        look_slow(task);
+    if count.is_multiple_of(FEW) {
+        look_slow(task, count);
     }
 }
 
-/// [`look`], then a sweep for files that were pinned or shared.
+/// [`look`] if enough files wait. Then a sweep, if some are for it.
 #[cold]
 #[inline(never)]
-fn look_slow(task: &Task) {
-    look(task, task.lane);
+fn look_slow(task: &Task, count: u32) {
+    // A look reads a line of each lane.
+    let lanes = task.region.header().lane_limit.load(Ordering::Relaxed); // Relaxed: a hint.
+    if count < MOST.min(lanes / 2) {
+        return;
+    }
+    look(task, count >= MOST);
     // Relaxed: the lane's own.
     if task.lane.arrived[OpenFile::LIST].load(Ordering::Relaxed) != 0 {
         sweep::run(task, Scope::Own);
     }
 }
 
-/// Finds out which of the files that wait no call uses. The caller owns the lane, and has closed what it was
-/// closing.
-fn look(task: &Task, lane: &Lane) {
-    let list = &lane.closed;
+/// Ends the period of the files that are due, if it is over, and makes those that wait due. Returns false if
+/// it is not over. The caller is not closing anything.
+fn look(task: &Task, may_be_heavy: bool) -> bool {
+    let list = &task.lane.closed;
     // Relaxed throughout: the lane's own.
-    if list.waiting.load(Ordering::Relaxed) == 0 {
-        return;
+    if list.due.load(Ordering::Relaxed) != 0 {
+        if !is_over(task, list.period.load(Ordering::Relaxed), may_be_heavy) {
+            return false;
+        }
+        finish(task);
     }
-    free_idle(task, lane, usize::MAX);
-    list.count.store(0, Ordering::Relaxed);
-    // PAIRS: the light barriers of `pin`: a thread that saw an entry now gone makes its pin visible.
-    let has_seen = heavy_barrier();
-    let pinned = Pinned::of(task.region);
-    if !has_seen {
-        keep(task, lane, |_| true); // The sweep of another process may be able to tell.
-    } else if pinned.count != 0 {
-        keep(task, lane, |id| pinned.has(id));
-    }
-    // Release: a burial sees the chain in at least one of the two places.
-    list.idle.store(list.waiting.load(Ordering::Relaxed), Ordering::Release);
+    // Release, both: a burial sees the chain in at least one of the two places.
+    list.due.store(list.waiting.load(Ordering::Relaxed), Ordering::Release);
     list.waiting.store(0, Ordering::Release);
+    list.count.store(0, Ordering::Relaxed);
+    list.period.store(quiescent::begin(&task.process.periods), Ordering::Relaxed);
+    true
 }
 
-/// The open files that some lane pins.
+/// The lanes of the process's other threads.
+fn others(task: &Task) -> impl Iterator<Item = LaneId> {
+    let (own, process) = (task.lane_id, task.process_id.0);
+    // Relaxed: a thread that comes to have a lane later finds the entries empty.
+    let is_of = move |id: &LaneId| task.region.lane(*id).process.load(Ordering::Relaxed) == process;
+    task.region.lanes().filter(move |id| *id != own).filter(is_of)
+}
+
+/// Whether a period is over for all other threads. Asks those for which it is not. If `may_be_heavy`, they
+/// are away after a heavy barrier.
+fn is_over(task: &Task, period: u64, may_be_heavy: bool) -> bool {
+    // PAIRS: the full fence in `come_back`.
+    full_fence();
+    let quiescent = |id: LaneId| &task.region.lane(id).quiescent;
+    let is_late = |id: &LaneId| !quiescent(*id).has_passed(period);
+    let mut asked = [(LaneId::NONE, 0); ASKED];
+    let mut late = 0;
+    for (place, id) in asked.iter_mut().zip(others(task).filter(is_late)) {
+        *place = (id, quiescent(id).ask());
+        late += 1;
+    }
+    if late == 0 || !may_be_heavy || !heavy_barrier() {
+        return late == 0;
+    }
+    for (id, word) in &asked[..late] {
+        quiescent(*id).confirm(*word);
+    }
+    !others(task).any(|id| is_late(&id))
+}
+
+/// The period of the files that are due is over: those that nobody has pinned are idle.
+fn finish(task: &Task) {
+    let list = &task.lane.closed;
+    free_idle(task, task.lane, usize::MAX);
+    let pinned = Pinned::of(task);
+    if pinned.count != 0 {
+        keep(task, task.lane, &list.due, |id| pinned.has(id));
+    }
+    // Release, both: a burial sees the chain in at least one of the two places.
+    list.idle.store(list.due.load(Ordering::Relaxed), Ordering::Release); // Relaxed: the lane's own.
+    list.due.store(0, Ordering::Release);
+}
+
+/// The open files that other threads of the process pin.
 struct Pinned {
     files: [u32; PINNED],
     count: usize,
 }
 
 impl Pinned {
-    fn of(region: Region) -> Pinned {
+    fn of(task: &Task) -> Pinned {
         let mut found = Pinned { files: [0; PINNED], count: 0 };
-        let lanes = region.lanes().flat_map(|lane| &region.lane(lane).pins);
-        for word in lanes.map(marks::pinned).filter(|word| *word != 0 && word & pin::INODE == 0) {
+        let pins = others(task).flat_map(|lane| &task.region.lane(lane).pins);
+        for word in pins.map(marks::pinned).filter(|word| *word != 0 && word & pin::INODE == 0) {
             if let Some(place) = found.files.get_mut(found.count) {
                 *place = word as u32;
             }
@@ -123,9 +176,10 @@ impl Pinned {
     }
 }
 
-/// Moves the files that wait and may be in use to the lane's chain for sweeps.
-fn keep(task: &Task, lane: &Lane, is_used: impl Fn(u32) -> bool) {
-    let mut place = &lane.closed.waiting;
+/// Moves those files of a chain that may be in use to the lane's chain for sweeps. The caller owns the lane,
+/// or buries it.
+fn keep(task: &Task, lane: &Lane, head: &AtomicU32, is_used: impl Fn(u32) -> bool) {
+    let mut place = head;
     for _ in 0..OpenFile::SLOTS {
         let index = place.load(Ordering::Relaxed); // Relaxed, here and below: the lane's own.
         if index == 0 {
@@ -179,29 +233,45 @@ pub(crate) fn free_idle(task: &Task, lane: &Lane, most: usize) {
     }
 }
 
-/// Frees what can be freed of a lane's closed files. The caller owns the lane and holds no inode lock.
-pub(crate) fn all(task: &Task, lane: &Lane) {
-    look(task, lane);
-    free_idle(task, lane, usize::MAX);
+/// Frees what can be freed of the lane's closed files. The caller holds no inode lock.
+pub(crate) fn all(task: &Task) {
+    // Those that are due, then those that wait.
+    let _ = look(task, true) && look(task, true);
+    free_idle(task, task.lane, usize::MAX);
 }
 
-/// Finishes the last step of [`look`] for a dead lane.
-pub(crate) fn settle(record: &Lane) {
-    let list = &record.closed;
-    if list.waiting.load(Ordering::Acquire) == list.idle.load(Ordering::Acquire) {
-        list.waiting.store(0, Ordering::Release);
+/// Leaves the closed files of a lane that gets another owner to sweeps, except those that are idle. The
+/// caller owns the lane, or buries it.
+pub(crate) fn hand_over(task: &Task, lane: &Lane) {
+    let list = &lane.closed;
+    for head in [&list.waiting, &list.due] {
+        keep(task, lane, head, |_| true);
+    }
+    list.count.store(0, Ordering::Relaxed); // Relaxed: the lane's own.
+}
+
+/// Finishes a step of a dead lane from one chain to the next, of which either may name its files.
+pub(crate) fn settle(lane: &Lane) {
+    let list = &lane.closed;
+    for (from, to) in [(&list.due, &list.idle), (&list.waiting, &list.due)] {
+        if from.load(Ordering::Acquire) == to.load(Ordering::Acquire) {
+            from.store(0, Ordering::Release);
+        }
     }
 }
 
 /// Whether a lane's chains have an open file. The lane is dead, or the caller's.
-pub(crate) fn has(region: Region, record: &Lane, id: FileId) -> bool {
-    chains(region, record).any(|index| index == id.0)
+pub(crate) fn has(region: Region, lane: &Lane, id: FileId) -> bool {
+    chains(region, lane).any(|index| index == id.0)
 }
 
 /// The open files in a lane's chains. The lane is dead, or the caller's.
-pub fn chains<'r>(region: Region<'r>, record: &'r Lane) -> impl Iterator<Item = u32> + use<'r> {
-    let chain = move |head: &'r AtomicU32| {
-        let mut next = head.load(Ordering::Acquire);
+pub fn chains<'r>(region: Region<'r>, lane: &'r Lane) -> impl Iterator<Item = u32> + use<'r> {
+    let list = &lane.closed;
+    let [waiting, due, idle] =
+        [&list.waiting, &list.due, &list.idle].map(|head| head.load(Ordering::Acquire));
+    let chain = move |head: u32| {
+        let mut next = head;
         // Bounded: a damaged region may contain a ring.
         (0..OpenFile::SLOTS).map_while(move |_| {
             let index = next;
@@ -209,9 +279,7 @@ pub fn chains<'r>(region: Region<'r>, record: &'r Lane) -> impl Iterator<Item = 
             (index != 0).then_some(index)
         })
     };
-    // A lane that died in `look` may name one chain twice.
-    let list = &record.closed;
-    let is_moving = list.waiting.load(Ordering::Relaxed) == list.idle.load(Ordering::Relaxed);
-    let waiting = (!is_moving).then(|| chain(&list.waiting)).into_iter().flatten();
-    waiting.chain(chain(&list.idle))
+    // A lane that died in between may name one chain twice.
+    let (waiting, due) = (if waiting == due { 0 } else { waiting }, if due == idle { 0 } else { due });
+    chain(waiting).chain(chain(due)).chain(chain(idle))
 }

@@ -273,6 +273,7 @@ pub(crate) fn strip(task: &Task, lane: LaneId) {
             keep_file_again(task, record, FileId(word as u32));
         }
     }
+    grace::hand_over(task, record);
     taken::give_back::<Dirent>(task, record);
     taken::give_back::<Bucket>(task, record);
     taken::give_back::<LongName>(task, record);

@@ -77,7 +77,7 @@ pub(crate) enum Scope {
 #[inline(never)]
 pub(crate) fn run(task: &Task, scope: Scope) {
     if scope == Scope::All {
-        grace::all(task, task.lane);
+        grace::all(task);
     }
     // If a dead process holds candidates, it is reaped, which releases them: worth a second round.
     for _ in 0..2 {

@@ -115,14 +115,13 @@ pub(crate) fn unowned(task: &Task) {
         let left = lane.unlinked.count.load(Ordering::Relaxed)
             | lane.chains[OpenFile::LIST].load(Ordering::Relaxed)
             | lane.chains[Inode::LIST].load(Ordering::Relaxed)
-            | lane.closed.waiting.load(Ordering::Relaxed)
             | lane.closed.idle.load(Ordering::Relaxed);
         if left == 0 || lane.process.load(Ordering::Relaxed) != 0 {
             continue;
         }
         let tid = task.lane.tid.load(Ordering::Relaxed);
         if let Some(owned) = region.try_claim_lane(LaneId(id.0), task.process_id, tid) {
-            grace::all(task, lane);
+            grace::free_idle(task, lane, usize::MAX);
             chain::<OpenFile>(region, lane, &|_| false);
             inodes(task, lane);
             region.release_lane(owned);
