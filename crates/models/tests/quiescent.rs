@@ -120,7 +120,9 @@ fn a_user_that_two_ask() {
         })
     });
     table.call(1, OTHER);
-    threads.map(|thread| thread.join().expect("no panic"));
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
 }
 
 #[test]

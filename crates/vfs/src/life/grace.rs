@@ -82,7 +82,10 @@ fn look_slow(task: &Task, count: u32) {
     if count < MOST.min(lanes / 2) {
         return;
     }
-    look(task, count >= MOST);
+    if !look(task, count >= MOST) && count >= 2 * MOST {
+        // There are no barriers, or a thread hangs in each call: other processes may be able to tell.
+        hand_over(task, task.lane);
+    }
     // Relaxed: the lane's own.
     if task.lane.arrived[OpenFile::LIST].load(Ordering::Relaxed) != 0 {
         sweep::run(task, Scope::Own);

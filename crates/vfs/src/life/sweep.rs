@@ -25,6 +25,9 @@
 //! A removed directory in use keeps those from which it was removed, because its `..` leads there. A thread
 //! that goes there pins what it found and then looks whether the first is in use.
 //!
+//! Files that threads close in a table that they share come here only if they may have other names, or if a
+//! call still used them ([`crate::life::grace`]).
+//!
 //! What a complete scan has not found stays unnamed for good, because nobody can name it again. A lane that
 //! goes on unlinking therefore only marks small inodes in its list ([`Scope::Batch`], [`UNNAMED`]). It frees
 //! a few with each few that it unlinks: their slots go from its list to its cache and to its next files, not
