@@ -76,8 +76,9 @@ impl Check<'_> {
     /// Open files that the pins of lanes keep, or lanes that closed them.
     fn pins(&mut self) -> Bits {
         let mut files = Bits::default();
+        // First: calls may still have pinned closed files.
+        (1..self.lanes).for_each(|lane| self.closed(lane, &mut files));
         for lane in 1..self.lanes {
-            self.closed(lane, &mut files);
             for pin in &self.region.lane(LaneId(lane)).pins {
                 let word = pin.load(Relaxed);
                 let index = word as u32;

@@ -6,7 +6,7 @@ use lp_abi::linux::*;
 use lp_region::records::OpenFile;
 use lp_region::sync::Ordering;
 use lp_vfs::open::Opened;
-use lp_vfs::{Place, Task, boot, clock, close, dup, mknod, open, reclaim, table};
+use lp_vfs::{Place, Task, boot, clock, close, dup, mknod, open, pin, reclaim, table};
 
 mod setup;
 use setup::death;
@@ -114,6 +114,36 @@ fn a_death_while_threads_close_files_loses_none() {
             killed += 1;
         }
         assert!(killed > 10, "{name}: {killed} deaths");
+    }
+}
+
+/// A process dies while one thread has closed a file and another is about to find that out, or has not ended
+/// the open that another's close has overtaken. Nothing of the chain in which the file is gets lost.
+#[test]
+fn a_death_of_two_that_have_one_file_loses_none() {
+    let _alone = death::alone();
+    let task = death::task();
+    must(mknod::mknodat(&task, Fd::CWD, lent::path(c"/light/f"), S_IFREG | 0o644, 0));
+    for (slot, is_first) in
+        [pin::slot::CLOSE, pin::slot::OPEN].into_iter().flat_map(|slot| [(slot, true), (slot, false)])
+    {
+        let close_and_die = |child: &Task| {
+            let other = other_thread(child);
+            let (late, closer) = if is_first { (child, &other) } else { (&other, child) };
+            open_and_close(closer);
+            open_file(closer);
+            late.lane.pins[slot].store(closer.table.load(FD) & u64::from(u32::MAX), Ordering::Release);
+            must(close::close(closer, FD));
+            (0..2).for_each(|_| open_and_close(closer));
+        };
+        // SAFETY: the child ends itself.
+        let die = |_: &Task| unsafe { _ = libc::raise(libc::SIGKILL) };
+        assert!(death::interrupt_after(&task, u32::MAX, &close_and_die, &die));
+        fsck::usable(&task);
+        reclaim::dead(&task);
+        reclaim::run(&task);
+        assert_eq!(task.region.in_use::<OpenFile>(), 0, "pin {slot}, {is_first}: open files");
+        lp_fsck::check(task.region, task.process_id).expect_sound("afterwards");
     }
 }
 

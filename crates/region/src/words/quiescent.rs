@@ -63,15 +63,20 @@ impl Quiescent {
     /// Ends that the lane was asked, or away. Only by the lane itself.
     #[cold]
     pub fn come_back(&self, periods: &AtomicU64) {
+        self.be_here();
+        // PAIRS: the full fence of a thread that takes the lane for away, between the removal and that.
+        full_fence();
+        self.note(periods);
+    }
+
+    /// An exchange, so that the count stays that of all who asked: one of them may be about to confirm.
+    fn be_here(&self) {
         let mut seen = self.state.load(Ordering::Relaxed); // Relaxed: the exchange looks again.
         while let Err(now) =
             self.state.compare_exchange(seen, seen & !STATE, Ordering::AcqRel, Ordering::Relaxed)
         {
             seen = now;
         }
-        // PAIRS: the full fence of a thread that takes the lane for away, between the removal and that.
-        full_fence();
-        self.note(periods);
     }
 
     /// Whether a period is over for the lane. The caller passed a full fence after it had begun the period.
@@ -109,8 +114,7 @@ impl Quiescent {
 
     /// For the lane's next owner. The lane has no owner, or is about to have none.
     pub fn reset(&self) {
-        // Relaxed, all: published with the lane.
-        self.noted.store(0, Ordering::Relaxed);
-        self.state.store(self.state.load(Ordering::Relaxed) & !STATE, Ordering::Relaxed);
+        self.noted.store(0, Ordering::Relaxed); // Relaxed: published with the lane.
+        self.be_here();
     }
 }

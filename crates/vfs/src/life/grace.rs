@@ -60,9 +60,11 @@ pub(crate) fn leave(task: &Task, id: FileId) -> bool {
 /// Adds a file to those that wait. Ends the pin of the close.
 #[inline(always)]
 fn wait(task: &Task, id: FileId) {
-    let list = &task.lane.closed;
-    // Relaxed: the lane's own.
-    task.region.file(id).link.store(list.waiting.load(Ordering::Relaxed), Ordering::Relaxed);
+    let (list, file) = (&task.lane.closed, task.region.file(id));
+    // Before the link: the burial of a lane that still has the file in hand must leave both alone. Relaxed,
+    // here and below: the lane's own.
+    file.closed_by.store(task.lane_id.number(), Ordering::Relaxed);
+    file.link.store(list.waiting.load(Ordering::Relaxed), Ordering::Relaxed);
     // Release: a burial that finds it in the chain finds the rest.
     list.waiting.store(id.0, Ordering::Release);
     pin::clear(task, pin::slot::CLOSE);
@@ -188,15 +190,17 @@ fn keep(task: &Task, lane: &Lane, head: &AtomicU32, is_used: impl Fn(u32) -> boo
         if index == 0 {
             break;
         }
-        let link = &task.region.file(FileId(index)).link;
+        let file = task.region.file(FileId(index));
         if !is_used(index) {
-            place = link;
+            place = &file.link;
             continue;
         }
         // A burial keeps what this pin names.
         lane.pins[pin::slot::CLOSE].store(u64::from(index), Ordering::Release);
-        place.store(link.load(Ordering::Relaxed), Ordering::Release);
+        place.store(file.link.load(Ordering::Relaxed), Ordering::Release);
         kept::keep::<OpenFile>(task, lane, index);
+        // PAIRS: the acquire in `keeps`: it is kept.
+        file.closed_by.store(0, Ordering::Release);
         marks::unpin(&lane.pins[pin::slot::CLOSE]);
     }
 }
@@ -231,6 +235,7 @@ pub(crate) fn free_idle(task: &Task, lane: &Lane, most: usize) {
         // The lane answers for the slot until a cache holds it.
         lane.taken[OpenFile::SLAB].store(id.0, Ordering::Release);
         idle.store(file.link.load(Ordering::Relaxed), Ordering::Release);
+        file.closed_by.store(0, Ordering::Release);
         task.region.give::<OpenFile>(lane, id);
         task.region.settle::<OpenFile>(lane);
     }
@@ -263,9 +268,17 @@ pub(crate) fn settle(lane: &Lane) {
     }
 }
 
-/// Whether a lane's chains have an open file. The lane is dead, or the caller's.
-pub(crate) fn has(region: Region, lane: &Lane, id: FileId) -> bool {
-    chains(region, lane).any(|index| index == id.0)
+/// Whether an open file that a dead lane still has in hand is left to this module: because it is in that lane's
+/// chains, or because another lane has closed it.
+pub(crate) fn keeps(region: Region, lane: LaneId, id: FileId) -> bool {
+    // PAIRS: the release in `keep`.
+    match region.file(id).closed_by.load(Ordering::Acquire) {
+        0 => false,
+        by if by == lane.number() => chains(region, region.lane(lane)).any(|index| index == id.0),
+        // A lane closes what another still has in hand if it was faster to close it, or if the other had just
+        // opened it. It looks at the other's pins before it frees it.
+        _ => true,
+    }
 }
 
 /// The open files in a lane's chains. The lane is dead, or the caller's.

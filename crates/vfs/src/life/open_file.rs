@@ -123,9 +123,9 @@ pub(crate) fn left(task: &Task, id: FileId) {
 /// [`left`] for a file that a second descriptor may name. Returns whether none does, so that the file can be
 /// freed at once.
 ///
-/// While threads share the table, [`grace`] frees a file that has no other entry. A file that was only duplicated, as by a redirection that opens, dup2s and closes, is searched for in the
-/// process's own table; with one entry left it counts as unshared again. What other tables may name is left
-/// to a sweep.
+/// While threads share the table, [`grace`] frees a file that has no other entry. Else a file that was only
+/// duplicated, as by a redirection that opens, dup2s and closes, is searched for in the process's own table;
+/// with one entry left it counts as unshared again. What other tables may name is left to a sweep.
 #[inline(never)]
 #[unsafe(link_section = ".text.startup.lp")]
 fn left_by_duplicate(task: &Task, id: FileId) -> bool {

@@ -270,7 +270,7 @@ pub(crate) fn strip(task: &Task, lane: LaneId) {
     for slot in [pin::slot::OPEN, pin::slot::CLOSE] {
         let word = record.pins[slot].load(Ordering::Acquire);
         if word & pin::INODE == 0 && word != 0 {
-            keep_file_again(task, record, FileId(word as u32));
+            keep_file_again(task, lane, FileId(word as u32));
         }
     }
     grace::hand_over(task, record);
@@ -397,10 +397,13 @@ fn give_back_inode(task: &Task, lane: LaneId) {
 
 /// [`keep_again`] of an open file. If the table of a later image holds it by its only descriptor, its close
 /// must no longer free it.
-fn keep_file_again(task: &Task, record: &Lane, id: FileId) {
-    if !depot::is_cached::<OpenFile>(record, id.0) && !grace::has(task.region, record, id) {
-        file::share(task.region.file(id));
+fn keep_file_again(task: &Task, lane: LaneId, id: FileId) {
+    let record = task.region.lane(lane);
+    if !depot::is_cached::<OpenFile>(record, id.0) && !grace::keeps(task.region, lane, id) {
+        let file = task.region.file(id);
+        file::share(file);
         keep_again::<OpenFile>(task, record, id.0);
+        file.closed_by.store(0, Ordering::Release); // PAIRS: the acquire in `grace::keeps`: it is kept.
     }
 }
 
@@ -409,7 +412,7 @@ fn give_back_file(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
     let id = FileId(record.taken[OpenFile::SLAB].load(Ordering::Acquire));
     if id.is_some() && !put_back_husk::<OpenFile>(task, record, id.0) {
-        keep_file_again(task, record, id);
+        keep_file_again(task, lane, id);
     }
     record.taken[OpenFile::SLAB].store(0, Ordering::Release);
 }
