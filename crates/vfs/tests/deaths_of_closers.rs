@@ -6,7 +6,7 @@ use lp_abi::linux::*;
 use lp_region::records::OpenFile;
 use lp_region::sync::Ordering;
 use lp_vfs::open::Opened;
-use lp_vfs::{Place, Task, boot, clock, close, dup, mknod, open, pin, reclaim, table};
+use lp_vfs::{Place, Task, boot, clock, close, dup, grace, mknod, open, pin, reclaim, table};
 
 mod setup;
 use setup::death;
@@ -173,4 +173,27 @@ fn a_file_in_use_is_not_opened_again() {
     (0..10 * MOST).for_each(|_| open_and_close(&task));
     assert_eq!(slots(&task), before, "slots that are used again suffice");
     assert_eq!(dup::dup(&other, FD), Err(lp_abi::Errno::EBADF));
+}
+
+/// With many lanes, what each has closed is left to sweeps soon.
+#[test]
+fn few_closed_files_wait_in_each_of_many_lanes() {
+    let _alone = death::alone();
+    let task = death::task();
+    must(mknod::mknodat(&task, Fd::CWD, lent::path(c"/light/f"), S_IFREG | 0o644, 0));
+    other_thread(&task);
+    let more = |until: u32| {
+        while task.region.lanes().count() < until as usize {
+            must(boot::thread_lane(task.region, task.process_id, 4));
+        }
+    };
+    more(200);
+    open_and_close(&task);
+    reclaim::run(&task);
+    assert_eq!(grace::chains(task.region, task.lane).count(), 0, "all are away");
+    more(300);
+    (0..3 * FEW + 1).for_each(|_| open_and_close(&task));
+    assert_eq!(grace::chains(task.region, task.lane).count(), 1, "the last");
+    reclaim::run(&task);
+    assert_eq!(task.region.in_use::<OpenFile>(), 0);
 }

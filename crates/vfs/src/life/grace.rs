@@ -25,16 +25,19 @@ use lp_region::{FileId, InodeRef, LaneId, Region, marks};
 
 use crate::caller::task::Task;
 use crate::descriptors::file::sharing;
-use crate::lane::kept::{self, Listed};
+use crate::lane::kept;
 use crate::lane::pin;
 use crate::life::reclaim;
-use crate::life::sweep::{self, Scope};
 use crate::locks::file_lock;
 
 /// Closes before a lane looks whether a period is over.
 const FEW: u32 = 64;
 /// Closes that justify a heavy barrier.
 const MOST: u32 = 480;
+/// Most lanes with which files wait here: each keeps three times [`MOST`] slots to itself. With more lanes, all
+/// closed files go to sweeps.
+const LANES: usize = 256;
+const _: () = assert!(3 * MOST as usize * LANES <= OpenFile::SLOTS / 2);
 /// Lanes that are asked at a time.
 const ASKED: usize = 32;
 /// Pinned files of which one look takes note.
@@ -75,23 +78,21 @@ fn wait(task: &Task, id: FileId) {
     }
 }
 
-/// [`look`] if enough files wait. Then a sweep, if some are for it.
+/// [`look`] if enough files wait.
 #[cold]
 #[inline(never)]
 fn look_slow(task: &Task, count: u32) {
     // A look reads a line of each lane.
     let lanes = task.region.header().lane_limit.load(Ordering::Relaxed); // Relaxed: a hint.
-    if count < MOST.min(lanes / 2) {
+    let are_few = lanes as usize <= LANES;
+    if are_few && count < MOST.min(lanes / 2) {
         return;
     }
-    if !look(task, count >= MOST) && count >= 2 * MOST {
-        // There are no barriers, or a thread hangs in each call: other processes may be able to tell.
+    // Without barriers, or if a thread hangs in each call, another process may be able to tell what is in use.
+    if !are_few || !look(task, count >= MOST) && count >= 2 * MOST {
         hand_over(task, task.lane);
     }
-    // Relaxed: the lane's own.
-    if task.lane.arrived[OpenFile::LIST].load(Ordering::Relaxed) != 0 {
-        sweep::run(task, Scope::Own);
-    }
+    reclaim::after_closes(task);
 }
 
 /// Ends the period of the files that are due, if it is over, and makes those that wait due. Returns false if
@@ -128,17 +129,19 @@ fn is_over(task: &Task, period: u64, may_be_heavy: bool) -> bool {
     full_fence();
     let quiescent = |id: LaneId| &task.region.lane(id).quiescent;
     let is_late = |id: &LaneId| !quiescent(*id).has_passed(period);
-    let mut asked = [(LaneId::NONE, 0); ASKED];
-    let mut late = 0;
-    for (place, id) in asked.iter_mut().zip(others(task).filter(is_late)) {
-        *place = (id, quiescent(id).ask());
-        late += 1;
-    }
-    if late == 0 || !may_be_heavy || !heavy_barrier() {
-        return late == 0;
-    }
-    for (id, word) in &asked[..late] {
-        quiescent(*id).confirm(*word);
+    for _ in 0..LANES / ASKED {
+        let mut asked = [(LaneId::NONE, 0); ASKED];
+        let mut late = 0;
+        for (place, id) in asked.iter_mut().zip(others(task).filter(is_late)) {
+            *place = (id, quiescent(id).ask());
+            late += 1;
+        }
+        if late == 0 || !may_be_heavy || !heavy_barrier() {
+            return late == 0;
+        }
+        for (id, word) in &asked[..late] {
+            quiescent(*id).confirm(*word);
+        }
     }
     !others(task).any(|id| is_late(&id))
 }

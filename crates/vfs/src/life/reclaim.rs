@@ -126,7 +126,15 @@ pub(crate) fn closed_slow(task: &Task, id: FileId) {
         sweep::run(task, Scope::File(id));
     } else if task.region.inode(inode.id).is_dead() {
         unlinked(task, inode, Scope::File(id));
-    } else if task.lane.arrived[OpenFile::LIST].load(Ordering::Relaxed) >= BATCH {
+    } else {
+        after_closes(task);
+    }
+}
+
+/// Sweeps if the lane keeps enough closed files. The caller must hold no inode lock.
+pub(crate) fn after_closes(task: &Task) {
+    // Relaxed: the lane's own.
+    if task.lane.arrived[OpenFile::LIST].load(Ordering::Relaxed) >= BATCH {
         sweep::run(task, Scope::Own);
     }
 }
