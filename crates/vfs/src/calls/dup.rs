@@ -17,7 +17,19 @@ use crate::life::open_file;
 ///
 /// # Errors
 /// `EBADF` if it is not ours.
+#[inline]
 pub fn dup(task: &Task, fd: Fd) -> Result<FileId> {
+    let entry = task.table.load(fd);
+    let Some(file) = task.own_any(entry) else { return dup_beside(task, fd) };
+    file::duplicate(file);
+    let id = FileId(entry as u32);
+    pin::file(task, pin::slot::OPEN, id);
+    Ok(id)
+}
+
+/// [`dup`] while threads share the table.
+#[inline(never)]
+fn dup_beside(task: &Task, fd: Fd) -> Result<FileId> {
     loop {
         let held = task.fget_any(fd)?;
         file::duplicate(held.file);

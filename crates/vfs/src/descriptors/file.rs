@@ -1,8 +1,9 @@
 //! Open file descriptions, like `struct file`, except that nobody counts who names them.
 //!
 //! One that no fork has shared is freed by the close of its only descriptor, or of its last in the table
-//! where it was duplicated. A shared one, or any while threads share the table, is kept by the lane that
-//! closes it ([`crate::life::reclaim`]) until a sweep finds no table and no pin that names it.
+//! where it was duplicated. While threads share the table, one with a single descriptor is freed once no call
+//! can use it ([`crate::life::grace`]). Any other is kept by the lane that closes it
+//! ([`crate::life::reclaim`]) until a sweep finds no table and no pin that names it.
 
 use lp_abi::Fd;
 use lp_region::records::OpenFile;

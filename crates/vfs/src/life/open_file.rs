@@ -130,10 +130,6 @@ pub(crate) fn left(task: &Task, id: FileId) {
 #[unsafe(link_section = ".text.startup.lp")]
 fn left_by_duplicate(task: &Task, id: FileId) -> bool {
     let file = task.region.file(id);
-    // Relaxed: `threads` as below.
-    if task.process.threads.load(Ordering::Relaxed) != 0 && grace::leave(task, id) {
-        return false;
-    }
     // Relaxed: only this process changes it until it is shared.
     let limit = task.process.fd_limit.load(Ordering::Relaxed) as usize;
     let known = file.shared.load(Ordering::Relaxed) <= sharing::DUPLICATED
@@ -141,7 +137,9 @@ fn left_by_duplicate(task: &Task, id: FileId) -> bool {
         && file.custody.get() == 0
         && limit <= FEW;
     if !known {
-        reclaim::closed_slow(task, id);
+        if !grace::leave(task, id) {
+            reclaim::closed_slow(task, id);
+        }
         return false;
     }
     match task.table.open().filter(|(_, word)| *word as u32 == id.0).count() {
