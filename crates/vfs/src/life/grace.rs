@@ -19,7 +19,7 @@
 use lp_region::lane::Lane;
 use lp_region::quiescent;
 use lp_region::records::OpenFile;
-use lp_region::slab::{BATCH, Slot};
+use lp_region::slab::Slot;
 use lp_region::sync::{AtomicU32, Ordering, full_fence, heavy_barrier};
 use lp_region::{FileId, InodeRef, LaneId, Region, marks};
 
@@ -27,7 +27,6 @@ use crate::caller::task::Task;
 use crate::descriptors::file::sharing;
 use crate::lane::kept;
 use crate::lane::pin;
-use crate::life::reclaim;
 use crate::locks::file_lock;
 
 /// Closes before a lane looks whether a period is over.
@@ -44,7 +43,8 @@ const ASKED: usize = 32;
 const PINNED: usize = 64;
 
 /// Leaves a file that the caller has just taken out of an entry to this module, if nothing else names it and
-/// nobody waits for its end. Returns whether it did. Ends the pin of the close.
+/// nobody waits for its end. Returns whether it did. Ends the pin of the close. Other files may have got into
+/// the lane's chain for sweeps.
 #[inline(always)]
 pub(crate) fn leave(task: &Task, id: FileId) -> bool {
     let file = task.region.file(id);
@@ -92,7 +92,6 @@ fn look_slow(task: &Task, count: u32) {
     if !are_few || !look(task, count >= MOST) && count >= 2 * MOST {
         hand_over(task, task.lane);
     }
-    reclaim::after_closes(task);
 }
 
 /// Ends the period of the files that are due, if it is over, and makes those that wait due. Returns false if
@@ -206,17 +205,6 @@ fn keep(task: &Task, lane: &Lane, head: &AtomicU32, is_used: impl Fn(u32) -> boo
         file.closed_by.store(0, Ordering::Release);
         marks::unpin(&lane.pins[pin::slot::CLOSE]);
     }
-}
-
-/// Takes a slot for an open file when the lane's cache has none.
-///
-/// # Errors
-/// `ENFILE`.
-#[cold]
-#[inline(never)]
-pub(crate) fn take_slow(task: &Task) -> lp_abi::Result<FileId> {
-    free_idle(task, task.lane, BATCH);
-    task.region.take::<OpenFile>(task.lane).or_else(|_| reclaim::file_slot_slow(task))
 }
 
 /// Frees up to `most` idle files into the lane's cache. The caller owns the lane and holds no inode lock.

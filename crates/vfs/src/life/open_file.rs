@@ -10,7 +10,7 @@ use crate::descriptors::file::{self, sharing};
 use crate::descriptors::table::{self, closing, entry};
 use crate::descriptors::table_lock::{Alone, Beside};
 use crate::lane::pin;
-use crate::life::{grace, reclaim};
+use crate::life::reclaim;
 use crate::locks::file_lock;
 use crate::watches::watch;
 
@@ -63,7 +63,7 @@ impl Drop for NewFile<'_, '_> {
 pub fn create<'t, 'r>(task: &'t Task<'r>, opening: &Opening) -> Result<NewFile<'t, 'r>> {
     let id = match task.region.take_cached::<OpenFile>(task.lane) {
         Some(id) => id,
-        None => grace::take_slow(task)?,
+        None => reclaim::file_slot_slow(task)?,
     };
     let file = task.region.file(id);
     // Relaxed throughout: published by the release store that installs it, or by the pin below.
@@ -123,9 +123,9 @@ pub(crate) fn left(task: &Task, id: FileId) {
 /// [`left`] for a file that a second descriptor may name. Returns whether none does, so that the file can be
 /// freed at once.
 ///
-/// While threads share the table, [`grace`] frees a file that has no other entry. Else a file that was only
-/// duplicated, as by a redirection that opens, dup2s and closes, is searched for in the process's own table;
-/// with one entry left it counts as unshared again. What other tables may name is left to a sweep.
+/// A file that was only duplicated, as by a redirection that opens, dup2s and closes, is searched for in the
+/// process's own table; with one entry left it counts as unshared again. What other tables may name, or calls
+/// of other threads may use, is left to [`reclaim`].
 #[inline(never)]
 #[unsafe(link_section = ".text.startup.lp")]
 fn left_by_duplicate(task: &Task, id: FileId) -> bool {
@@ -137,9 +137,7 @@ fn left_by_duplicate(task: &Task, id: FileId) -> bool {
         && file.custody.get() == 0
         && limit <= FEW;
     if !known {
-        if !grace::leave(task, id) {
-            reclaim::closed_slow(task, id);
-        }
+        reclaim::closed_slow(task, id);
         return false;
     }
     match task.table.open().filter(|(_, word)| *word as u32 == id.0).count() {
