@@ -2,17 +2,17 @@
 //! under way can use them.
 //!
 //! A file that was never duplicated, sent or inherited has one entry. Who takes it out of that entry by an
-//! exchange and then finds [`sharing::ALONE`] knows that it will have no other: who marks a file as shared
+//! exchange and then finds `sharing::ALONE` knows that it will have no other: who marks a file as shared
 //! confirms its entry afterwards ([`marks::confirm`]), and fork has the table alone. What remains are the
 //! pins of the process's threads, in calls that found the file before. So no table is looked at, and nobody
 //! else keeps or frees the file.
 //!
 //! The lane that closed it adds it to the chain of those that *wait*. After some more closes that chain is
 //! *due*, with a period of its own ([`lp_region::quiescent`]). Once the period is over for the other threads,
-//! pinned files go to the lane's chain for sweeps ([`crate::life::sweep`]); the others are *idle*. The lane's
-//! next opens take those, so that their slots stay in this processor's cache. Threads that open and close
-//! files note periods as they do. Others are asked. Only if they are not back by the time that many files
-//! wait is there a heavy barrier, after which they are away.
+//! pinned files go to the lane's chain for sweeps ([`crate::life::reclaim`]); the others are *idle*. The
+//! lane's next opens take those, so that their slots stay in this processor's cache. Threads that open and
+//! close files note periods as they do. Others are asked. Only if they are not back by the time that many
+//! files wait is there a heavy barrier, after which they are away.
 //!
 //! The chains are the lane's own. Who leaves the lane, or buries it, leaves the first two to sweeps.
 
@@ -33,8 +33,8 @@ use crate::locks::file_lock;
 const FEW: u32 = 64;
 /// Closes that justify a heavy barrier.
 const MOST: u32 = 480;
-/// Most lanes with which files wait here: each keeps three times [`MOST`] slots to itself. With more lanes, all
-/// closed files go to sweeps.
+/// Most lanes with which files wait here: each keeps three times [`MOST`] slots to itself. With more lanes,
+/// all closed files go to sweeps.
 const LANES: usize = 256;
 const _: () = assert!(3 * MOST as usize * LANES <= OpenFile::SLOTS / 2);
 /// Lanes that are asked at a time.
@@ -88,7 +88,7 @@ fn look_slow(task: &Task, count: u32) {
     if are_few && count < MOST.min(lanes / 2) {
         return;
     }
-    // Without barriers, or if a thread hangs in each call, another process may be able to tell what is in use.
+    // Without barriers, or if threads always come back too late, another process may tell what is in use.
     if !are_few || !look(task, count >= MOST) && count >= 2 * MOST {
         hand_over(task, task.lane);
     }
@@ -226,7 +226,7 @@ pub(crate) fn free_idle(task: &Task, lane: &Lane, most: usize) {
         // The lane answers for the slot until a cache holds it.
         lane.taken[OpenFile::SLAB].store(id.0, Ordering::Release);
         idle.store(file.link.load(Ordering::Relaxed), Ordering::Release);
-        file.closed_by.store(0, Ordering::Release);
+        file.closed_by.store(0, Ordering::Release); // PAIRS: the acquire in `keeps`.
         task.region.give::<OpenFile>(lane, id);
         task.region.settle::<OpenFile>(lane);
     }
@@ -259,8 +259,8 @@ pub(crate) fn settle(lane: &Lane) {
     }
 }
 
-/// Whether an open file that a dead lane still has in hand is left to this module: because it is in that lane's
-/// chains, or because another lane has closed it.
+/// Whether an open file that a dead lane still has in hand is left to this module: because it is in that
+/// lane's chains, or because another lane has closed it.
 pub(crate) fn keeps(region: Region, lane: LaneId, id: FileId) -> bool {
     // PAIRS: the release in `keep`.
     match region.file(id).closed_by.load(Ordering::Acquire) {

@@ -113,8 +113,8 @@ fn free_unnamed(task: &Task) {
     list.unnamed.store(end, Ordering::Relaxed);
 }
 
-/// For close(2): leaves an open file that was removed from a table to [`grace`], or keeps it. Sweeps at once if
-/// enough has accumulated or if somebody may wait for it.
+/// For close(2): leaves an open file that was removed from a table to [`grace`], or keeps it. Sweeps at once
+/// if enough has accumulated or if somebody may wait for it.
 #[inline(never)]
 #[unsafe(link_section = ".text.startup.lp")]
 pub(crate) fn closed_slow(task: &Task, id: FileId) {
