@@ -12,7 +12,7 @@ use lp_region::{FileId, InodeId, InodeRef, LaneId, LockId, MappingId, ProcessId,
 use lp_vfs::blob::BlobKind;
 use lp_vfs::lock::family;
 use lp_vfs::lock_tree::CHANGING;
-use lp_vfs::{pin, table::entry};
+use lp_vfs::{grace, pin, table::entry};
 
 use crate::bits::Bits;
 use crate::slabs::SlabSlots;
@@ -73,9 +73,11 @@ impl Check<'_> {
         }
     }
 
-    /// Open files that the pins of lanes keep.
+    /// Open files that the pins of lanes keep, or lanes that closed them.
     fn pins(&mut self) -> Bits {
         let mut files = Bits::default();
+        // First: calls may still have pinned closed files.
+        (1..self.lanes).for_each(|lane| self.closed(lane, &mut files));
         for lane in 1..self.lanes {
             for pin in &self.region.lane(LaneId(lane)).pins {
                 let word = pin.load(Relaxed);
@@ -88,6 +90,17 @@ impl Check<'_> {
             }
         }
         files
+    }
+
+    /// Files that a lane has closed and whose slots it has not given back yet.
+    fn closed(&mut self, lane: u32, files: &mut Bits) {
+        for index in grace::chains(self.region, self.region.lane(LaneId(lane))) {
+            if !self.slabs.files.is_used(index) && !self.slabs.files.hand.has(index) || !files.insert(index) {
+                return self.structure(|| {
+                    format!("the closed files of lane {lane} lead to slot {index}, which is none of theirs")
+                });
+            }
+        }
     }
 
     fn lives(&self, inode: InodeRef) -> bool {

@@ -36,6 +36,8 @@ pub mod mount_leave;
 pub mod mount_state;
 #[path = "../../region/src/words/moving.rs"]
 pub mod moving;
+#[path = "../../region/src/words/quiescent.rs"]
+pub mod quiescent;
 #[path = "../../region/src/words/ring.rs"]
 pub mod ring;
 #[path = "../../region/src/words/seq.rs"]

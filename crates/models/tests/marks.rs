@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use lp_models::marks::{call_off, commit, enter, inside, leave, named, pin, pinned, shut, take_out, unpin};
+use lp_models::marks::{
+    call_off, commit, confirm, enter, exchange_out, inside, leave, named, pin, pinned, shut, take_out, unpin,
+};
 use lp_models::sync::{AtomicU32, AtomicU64, Ordering, Weaken, check, heavy_barrier, weakened};
 
 const NAME: u64 = 5;
@@ -106,6 +108,45 @@ fn what_is_copied_is_not_freed() {
     check(a_copy_against_a_scan);
     assert!(weakened(Weaken::Release, a_copy_against_a_scan));
     assert!(weakened(Weaken::Acquire, a_copy_against_a_scan));
+}
+
+/// dup in one thread; in the other close, which frees what nobody has marked as duplicated once no pin names
+/// it, without a look at the entries.
+fn a_copy_against_a_close() {
+    let table = Arc::new(Copies::default());
+    let duplicated = Arc::new(AtomicU32::new(0));
+    table.entries[1].store(NAME, Ordering::Relaxed);
+    let (other, mark) = (Arc::clone(&table), Arc::clone(&duplicated));
+    let thread = loom::thread::spawn(move || {
+        assert!(exchange_out(&other.entries[1], &other.pins[1], (NAME, NAME), 0));
+        let is_alone = mark.load(Ordering::Relaxed) == 0;
+        unpin(&other.pins[1]);
+        heavy_barrier();
+        if is_alone && other.pins.iter().all(|pin| pinned(pin) != NAME) {
+            other.freed.store(1, Ordering::Relaxed);
+        }
+    });
+    if named(&table.entries[1]) == NAME {
+        pin(&table.pins[0], NAME);
+        if named(&table.entries[1]) == NAME {
+            assert_eq!(table.freed.load(Ordering::Relaxed), 0, "marked after it was freed");
+            duplicated.store(1, Ordering::Release);
+            if confirm(&table.entries[1], NAME) {
+                table.entries[0].store(NAME, Ordering::Release);
+            }
+        }
+        unpin(&table.pins[0]);
+    }
+    thread.join().expect("no panic");
+    let is_named = table.entries[0].load(Ordering::Relaxed) == NAME;
+    assert!(!is_named || table.freed.load(Ordering::Relaxed) == 0, "freed with an entry");
+}
+
+#[test]
+fn what_was_copied_in_time_is_not_freed() {
+    check(a_copy_against_a_close);
+    assert!(weakened(Weaken::Release, a_copy_against_a_close));
+    assert!(weakened(Weaken::LightBarrier, a_copy_against_a_close));
 }
 
 #[test]

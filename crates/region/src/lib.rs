@@ -42,5 +42,6 @@ pub use mounts::{mount_change, mount_leave, mount_state};
 pub use records::{lane, mount, order, process};
 pub use user::{cpu, extensible, statx, ucopy};
 pub use words::{
-    beside, bucket, custody, life, marks, moving, ring, seq, shape, signed, split, stack, validated,
+    beside, bucket, custody, life, marks, moving, quiescent, ring, seq, shape, signed, split, stack,
+    validated,
 };

@@ -82,6 +82,23 @@ pub fn prefetch<T>(what: &T) {
     }
 }
 
+/// Prefetches a word's line into this processor's cache as its own, for an exchange that follows. A hint: it
+/// reads and orders nothing.
+#[inline(always)]
+pub fn prefetch_to_write<T>(what: &T) {
+    if cfg!(miri) {
+        return;
+    }
+    // SAFETY: a hint that accepts any address.
+    unsafe {
+        core::arch::asm!(
+            "prefetchw [{}]",
+            in(reg) core::ptr::from_ref(what),
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+}
+
 /// The same reference. The compiler does not know that it is, so it loads nothing behind it before this
 /// point. The reference itself does not pass the assembly, from which it might escape.
 #[inline(always)]

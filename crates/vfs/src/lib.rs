@@ -62,14 +62,14 @@ pub use descriptors::{busy, flight, opened};
 pub use inodes::blob;
 pub use lane::{freeze, intent, pin};
 pub use life::{
-    bare_mapping, boot, executed, fork, limit, mapping, mount_tree, namespace, parted, reap, reclaim, sharing,
+    bare_mapping, boot, executed, fork, grace, limit, mapping, mount_tree, namespace, parted, reap, reclaim,
+    sharing,
 };
 pub use locks::{file_lock, flock, lock, lock_tree, record_lock, signal_target};
 pub use names::{dir, dirent, hash, link_target, name, root, walk};
 pub use rights::permission;
 
 pub mod file {
-    pub use crate::descriptors::file::share;
     pub use crate::life::open_file::{Opening, create, discard};
 }
 

@@ -307,6 +307,7 @@ impl<'r> Region<'r> {
     /// Releases a lane. Its caches stay in it for the next owner; its marks must be clear.
     pub fn release_lane(self, lane: LaneId) {
         self.retire_lane(lane);
+        self.lane(lane).quiescent.reset();
         // PAIRS: the acquire in `claim_lane`.
         self.lane(lane).process.store(0, Ordering::Release);
     }

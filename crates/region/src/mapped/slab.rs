@@ -140,17 +140,24 @@ impl Region<'_> {
     /// `ENOSPC` when the slab is exhausted.
     #[inline(always)]
     pub fn take<T: Slot>(self, lane: &Lane) -> Result<T::Id> {
+        match self.take_cached::<T>(lane) {
+            Some(id) => Ok(id),
+            None => self.take_slow::<T>(lane),
+        }
+    }
+
+    /// [`Region::take`] from the lane's cache only.
+    #[inline(always)]
+    pub fn take_cached<T: Slot>(self, lane: &Lane) -> Option<T::Id> {
         let cache = &lane.caches[T::SLAB];
         // Relaxed throughout: only this lane writes its cache.
         let count = cache.count.load(Ordering::Relaxed);
-        let Some(slot) = cache.slots.get((count as usize).wrapping_sub(1)) else {
-            return self.take_slow::<T>(lane);
-        };
+        let slot = cache.slots.get((count as usize).wrapping_sub(1))?;
         let index = slot.load(Ordering::Relaxed);
         lane.taken[T::SLAB].store(index, Ordering::Relaxed);
         // Release: a reaper that sees the lower count sees the slot named in `taken`.
         cache.count.store(count - 1, Ordering::Release);
-        Ok(T::id(index))
+        Some(T::id(index))
     }
 
     /// [`Region::take`] from a cache that is empty.

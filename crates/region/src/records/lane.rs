@@ -9,6 +9,7 @@ use lp_abi::linux::{
 use crate::ids::{InodeRef, LaneId};
 use crate::layout;
 use crate::lock::OwnerLock;
+use crate::quiescent::Quiescent;
 use crate::ring::WaitingFor;
 use crate::signed::Note;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -89,6 +90,8 @@ pub struct Lane {
     /// Number of the inode whose biased lock the lane holds; 0 if none. See [`crate::bias`]. On a line of its
     /// own: whoever wants one of those locks reads it.
     pub holding: AtomicU32,
+    /// What the lane tells those that wait for the end of calls; see [`crate::quiescent`].
+    pub quiescent: Quiescent,
     /// The change in progress; see [`Intent`].
     pub intent: Intent,
     /// Slot taken from each cache and not yet linked in.
@@ -109,6 +112,8 @@ pub struct Lane {
     pub kept: AtomicU32,
     /// Directories that the lane has marked as moving; see [`crate::moving`].
     pub moves: [AtomicU32; 2],
+    /// Files that it has closed; see [`ClosedFiles`].
+    pub closed: ClosedFiles,
     /// Caches of free slots, by slab.
     pub caches: [LaneCache; 12],
     /// Page allocation.
@@ -179,6 +184,22 @@ impl Unlinked {
     pub const fn inode(word: u64) -> InodeRef {
         InodeRef::from_word(word & !UNNAMED)
     }
+}
+
+/// Open files that the lane has taken out of their only entry while threads shared the table: three chains
+/// (`lp_vfs::grace`). Only the lane's owner touches them. Each head is 0 if there are none.
+#[repr(C)]
+pub struct ClosedFiles {
+    /// The last closed of those that calls under way may still use.
+    pub waiting: AtomicU32,
+    /// Their number.
+    pub count: AtomicU32,
+    /// The first of those that calls may use until a period is over.
+    pub due: AtomicU32,
+    /// The first of those that no call uses, to be allocated again.
+    pub idle: AtomicU32,
+    /// The period ([`crate::quiescent`]) of those that are due.
+    pub period: AtomicU64,
 }
 
 /// Free slots of one slab that a lane caches.

@@ -11,8 +11,8 @@ pub const UNANNOUNCED: u32 = u32::MAX;
 /// A process of a run: what Linux keeps in `task_struct`, `files_struct`, `fs_struct` and `cred`. 1 KiB.
 ///
 /// Only its own process writes it, and the lane that `life` names. It survives exec; fork copies it. The
-/// first line is what most calls read; what threads of a process often write has the third, with what only
-/// close reads. The fourth holds what many calls of threads read and few change.
+/// first line is what most calls read. What threads of a process often write has the third, with what few
+/// calls read. The fourth holds what many calls of threads read and few change.
 #[repr(C, align(64))]
 pub struct Process {
     /// State, generation, and the lane responsible for it. Atomic.
@@ -80,36 +80,42 @@ pub struct Process {
     /// While threads share the table: held by one that needs the others out of the way, and by all while
     /// `closed`.
     pub table_lock: OwnerLock,
+    /// The same as `domain` for the image after an exec by a thread that has credentials of its own; else 0.
+    pub next_domain: AtomicU64,
     /// Incremented after each copy of a reference within the process's table. Atomic.
     pub moves: AtomicU32,
     /// Incremented for each thread that ends. Atomic.
     pub threads_gone: AtomicU32,
-    /// The gate's words; its `high::run::words` has their meaning.
-    pub gate_words: [AtomicU32; 9],
-    /// Nonzero if close must check more: the process may hold POSIX locks, or watchers are notified of its
-    /// open files (`lp_vfs::table::closing`).
-    pub posix_locks: AtomicU32,
-    /// Nonzero while threads change the table under `table_lock` only; see [`crate::beside`]. Set under that
-    /// lock.
-    pub closed: AtomicU32,
-    /// Maps of user and of group ids, if the process is in a user namespace other than the run's; else 0. The
-    /// extents are at the end of `groups`; `lp_vfs`'s `caller::id_map` has their meaning.
-    pub id_maps: [AtomicU32; 2],
-    /// What such a process sees in place of user and group ids that its namespace does not have.
+    /// What a process in a user namespace sees in place of user and group ids that its namespace does not
+    /// have.
     pub overflow_ids: [AtomicU32; 2],
     /// During an exec by a thread that uses a slot without a process: that slot; else 0.
     pub next_home: AtomicU32,
-    /// What its threads have restricted themselves to (landlock(7)): an inode without a name as a
-    /// [`crate::ids::Spot`] without a mount, or 0. `lp_vfs`'s `rights::domain` has its content.
-    pub domain: AtomicU64,
-    /// The same for the image after an exec by a thread that has credentials of its own; else 0.
-    pub next_domain: AtomicU64,
     /// For a slot without a process: threads that use its words.
     pub users: AtomicU32,
     /// Directory in which the executed file was found, for its path once it has no name.
     pub exe_parent: AtomicU32,
     /// Unused.
-    pub unused_last: [AtomicU32; 4],
+    pub unused: AtomicU32,
+    /// Periods that threads have begun ([`crate::quiescent`]). Beside `parked`: who notes the last one is
+    /// about to change that, and takes the line anyway.
+    pub periods: AtomicU64,
+    /// Nonzero while threads change the table under `table_lock` only; see [`crate::beside`]. Set under that
+    /// lock.
+    pub closed: AtomicU32,
+    /// Nonzero if close must check more: the process may hold POSIX locks, or watchers are notified of its
+    /// open files (`lp_vfs::table::closing`).
+    pub posix_locks: AtomicU32,
+    /// What its threads have restricted themselves to (landlock(7)): an inode without a name as a
+    /// [`crate::ids::Spot`] without a mount, or 0. `lp_vfs`'s `rights::domain` has its content.
+    pub domain: AtomicU64,
+    /// The gate's words; its `high::run::words` has their meaning.
+    pub gate_words: [AtomicU32; 9],
+    /// Maps of user and of group ids, if the process is in a user namespace other than the run's; else 0. The
+    /// extents are at the end of `groups`; `lp_vfs`'s `caller::id_map` has their meaning.
+    pub id_maps: [AtomicU32; 2],
+    /// Unused.
+    pub unused_last: AtomicU32,
     /// Supplementary groups from the start on, extents of the maps of ids from the end.
     pub groups: [AtomicU32; 192],
 }
@@ -135,17 +141,17 @@ impl Process {
             life: _, table_lock, pid, run, pid_namespace, moves, threads_gone, fd_limit, threads, umask, ruid, fsuid,
              fsgid, caps, group_count, mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited, closed,
              cwd, root, home, lends, parked, exe, fsize_limit, births, keeper, users, exe_parent, id_maps, overflow_ids,
-             next_home, domain, next_domain, unused_last, gate_words, groups,
+             next_home, domain, next_domain, unused, unused_last, periods, gate_words, groups,
         } = self;
         let words = [
             pid, run, pid_namespace, moves, threads_gone, fd_limit, threads, umask, ruid, fsuid, fsgid, caps, group_count,
             mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited, closed, home, lends, births,
-            keeper, users, exe_parent, next_home,
+            keeper, users, exe_parent, next_home, unused, unused_last,
         ];
         // Relaxed: published with the slot's life.
-        words.into_iter().chain(id_maps).chain(overflow_ids).chain(unused_last)
+        words.into_iter().chain(id_maps).chain(overflow_ids)
             .chain(gate_words).chain(groups).for_each(|word| word.store(0, Ordering::Relaxed));
-        [cwd, root, parked, exe, fsize_limit, domain, next_domain].into_iter()
+        [cwd, root, parked, exe, fsize_limit, domain, next_domain, periods].into_iter()
             .for_each(|word| word.store(0, Ordering::Relaxed));
         table_lock.clear();
     }

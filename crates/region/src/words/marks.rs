@@ -62,6 +62,18 @@ pub fn exchange_out(word: &AtomicU64, pin: &AtomicU64, found: (u64, u64), instea
     done
 }
 
+/// Looks again at a word that held `found`, after the caller has noted elsewhere that it will copy the name.
+/// Returns whether it still does. If so, who takes the name out ([`exchange_out`]) finds the note.
+///
+/// The caller pins the target. If this fails, it must not copy the name: who took it out may have missed the
+/// note, and then knows that nothing but pins can name the target.
+#[inline]
+pub fn confirm(word: &AtomicU64, found: u64) -> bool {
+    // An exchange for itself: of this and the one in `exchange_out`, the later sees the earlier. PAIRS: the
+    // exchange in `exchange_out`.
+    word.compare_exchange(found, found, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+}
+
 /// The name in a word. A scan calls it on all words before it calls [`pinned`] on any pin.
 #[inline]
 pub fn named(word: &AtomicU64) -> u64 {

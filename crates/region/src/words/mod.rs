@@ -8,6 +8,7 @@ pub mod custody;
 pub mod life;
 pub mod marks;
 pub mod moving;
+pub mod quiescent;
 pub mod ring;
 pub mod seq;
 pub mod shape;

@@ -5,6 +5,7 @@ use lp_region::sync::{Ordering, heavy_barrier};
 use lp_region::{FileId, ProcessId, marks};
 
 use crate::caller::task::Task;
+use crate::descriptors::fget::HeldFile;
 use crate::descriptors::file;
 use crate::descriptors::table::{FdTable, entry};
 use crate::lane::pin;
@@ -16,11 +17,56 @@ use crate::life::open_file;
 ///
 /// # Errors
 /// `EBADF` if it is not ours.
+#[inline]
 pub fn dup(task: &Task, fd: Fd) -> Result<FileId> {
-    let held = task.fget_any(fd)?;
-    file::duplicate(held.file);
-    pin::file(task, pin::slot::OPEN, held.id);
-    Ok(held.id)
+    let entry = task.table.load(fd);
+    let Some(file) = task.own_any(entry) else { return dup_beside(task, fd) };
+    file::duplicate(file);
+    let id = FileId(entry as u32);
+    pin::file(task, pin::slot::OPEN, id);
+    Ok(id)
+}
+
+/// [`dup`] while threads share the table.
+#[inline(never)]
+fn dup_beside(task: &Task, fd: Fd) -> Result<FileId> {
+    loop {
+        let held = task.fget_any(fd)?;
+        file::duplicate(held.file);
+        if is_named_still(task, fd, held.id) {
+            pin::file(task, pin::slot::OPEN, held.id);
+            return Ok(held.id);
+        }
+    }
+}
+
+/// Whether the entry of `fd` names an open file that the caller has pinned and marked as shared. If not, the
+/// thread that took the file out of the entry may not have seen the mark ([`crate::life::grace`]), so nothing
+/// may name the file any more.
+#[inline]
+fn is_named_still(task: &Task, fd: Fd, id: FileId) -> bool {
+    // Relaxed: only this thread can have created the second thread.
+    if task.process.threads.load(Ordering::Relaxed) == 0 {
+        return true;
+    }
+    task.table.covered(fd).is_some_and(|place| {
+        let word = marks::named(place);
+        word & entry::OPEN != 0 && word as u32 == id.0 && marks::confirm(place, word)
+    })
+}
+
+/// The open file of `fd`, marked as shared: it is about to be sent to another table.
+///
+/// # Errors
+/// `EBADF` if it is not ours.
+pub fn share<'r>(task: &Task<'r>, fd: Fd) -> Result<HeldFile<'r>> {
+    loop {
+        let held = task.fget(fd)?;
+        file::share(held.file);
+        if is_named_still(task, fd, held.id) {
+            return Ok(held);
+        }
+    }
 }
 
 /// Installs the result of [`dup`] at `fd`; `flags` as for `table::install`.
@@ -60,21 +106,24 @@ pub fn of_process(task: &Task, process: ProcessId, fd: Fd) -> Result<Option<File
     loop {
         let word = marks::named(place);
         if word & entry::DATA == 0 {
-            pin::clear(task, pin::slot::OPEN);
+            pin::clear(task, pin::slot::FIRST);
             let is_closed = word == entry::TRANSIT || word & (entry::OPEN | entry::PARKED) == entry::PARKED;
             return if is_closed { Err(Errno::EBADF) } else { Ok(None) };
         }
         let id = FileId(word as u32);
-        pin::file(task, pin::slot::OPEN, id);
+        // Not yet as one that is being opened, which the burial of this lane would keep.
+        pin::file(task, pin::slot::FIRST, id);
         let file = task.region.file(id);
         file::share(file);
         // PAIRS: the light barrier in `open_file::left`.
         if !heavy_barrier() {
-            abandon(task);
+            pin::clear(task, pin::slot::FIRST);
             return Err(Errno::EPERM);
         }
         // Unless the slot was freed before, and is now the file that was opened next.
         if marks::named(place) as u32 == id.0 && file::is_shared(file) {
+            pin::file(task, pin::slot::OPEN, id);
+            pin::clear(task, pin::slot::FIRST);
             return Ok(Some(id));
         }
     }

@@ -174,7 +174,7 @@ impl<'r> Task<'r> {
         let pinned = Pinned { file, pin: &self.lane.pins[pin::slot::FIRST] };
         // Relaxed: immutable.
         let is_so = marks::named(place) == entry && pinned.file.mode.load(Ordering::Relaxed) & mode == mode;
-        is_so.then_some(pinned)
+        (is_so && self.lane.quiescent.is_here()).then_some(pinned)
     }
 
     /// The inode of an open file that the caller holds.
@@ -226,6 +226,9 @@ impl<'r> Task<'r> {
                 return 0;
             }
             pin::file(self, slot, FileId(entry as u32));
+            if !self.lane.quiescent.is_here() {
+                self.lane.quiescent.come_back(&self.process.periods);
+            }
             if self.table.load(fd) as u32 == entry as u32 {
                 return entry;
             }

@@ -1,8 +1,9 @@
 //! Open file descriptions, like `struct file`, except that nobody counts who names them.
 //!
 //! One that no fork has shared is freed by the close of its only descriptor, or of its last in the table
-//! where it was duplicated. A shared one, or any while threads share the table, is kept by the lane that
-//! closes it ([`crate::life::reclaim`]) until a sweep finds no table and no pin that names it.
+//! where it was duplicated. While threads share the table, one with a single descriptor is freed once no call
+//! can use it ([`crate::life::grace`]). Any other is kept by the lane that closes it
+//! ([`crate::life::reclaim`]) until a sweep finds no table and no pin that names it.
 
 use lp_abi::Fd;
 use lp_region::records::OpenFile;
@@ -16,6 +17,20 @@ use crate::lane::pin;
 #[inline]
 pub(crate) fn leave(task: &Task, entry: &AtomicU64, id: FileId, instead: u64) {
     marks::take_out(entry, &task.lane.pins[pin::slot::CLOSE], u64::from(id.0), instead);
+}
+
+/// [`leave`] of a thread that has the table alone ([`crate::descriptors::table_lock::Alone`]), even if other
+/// threads share it: an exchange, as [`marks::confirm`] needs.
+#[inline]
+pub(crate) fn leave_alone(task: &Task, entry: &AtomicU64, id: FileId, instead: u64) {
+    // Relaxed: only this thread can have created the second thread.
+    if task.process.threads.load(Ordering::Relaxed) == 0 {
+        return leave(task, entry, id, instead);
+    }
+    let pinned = &task.lane.pins[pin::slot::CLOSE];
+    let name = u64::from(id.0);
+    // Relaxed: nobody else changes it.
+    while !marks::exchange_out(entry, pinned, (name, entry.load(Ordering::Relaxed)), instead) {}
 }
 
 /// Whether a file that was removed from the caller's table has no other entry there and was never in another
@@ -37,9 +52,10 @@ pub(crate) mod sharing {
     pub(crate) const SHARED: u32 = 2;
 }
 
-/// Marks an open file shared: another table is about to name it.
+/// Marks an open file shared: another table is about to name it. The caller must confirm the entry
+/// ([`marks::confirm`]), or keep others from changing it.
 #[inline]
-pub fn share(file: &OpenFile) {
+pub(crate) fn share(file: &OpenFile) {
     file.shared.store(sharing::SHARED, Ordering::Release);
 }
 
@@ -49,7 +65,8 @@ pub(crate) fn is_shared(file: &OpenFile) -> bool {
 }
 
 /// Marks an open file as named by a second descriptor of the same table. A process that fetches a descriptor
-/// of this one may mark it as shared meanwhile.
+/// of this one may mark it as shared meanwhile. The caller must confirm the entry ([`marks::confirm`]) before
+/// it lets a second one name the file.
 #[inline]
 pub(crate) fn duplicate(file: &OpenFile) {
     if file.shared.load(Ordering::Relaxed) == sharing::ALONE {

@@ -25,7 +25,7 @@ pub fn replace(task: &Task, place: &AtomicU64, new: u64) -> u64 {
     let old = place.load(Ordering::Relaxed); // Relaxed: nobody else changes it.
     match old & entry::OPEN {
         0 => place.store(new, Ordering::Release),
-        _ => file::leave(task, place, FileId(old as u32), new),
+        _ => file::leave_alone(task, place, FileId(old as u32), new),
     }
     old
 }

@@ -8,7 +8,7 @@
 
 use lp_region::order::{self, LockGuard, Rank};
 use lp_region::process::Process;
-use lp_region::sync::{AtomicU64, LOCK_SPINS, Ordering, pause, spin};
+use lp_region::sync::{AtomicU64, LOCK_SPINS, Ordering, pause, prefetch_to_write, spin};
 use lp_region::{FileId, LaneId, beside, marks};
 
 use crate::caller::task::Task;
@@ -30,6 +30,21 @@ impl<'t, 'r> Beside<'t, 'r> {
             return Beside(None);
         }
         enter_slow(task);
+        Beside(Some(task))
+    }
+
+    /// [`Beside::take`] of a thread that is about to exchange [`Process::parked`]: its line comes meanwhile, at
+    /// once as one that may be written to. Notes the last period ([`lp_region::quiescent`]).
+    #[inline(always)]
+    #[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
+    pub fn take_to_park(task: &'t Task<'r>) -> Self {
+        // Relaxed: only this thread can have created the second thread.
+        if task.process.threads.load(Ordering::Relaxed) == 0 {
+            return Beside(None);
+        }
+        prefetch_to_write(&task.process.parked);
+        enter_slow(task);
+        task.lane.quiescent.note(&task.process.periods);
         Beside(Some(task))
     }
 

@@ -27,7 +27,7 @@ use crate::descriptors::table_lock;
 use crate::inodes::make;
 use crate::lane::{mount_claim, pin};
 use crate::life::mount_tree::{self, Draft, Making, Tree};
-use crate::life::{mapped, mount_end, open_file, parted, reap, reclaim};
+use crate::life::{grace, mapped, mount_end, open_file, parted, reap, reclaim};
 use crate::names::{hash, mounts};
 
 /// States of `Run::state`.
@@ -434,6 +434,7 @@ pub fn leave_lane(task: &Task) {
     for slot in 0..task.lane.pins.len() {
         pin::clear(task, slot);
     }
+    grace::hand_over(task, task.lane);
     walked::forget(task.region, task.lane_id);
     task.region.release_lane(task.lane_id);
 }

@@ -5,7 +5,8 @@
 //! or a burial only if no live thread holds it. Lock order: `Lane::burial`, then the dead lane's own locks.
 //!
 //! [`reclaim`] decides when to look for what nothing names, [`sweep`] looks, and has the reaper bury a dead
-//! holder; [`free`] frees what either finds, and [`tidy`] takes it out of the lanes' lists.
+//! holder; [`free`] frees what either finds, and [`tidy`] takes it out of the lanes' lists. [`grace`] frees
+//! files that threads have closed and that no other table or entry can name.
 
 pub mod bare_mapping;
 pub mod boot;
@@ -14,6 +15,7 @@ pub mod executed;
 pub mod fork;
 pub(crate) mod free;
 pub(crate) mod fs_options;
+pub mod grace;
 pub(crate) mod home;
 pub mod limit;
 pub(crate) mod mapped;

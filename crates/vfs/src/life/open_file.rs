@@ -61,9 +61,9 @@ impl Drop for NewFile<'_, '_> {
 /// `ENFILE` if there are none left.
 #[inline(always)]
 pub fn create<'t, 'r>(task: &'t Task<'r>, opening: &Opening) -> Result<NewFile<'t, 'r>> {
-    let id = match task.region.take::<OpenFile>(task.lane) {
-        Ok(id) => id,
-        Err(_) => reclaim::file_slot_slow(task)?,
+    let id = match task.region.take_cached::<OpenFile>(task.lane) {
+        Some(id) => id,
+        None => reclaim::file_slot_slow(task)?,
     };
     let file = task.region.file(id);
     // Relaxed throughout: published by the release store that installs it, or by the pin below.
@@ -124,8 +124,8 @@ pub(crate) fn left(task: &Task, id: FileId) {
 /// freed at once.
 ///
 /// A file that was only duplicated, as by a redirection that opens, dup2s and closes, is searched for in the
-/// process's own table; with one entry left it counts as unshared again. What other tables may name is left
-/// to a sweep.
+/// process's own table; with one entry left it counts as unshared again. What other tables may name, or calls
+/// of other threads may use, is left to [`reclaim`].
 #[inline(never)]
 #[unsafe(link_section = ".text.startup.lp")]
 fn left_by_duplicate(task: &Task, id: FileId) -> bool {
@@ -279,7 +279,7 @@ pub fn take_out(task: &Task, fd: Fd, vacate: impl FnOnce(&AtomicU64)) -> Result<
     if old & entry::OPEN == 0 {
         return Err(Errno::EBADF);
     }
-    file::leave(task, place, FileId(old as u32), entry::TRANSIT);
+    file::leave_alone(task, place, FileId(old as u32), entry::TRANSIT);
     vacate(place);
     drop(alone);
     let_go(task, old);

@@ -27,7 +27,7 @@ use crate::descriptors::table::{FdTable, entry};
 use crate::inodes::{inode, make};
 use crate::lane::kept::{self, Listed};
 use crate::lane::{mount_claim, pin, taken};
-use crate::life::{burial, free, home, mapped};
+use crate::life::{burial, free, grace, home, mapped};
 use crate::locks::file_lock;
 use crate::names::tree;
 
@@ -262,6 +262,7 @@ pub(crate) fn strip(task: &Task, lane: LaneId) {
     task.region.settle_slab::<Inode>(record);
     settle_list::<OpenFile>(task, record);
     settle_list::<Inode>(task, record);
+    grace::settle(record);
     // A blob in hand first: the inode that is being freed may still name it.
     give_back_inode(task, lane);
     settle_claims(task, lane);
@@ -269,9 +270,10 @@ pub(crate) fn strip(task: &Task, lane: LaneId) {
     for slot in [pin::slot::OPEN, pin::slot::CLOSE] {
         let word = record.pins[slot].load(Ordering::Acquire);
         if word & pin::INODE == 0 && word != 0 {
-            keep_file_again(task, record, FileId(word as u32));
+            keep_file_again(task, lane, FileId(word as u32));
         }
     }
+    grace::hand_over(task, record);
     taken::give_back::<Dirent>(task, record);
     taken::give_back::<Bucket>(task, record);
     taken::give_back::<LongName>(task, record);
@@ -395,10 +397,13 @@ fn give_back_inode(task: &Task, lane: LaneId) {
 
 /// [`keep_again`] of an open file. If the table of a later image holds it by its only descriptor, its close
 /// must no longer free it.
-fn keep_file_again(task: &Task, record: &Lane, id: FileId) {
-    if !depot::is_cached::<OpenFile>(record, id.0) {
-        file::share(task.region.file(id));
+fn keep_file_again(task: &Task, lane: LaneId, id: FileId) {
+    let record = task.region.lane(lane);
+    if !depot::is_cached::<OpenFile>(record, id.0) && !grace::keeps(task.region, lane, id) {
+        let file = task.region.file(id);
+        file::share(file);
         keep_again::<OpenFile>(task, record, id.0);
+        file.closed_by.store(0, Ordering::Release); // PAIRS: the acquire in `grace::keeps`: it is kept.
     }
 }
 
@@ -407,7 +412,7 @@ fn give_back_file(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
     let id = FileId(record.taken[OpenFile::SLAB].load(Ordering::Acquire));
     if id.is_some() && !put_back_husk::<OpenFile>(task, record, id.0) {
-        keep_file_again(task, record, id);
+        keep_file_again(task, lane, id);
     }
     record.taken[OpenFile::SLAB].store(0, Ordering::Release);
 }

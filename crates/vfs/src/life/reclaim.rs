@@ -11,13 +11,13 @@ use lp_abi::{Errno, Result};
 use lp_region::lane::{UNLINKED, UNLINKED_NEAR, UNNAMED, Unlinked};
 use lp_region::records::{Inode, OpenFile};
 use lp_region::sync::Ordering;
-use lp_region::{FileId, InodeRef};
+use lp_region::{FileId, InodeRef, slab};
 
 use crate::caller::candidates::INODES;
 use crate::caller::task::Task;
 use crate::lane::kept::{self, Listed, listed};
 use crate::life::sweep::{self, Scope};
-use crate::life::{free, reap};
+use crate::life::{free, grace, reap};
 use crate::names::dir;
 
 /// Number of closed files that justifies a sweep and its barrier: they fit one sweep.
@@ -113,11 +113,14 @@ fn free_unnamed(task: &Task) {
     list.unnamed.store(end, Ordering::Relaxed);
 }
 
-/// For close(2): keeps an open file that was removed from a table. Sweeps at once if enough has accumulated
-/// or if somebody may wait for it.
+/// For close(2): leaves an open file that was removed from a table to [`grace`], or keeps it. Sweeps at once
+/// if enough has accumulated or if somebody may wait for it.
 #[inline(never)]
 #[unsafe(link_section = ".text.startup.lp")]
 pub(crate) fn closed_slow(task: &Task, id: FileId) {
+    if grace::leave(task, id) {
+        return after_closes(task);
+    }
     let file = task.region.file(id);
     let inode = InodeRef::from_word(file.inode.load(Ordering::Relaxed));
     let is_locked = file.locked.load(Ordering::Relaxed) != 0;
@@ -126,7 +129,15 @@ pub(crate) fn closed_slow(task: &Task, id: FileId) {
         sweep::run(task, Scope::File(id));
     } else if task.region.inode(inode.id).is_dead() {
         unlinked(task, inode, Scope::File(id));
-    } else if task.lane.arrived[OpenFile::LIST].load(Ordering::Relaxed) >= BATCH {
+    } else {
+        after_closes(task);
+    }
+}
+
+/// Sweeps if the lane keeps enough closed files. The caller must hold no inode lock.
+fn after_closes(task: &Task) {
+    // Relaxed: the lane's own.
+    if task.lane.arrived[OpenFile::LIST].load(Ordering::Relaxed) >= BATCH {
         sweep::run(task, Scope::Own);
     }
 }
@@ -157,12 +168,18 @@ pub(crate) fn let_go_slow(task: &Task, inode: InodeRef) {
     sweep::run(task, Scope::Inode(inode));
 }
 
-/// Takes a slot for an open file when the slab has none: frees what can be freed and tries again.
+/// Takes a slot for an open file when the lane's cache has none: one that the lane's own closes have left, or
+/// one of the slab. If that has none, frees what can be freed and tries again.
 ///
 /// # Errors
 /// `ENFILE`.
 #[cold]
+#[inline(never)]
 pub(crate) fn file_slot_slow(task: &Task) -> Result<FileId> {
+    grace::free_idle(task, task.lane, slab::BATCH);
+    if let Ok(id) = task.region.take::<OpenFile>(task.lane) {
+        return Ok(id);
+    }
     all(task);
     task.region.take::<OpenFile>(task.lane).map_err(|_| Errno::ENFILE)
 }

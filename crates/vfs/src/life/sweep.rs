@@ -25,6 +25,9 @@
 //! A removed directory in use keeps those from which it was removed, because its `..` leads there. A thread
 //! that goes there pins what it found and then looks whether the first is in use.
 //!
+//! Files that threads close in a table that they share come here only if they may have other names, or if a
+//! call still used them ([`crate::life::grace`]).
+//!
 //! What a complete scan has not found stays unnamed for good, because nobody can name it again. A lane that
 //! goes on unlinking therefore only marks small inodes in its list ([`Scope::Batch`], [`UNNAMED`]). It frees
 //! a few with each few that it unlinks: their slots go from its list to its cache and to its next files, not
@@ -46,7 +49,7 @@ use crate::descriptors::flight;
 use crate::descriptors::table::{self, FdTable};
 use crate::lane::kept::{Listed, all_lanes, chain, listed};
 use crate::lane::pin;
-use crate::life::{free, reap, tidy};
+use crate::life::{free, grace, reap, tidy};
 use crate::names::{dir, mounts};
 
 /// Scans before a sweep gives up because references keep moving.
@@ -76,6 +79,9 @@ pub(crate) enum Scope {
 /// Finds and frees what nothing names. The caller must hold no inode lock.
 #[inline(never)]
 pub(crate) fn run(task: &Task, scope: Scope) {
+    if scope == Scope::All {
+        grace::all(task);
+    }
     // If a dead process holds candidates, it is reaped, which releases them: worth a second round.
     for _ in 0..2 {
         let dead = rounds(task, scope);

@@ -7,7 +7,7 @@ use lp_region::{InodeId, InodeRef, LaneId, Region, custody};
 
 use crate::caller::task::Task;
 use crate::lane::kept::{Listed, all_lanes, link_in, listed};
-use crate::life::free;
+use crate::life::{free, grace};
 
 /// Tidies a lane's list and chain of inodes. Returns the number that stay in the chain. The caller must own
 /// the lane.
@@ -114,12 +114,14 @@ pub(crate) fn unowned(task: &Task) {
         // Relaxed: hints.
         let left = lane.unlinked.count.load(Ordering::Relaxed)
             | lane.chains[OpenFile::LIST].load(Ordering::Relaxed)
-            | lane.chains[Inode::LIST].load(Ordering::Relaxed);
+            | lane.chains[Inode::LIST].load(Ordering::Relaxed)
+            | lane.closed.idle.load(Ordering::Relaxed);
         if left == 0 || lane.process.load(Ordering::Relaxed) != 0 {
             continue;
         }
         let tid = task.lane.tid.load(Ordering::Relaxed);
         if let Some(owned) = region.try_claim_lane(LaneId(id.0), task.process_id, tid) {
+            grace::free_idle(task, lane, usize::MAX);
             chain::<OpenFile>(region, lane, &|_| false);
             inodes(task, lane);
             region.release_lane(owned);

@@ -84,7 +84,7 @@ pub(crate) fn guarded(task: &Task) -> impl Iterator<Item = u32> + use<> {
 /// `EMFILE` and `EINVAL` as from fcntl(2)'s `F_DUPFD`; `EMFILE` also for numbers that cannot be ours.
 #[inline(always)]
 pub(crate) fn allocate(task: &'static Task<'static>, min: u32) -> Result<Fd> {
-    let beside = Beside::take(task);
+    let beside = Beside::take_to_park(task);
     match take_parked(task, &beside, min) {
         Some(fd) => Ok(fd),
         None => {
@@ -252,7 +252,7 @@ pub(crate) fn release(task: &'static Task<'static>, fd: Fd) {
 /// `EBADF` if another thread was first.
 #[inline(always)]
 pub(crate) fn close(task: &'static Task<'static>, fd: Fd) -> Result<()> {
-    let beside = Beside::take(task);
+    let beside = Beside::take_to_park(task);
     if !is_parkable(task, fd) {
         drop(beside);
         return table::take_out(task, fd, |place| vacate(task, fd, place));

@@ -16,7 +16,7 @@ use lp_region::{FileId, RunId};
 use lp_vfs::below::opened;
 use lp_vfs::table::{self, entry};
 use lp_vfs::task::Task;
-use lp_vfs::{dup, file, flight, pin};
+use lp_vfs::{dup, flight, pin};
 
 use crate::high::fd::{descriptor, fd_info, own_descriptor, placeholder};
 use crate::high::frame::at::spare_buffer;
@@ -140,9 +140,8 @@ pub(crate) fn put_tokens(task: &Task, message: &mut Message) -> Result<Option<To
 
 /// Creates a token for `fd`.
 fn make(task: &Task, fd: Fd) -> Result<Fd> {
-    let held = task.fget(fd)?;
+    let held = dup::share(task, fd)?;
     opened::complete_file(task, &held);
-    file::share(held.file);
     let generation = held.file.generation.load(Ordering::Relaxed); // Relaxed: immutable while held.
     make_token(task, held.id, generation)
 }
