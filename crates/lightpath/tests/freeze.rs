@@ -179,17 +179,28 @@ fn bad_input_is_one_line_and_leaves_nothing() {
 fn a_freezer_that_is_killed_holds_nobody_for_long() {
     let trees = Trees::new("echo f > f");
     let script = "cd $LIGHTPATH; seq 1 300000 > large; echo; read line; i=0; while [ $i -lt 50 ]; do i=$((i+1)); echo $i > x; done; cat x";
-    for calls in [300, 600, 900] {
+    let file = trees.home.path().join("frozen");
+    let to = file.to_str().unwrap();
+    let (mut calls, step) = trees::kills(100, 127);
+    let (mut ended, mut kills) = (false, 0);
+    while !ended {
         let mut command = trees.lightpath(&["run", "--size", "64M", "--", "sh", "-c", script]);
         let mut run = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         run.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-        let file = trees.home.path().join("frozen");
-        trees::killed_at(
-            &mut trees.lightpath(&["freeze", &run.id().to_string(), file.to_str().unwrap()]),
-            calls,
-        );
+        let id = run.id().to_string();
+        ended = trees::killed_at(&mut trees.lightpath(&["freeze", &id, to]), calls);
+        // It has made a whole file or none, and is not in the way of the next.
+        if !file.exists() {
+            trees.says(&["freeze", &id, to]);
+        }
         drop(run.stdin.take());
-        assert_eq!(said(&run.wait_with_output().unwrap()), "50\n");
-        let _ = fs::remove_file(file);
+        assert_eq!(said(&run.wait_with_output().unwrap()), "50\n", "killed at call {calls}");
+        let large =
+            trees.says(&["run", "--from", to, "--", "sh", "-c", "tail -n 1 $LIGHTPATH/large; ls $LIGHTPATH"]);
+        assert_eq!(large, "300000\nlarge\n", "killed at call {calls}");
+        fs::remove_file(&file).unwrap();
+        calls += step;
+        kills += 1;
     }
+    assert!(kills > 3, "{kills} kills");
 }

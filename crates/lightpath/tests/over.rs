@@ -268,6 +268,30 @@ fn a_session_in_use_is_left_alone() {
     assert_eq!(fs::read_to_string(trees.tree().join("f")).unwrap(), "x\n");
 }
 
+/// Inside a run the processes of runs cannot be seen, and a region of another version cannot be read.
+#[test]
+fn a_session_whose_users_cannot_be_seen_is_not_discarded() {
+    let trees = Trees::new("echo f > f");
+    let lightpath = env!("CARGO_BIN_EXE_lightpath");
+    let inside = format!(
+        "echo x > f; for verb in diff apply discard; do {lightpath} $verb 2>&1 && echo $verb; done; cat f"
+    );
+    let text = trees.over(&inside);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[..2].iter().all(|line| line.contains("ask from outside")), "{text}");
+    assert!(lines[2].contains("is in use") && lines[3..] == ["x"], "{text}");
+    assert_eq!(trees.says(&["diff"]), "M\tf\n");
+    let region = trees.home.path().join("state/lightpath").join(trees.session()).join("region");
+    let file = fs::File::options().read(true).write(true).open(&region).unwrap();
+    // The version.
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0xff], 8).unwrap();
+    assert!(trees.fails(&["diff"]).contains("use the one that made it"));
+    assert!(trees.fails(&["discard"]).contains("is in use"));
+    drop(file);
+    trees.says(&["discard"]);
+    assert_eq!(trees.says(&["sessions"]), "");
+}
+
 #[test]
 fn large_and_deep_directories() {
     let make = "mkdir many; cd many; seq -f 'file-with-a-rather-long-name-%g' 1 5000 | xargs touch; cd ..; \

@@ -159,6 +159,10 @@ fn an_apply_without_space_leaves_no_part_of_a_file() {
     );
     let said = sh(&trees.tree(), &apply);
     assert!(said.contains("File too large") && !said.contains(".lightpath"), "{said}");
+    let diff = trees.lightpath(&["diff"]).output().unwrap();
+    let line = String::from_utf8(diff.stderr).unwrap();
+    assert!(line.contains("was interrupted: lightpath apply goes on"), "{line}");
+    assert!(line.lines().count() == 1 && diff.status.success(), "{line}");
     trees.says(&["apply"]);
     assert_eq!(sh(&trees.tree(), "ls -A; wc -c < large; cat f"), "f\nlarge\n1000000\nf\nmore\n");
 }
@@ -318,5 +322,62 @@ fn links_in_place_of_directories_lead_nowhere() {
         assert_eq!(sh(&trees.tree(), LIST), sh(&trees.copy(), LIST));
         trees.says(&["undo", undo]);
         assert_eq!(sh(&trees.tree(), LIST), before);
+    }
+}
+
+/// Directories that their owner has closed, as package managers leave them.
+const CLOSED: &str = "mkdir -p old/in kept; echo 1 > old/f; echo 2 > old/in/f; echo 3 > kept/f; echo 4 > kept/g; \
+    chmod 555 old/in old kept";
+
+/// Does what an owner does about them.
+const OPENED: &str = "chmod -R u+w old kept; rm -r old; echo more >> kept/f; rm kept/g; echo n > kept/n; chmod 555 kept; \
+    mkdir -p made/in; echo 5 > made/in/f; chmod 555 made/in made";
+
+/// What stands in the closed directories is changed by whoever owns them.
+#[test]
+fn closed_directories_are_applied_and_undone() {
+    const NOBODY: u32 = 65534;
+    if !trees::is_root() {
+        return;
+    }
+    let own = |trees: &Trees| {
+        sh(
+            trees.home.path(),
+            &format!("chmod 755 .; mkdir state; chown -R {NOBODY}:{NOBODY} state tree copy"),
+        );
+    };
+    let user = |trees: &Trees, args: &[&str]| {
+        use std::os::unix::process::CommandExt;
+        let mut command = trees.lightpath(args);
+        command.env("HOME", trees.home.path().join("state")).uid(NOBODY).gid(NOBODY);
+        command
+    };
+    let says = |trees: &Trees, args: &[&str]| trees::said(&user(trees, args).output().unwrap());
+    let (mut calls, step) = trees::kills(300, 211);
+    loop {
+        let trees = Trees::new(CLOSED);
+        own(&trees);
+        let before = sh(&trees.tree(), LIST);
+        says(&trees, &["run", "--over", ".", "--", "sh", "-c", OPENED]);
+        sh(
+            &trees.copy(),
+            &format!("setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups sh -c '{OPENED}'"),
+        );
+        let undo = trees.home.path().join("state/undo");
+        let undo = undo.to_str().unwrap();
+        let mut ended = killed_at(&mut user(&trees, &["apply", "--reverse", undo]), calls);
+        if trees.home.path().join("state/lightpath").join(trees.session()).join("journal").exists() {
+            says(&trees, &["apply"]);
+        }
+        if sh(&trees.tree(), LIST) != before {
+            assert_eq!(sh(&trees.tree(), LIST), sh(&trees.copy(), LIST), "killed at call {calls}");
+            ended &= killed_at(&mut user(&trees, &["undo", undo]), calls);
+            says(&trees, &["undo", undo]);
+            assert_eq!(sh(&trees.tree(), LIST), before, "killed at call {calls}");
+        }
+        if ended {
+            break;
+        }
+        calls += step;
     }
 }

@@ -23,6 +23,8 @@ use crate::sync::Ordering;
 
 /// Space is reserved in multiples of this; every slab starts at a multiple.
 const STEP: usize = 64 << 10;
+/// Largest step by which space is reserved ahead.
+const MOST_AHEAD: usize = 4 << 20;
 /// Processes that have space from the start: what a shell needs to clean up when no more is available.
 const SLOTS: u32 = 32;
 /// Bytes of a descriptor table that have space from its slot's first use. More is reserved in multiples of
@@ -121,9 +123,21 @@ impl Region<'_> {
         if to <= from {
             return Ok(());
         }
-        self.back(from, to - from)?;
+        self.back_ahead(offset, from, to)?;
         // One call costs less than a fault for each page.
         self.touch(from, to - from)
+    }
+
+    /// Reserves space from `from` to `to` for a part at `offset` and, if there is enough, for an eighth more:
+    /// parts that grow by turns in small steps would lie in many extents, and a copy that shares blocks costs
+    /// time for each.
+    fn back_ahead(self, offset: usize, from: usize, to: usize) -> Result<()> {
+        let step = ((to - offset) / 8).clamp(STEP, MOST_AHEAD).next_power_of_two();
+        let ahead = offset + (to - offset).next_multiple_of(step);
+        match self.back(from, ahead - from) {
+            Err(Errno::ENOSPC) if ahead > to => self.back(from, to - from),
+            done => done,
+        }
     }
 
     /// Reserves space for the first `bytes` bytes of a part at `offset`, in whole steps.

@@ -37,6 +37,7 @@ mod memory;
 pub mod names;
 mod numbers;
 pub mod opened;
+pub mod program;
 pub mod renew;
 pub mod special;
 mod taking;

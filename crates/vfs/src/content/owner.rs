@@ -6,8 +6,8 @@
 //! that did not change meanwhile; `lp_fsck::rebuild` reads it. Calls ask it only whether a page was taken as
 //! space by fallocate(2) and not written since.
 
-use lp_abi::Result;
-use lp_region::layout::{CHUNK_PAGES, OWNERS_AT};
+use lp_abi::{Errno, Result};
+use lp_region::layout::{CHUNK_PAGES, CHUNKS, OWNERS_AT};
 use lp_region::sync::AtomicU64;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, PageId, Region};
@@ -17,6 +17,8 @@ use crate::content::run::{PageHome, PageRun};
 /// Bits of the index in a word: enough for the pages of a region, although a file with holes may have larger
 /// indices.
 pub const INDEX_BITS: u32 = 29;
+/// Chunks whose owner words get space at once: 64 KiB of them.
+const NEIGHBOURS: usize = 16;
 const INDEX_SHIFT: u32 = 64 - INDEX_BITS;
 const HEIGHT_SHIFT: u32 = 32;
 
@@ -72,10 +74,16 @@ fn words(region: Region<'_>, run: PageRun) -> impl Iterator<Item = &AtomicU64> {
     run.pages().filter_map(move |page| region.page_owner(page))
 }
 
-/// Allocates space in the region's file for the owner words of a chunk's pages.
+/// Allocates space in the region's file for the owner words of a chunk's pages and, if there is enough, for
+/// those of its neighbours: chunks whose space is interrupted by a page for each would lie in as many extents.
 pub(crate) fn back(region: Region, chunk: usize) -> Result<()> {
+    const { assert!(CHUNKS.is_multiple_of(NEIGHBOURS)) };
     let bytes = CHUNK_PAGES * size_of::<AtomicU64>();
-    region.back(OWNERS_AT + chunk * bytes, bytes)
+    let first = chunk - chunk % NEIGHBOURS;
+    match region.back(OWNERS_AT + first * bytes, NEIGHBOURS * bytes) {
+        Err(Errno::ENOSPC) => region.back(OWNERS_AT + chunk * bytes, bytes),
+        done => done,
+    }
 }
 
 /// The word of a page of space as that of content.

@@ -1,7 +1,8 @@
 //! execve(2), execveat(2): programs and scripts in a mount, and everything else.
 //!
 //! A program of ours is copied into a memfd ([`image`]), which the kernel executes; a large one is executed
-//! in place ([`outline`]). For a script of ours its interpreter is executed, ours or the host's, with the
+//! in place ([`outline`]), and one that a host tree has and nobody has touched, from the host's file
+//! ([`below::program`]). For a script of ours its interpreter is executed, ours or the host's, with the
 //! arguments that the kernel would pass. A script of the host goes to the kernel unless its interpreter is in
 //! a mount.
 
@@ -12,7 +13,7 @@ use lp_abi::linux::{
     F_GETFD, FD_CLOEXEC, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, S_IFMT, S_IFREG,
 };
 use lp_abi::refusal::Refusal;
-use lp_abi::{Errno, Fd, MAX_SYMLINKS, PATH_MAX, Result, UserPtr, UserSlice};
+use lp_abi::{Errno, Fd, MAX_SYMLINKS, OwnedFd, PATH_MAX, Result, UserPtr, UserSlice};
 use lp_region::mount::mount_flags;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
@@ -21,7 +22,7 @@ use lp_vfs::id_map::{self, IdKind};
 use lp_vfs::table::entry;
 use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::{self, Follow, Found};
-use lp_vfs::{busy, inode, landlock, mounts, permission, pin, read, root, xattr};
+use lp_vfs::{below, busy, inode, landlock, mounts, permission, pin, read, root, xattr};
 
 use crate::high::calls::chmod::last_of;
 use crate::high::calls::exec_arguments::{Arguments, Exec, SCRIPTS};
@@ -254,8 +255,16 @@ pub(crate) fn may_execute(task: &Task, found: &Found) -> Result<()> {
 /// Executes a pinned file of ours: program or script.
 fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scripts: usize) -> isize {
     let inode = task.region.inode(found.inode.id);
+    let mut room = [0u8; MEMFD_NAME + 1];
+    let name = memfd_name(task, found, &mut room);
+    let hosts = below::program::untouched(task, found.inode, name.to_bytes());
+    let fd = hosts.as_ref().map(OwnedFd::get);
+    let content = |to: &mut [u8], at: u64| match fd {
+        Some(fd) => Ok(read_file(fd, to, at)),
+        None => read_at(task, inode, to, at),
+    };
     let mut head = [0u8; HEAD];
-    let head = match read_at(task, inode, &mut head, 0) {
+    let head = match content(&mut head, 0) {
         Ok(got) => &head[..got],
         Err(errno) => return errno.to_ret(),
     };
@@ -273,7 +282,7 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
     if !head.starts_with(b"\x7fELF") {
         return Errno::ENOEXEC.to_ret();
     }
-    let read = |to: &mut [u8], at: u64| read_at(task, inode, to, at).unwrap_or(0);
+    let read = |to: &mut [u8], at: u64| content(to, at).unwrap_or(0);
     let judged = may_be_covered(task, found).and_then(|()| check::elf(head, &read));
     let loader = match judged {
         Ok(loader) => loader,
@@ -288,14 +297,16 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
         Ok(environment) => environment,
         Err(errno) => return errno.to_ret(),
     };
-    let mut room = [0u8; MEMFD_NAME + 1];
-    let name = memfd_name(task, found, &mut room);
     let named = exec.script.unwrap_or(named(given));
     let program = Mounted { task, named, found, name };
     let (Some(loader), Some(elf)) =
         (loader.filter(|loader| *loader != Loader::Static), Elf::new(head, &read))
     else {
         let is_static = loader == Some(Loader::Static);
+        if let Some(hosts) = hosts {
+            let _ =
+                program.execute(exec.argv, &environment, || program.by_host(hosts, program.lone(is_static)));
+        }
         return program.execute(exec.argv, &environment, || program.copy(is_static));
     };
     let load = match root::of(task) {
@@ -312,6 +323,12 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
         Err(errno) => return errno.to_ret(),
     };
     let change = linker.as_ref().map(|linker| &linker.change);
+    // What the kernel refuses of the host's file, it need not refuse of a copy.
+    if change.is_none()
+        && let Some(hosts) = hosts
+    {
+        let _ = program.execute(exec.argv, &environment, || program.by_host(hosts, |_| load));
+    }
     let done = program.execute(exec.argv, &environment, || program.outline_or_copy(change, load));
     if let Some(linker) = linker {
         close_number(linker.fd);
@@ -357,14 +374,29 @@ fn named(at: At) -> Named {
 }
 
 impl Mounted<'_> {
+    /// How the gate gets into a program without a dynamic linker.
+    fn lone(&self, is_static: bool) -> impl FnOnce(Fd) -> LoaderHook + use<> {
+        let named = self.named;
+        move |fd| match is_static {
+            true => LoaderHook::Static(Static { fd, named }),
+            false => LoaderHook::Preload,
+        }
+    }
+
     /// A copy of a program without a dynamic linker, and how the gate gets into it.
     fn copy(&self, is_static: bool) -> Result<(Fd, LoaderHook)> {
         let fd = image::of_program(self.task, self.found.inode, self.name, None)?;
-        let load = match is_static {
-            true => LoaderHook::Static(Static { fd, named: self.named }),
-            false => LoaderHook::Preload,
-        };
-        Ok((fd, load))
+        Ok((fd, self.lone(is_static)(fd)))
+    }
+
+    /// The host's file, and how the gate gets into it. `ESTALE` if somebody has opened the program for writing
+    /// meanwhile.
+    fn by_host(&self, file: OwnedFd, load: impl FnOnce(Fd) -> LoaderHook) -> Result<(Fd, LoaderHook)> {
+        if !below::is_pending(self.task.region.inode(self.found.inode.id)) {
+            return Err(Errno::ESTALE);
+        }
+        let fd = file.keep();
+        Ok((fd, load(fd)))
     }
 
     /// What to execute in place of a dynamic program, and how the gate gets into that.

@@ -19,6 +19,7 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::{Region, RunId, life_file};
 
 use crate::command::output::failure::{Failure, REGION, reason};
+use crate::command::program::caller::check_outside;
 
 /// How often the processes are scanned before the life file counts as unreachable: in each scan, the
 /// processes that had it may have ended after a fork that the scan missed.
@@ -35,6 +36,7 @@ pub(crate) fn of(region: Region<'static>, name: &str) -> Result<OwnedFd, Failure
             return Ok(found);
         }
     }
+    check_outside()?;
     Err(Failure::new(
         REGION,
         format!(

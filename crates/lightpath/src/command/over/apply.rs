@@ -7,10 +7,7 @@
 //! apply of a part then makes the session's lists say what the directory has now, and removes the journal.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
-use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
@@ -105,7 +102,7 @@ fn in_session(kept: &Kept, claim: &Claim, asked: &Asked) -> Result<u8, Failure> 
     let done = claim.with_task(|task| {
         let tree = Tree::of(task, kept);
         let mut changes = tree.changes().map_err(|e| fail(over, &e))?;
-        let journaled = journaled(kept);
+        let journaled = kept.journaled();
         let undo = Undo::begun(kept)?;
         let paths = chosen(kept, asked, &journaled, undo.is_some())?;
         let (left, unchanged) = limit(&mut changes, &paths, &journaled);
@@ -172,11 +169,4 @@ fn chosen(
     }
     // The file that undoes it holds what these were.
     Ok(if undo { journaled.iter().cloned().collect() } else { asked.paths.clone() })
-}
-
-/// The paths that an apply that was interrupted may have written.
-fn journaled(kept: &Kept) -> BTreeSet<PathBuf> {
-    let journal = fs::read(kept.journal()).unwrap_or_default();
-    let paths = journal.split(|byte| *byte == 0).filter(|path| !path.is_empty());
-    paths.map(|path| PathBuf::from(OsStr::from_bytes(path))).collect()
 }

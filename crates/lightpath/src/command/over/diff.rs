@@ -51,12 +51,19 @@ pub(crate) fn diff(args: &Diff) -> Result<u8, Failure> {
     let claim = open(&kept)?;
     kept.over.check()?;
     let fail = |e: io::Error| Failure::new(REGION, format!("session {}: {}", kept.shown(), reason(&e)));
+    // What it has written differs from what the session saw.
+    let journaled = kept.journaled();
+    if !journaled.is_empty() {
+        let line = format!("an apply of session {} was interrupted: lightpath apply goes on", kept.shown());
+        eprintln!("lightpath: {}", Failure::new(REGION, line));
+    }
     let made = claim.with_task(|task| {
         let tree = Tree::of(task, &kept);
         let changes = tree.changes()?;
         let shown: Vec<&Change> =
             changes.all.iter().filter(|change| change.is_shown() && is_wanted(change, &wanted)).collect();
-        for (path, why) in shown.iter().filter_map(|change| Some((&change.path, tree.conflict(change)?))) {
+        let conflicts = shown.iter().filter(|change| !journaled.contains(&change.path));
+        for (path, why) in conflicts.filter_map(|change| Some((&change.path, tree.conflict(change)?))) {
             eprintln!("lightpath: {}", Failure::new(REGION, format!("conflict: {} {why}", path.display())));
         }
         text(args, &tree, &shown)

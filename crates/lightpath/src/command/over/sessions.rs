@@ -7,8 +7,9 @@ use serde_json::json;
 
 use crate::command::output::failure::Failure;
 use crate::command::output::print::print;
+use crate::command::region::file::is_open_elsewhere;
 use crate::command::session::kept::{Kept, all};
-use crate::command::session::open::{check_unused, open};
+use crate::command::session::open::{check_unused, in_use, open};
 use crate::command::session::which::Which;
 
 /// `lightpath discard`.
@@ -30,9 +31,12 @@ pub(crate) struct Sessions {
 pub(crate) fn discard(args: &Discard) -> Result<u8, Failure> {
     let kept = Kept::find(args.which.session.as_deref())?;
     let _held = kept.hold()?;
-    // One that cannot be opened, another version's say, can still be forgotten.
-    if let Ok(claim) = open(&kept) {
-        check_unused(&kept, &claim)?;
+    let is_used = is_open_elsewhere(&kept.file());
+    match open(&kept) {
+        Ok(claim) => check_unused(&kept, &claim)?,
+        Err(_) if is_used => return Err(in_use(&kept)),
+        // Another version's, say: it can still be forgotten.
+        Err(_) => {}
     }
     kept.remove()?;
     print(format!("session {} over {} is gone\n", kept.shown(), kept.shown_over().display()).as_bytes())

@@ -21,7 +21,7 @@ use super::compare::host::{self, Reached};
 use super::compare::looks::Looks;
 use super::compare::tree::kind;
 use super::write::put::TEMPORARY;
-use super::write::reverse::{AFTER, MAGIC, trait_of};
+use super::write::reverse::{AFTER, MAGIC, kind_in, trait_of};
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::print::print;
 use crate::command::output::shown::counted;
@@ -130,7 +130,7 @@ impl Kept {
         let over = PathBuf::from(OsStr::from_bytes(parts.next().unwrap_or_default()));
         let mut after = BTreeMap::new();
         for part in parts.filter(|part| !part.is_empty()) {
-            let at = part.iter().position(|byte| *byte == b' ').ok_or_else(|| bad("is damaged"))?;
+            let at = part.iter().position(|byte| *byte == b' ').ok_or_else(|| bad("damaged"))?;
             let what = String::from_utf8_lossy(&part[..at]).into_owned();
             after.insert(PathBuf::from(OsStr::from_bytes(&part[at + 1..])), what);
         }
@@ -146,8 +146,10 @@ impl Kept {
         let mut others = BTreeSet::new();
         for (path, left) in &self.after {
             let now = trait_of(&self.over, path)?;
-            let is_before = now == "-" && !self.before.contains_key(path);
-            if now != *left && !is_before {
+            // What the apply made is gone before what was there is put back, if they differ in type.
+            let is_begun =
+                now == "-" && self.before.get(path).is_none_or(|before| kind_in(left) != Some(*before));
+            if now != *left && !is_begun {
                 others.insert(path.clone());
             } else if !self.before.contains_key(path) && now != "-" && host::look(&self.over, path)?.is_dir()
             {
@@ -199,6 +201,10 @@ impl Kept {
     }
 
     fn restore(&self, file: &File) -> Result<(), (PathBuf, io::Error)> {
+        // Those that stay get their modes last.
+        for path in self.after.keys() {
+            host::open_up(&self.over, path).map_err(|e| (path.clone(), e))?;
+        }
         for path in self.after.keys().rev() {
             self.make_way(path).map_err(|e| (path.clone(), e))?;
         }
@@ -256,7 +262,7 @@ impl Kept {
                 return Ok(None);
             }
             EntryType::Symlink => {
-                let to = entry.link_name_bytes().ok_or_else(|| bad("is damaged"))?;
+                let to = entry.link_name_bytes().ok_or_else(|| bad("damaged"))?;
                 std::os::unix::fs::symlink(OsStr::from_bytes(&to), &temporary)?;
             }
             EntryType::Regular => {
@@ -280,6 +286,6 @@ impl Kept {
 
 /// Where a hard link leads, within the directory.
 fn link_of<R: Read>(entry: &Entry<'_, R>) -> io::Result<PathBuf> {
-    let to = entry.link_name_bytes().ok_or_else(|| bad("is damaged"))?;
+    let to = entry.link_name_bytes().ok_or_else(|| bad("damaged"))?;
     Ok(PathBuf::from(OsStr::from_bytes(&to)))
 }

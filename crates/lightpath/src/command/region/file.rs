@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::ErrorKind;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -37,6 +37,16 @@ pub(crate) fn open(path: &Path) -> Result<OwnedFd, Failure> {
 
 pub(crate) fn locked(fd: &OwnedFd, name: &str, operation: FlockOperation) -> Result<(), Failure> {
     flock(fd, operation).map_err(|e| Failure::new(REGION, format!("locking {name}: {}", reason(&e.into()))))
+}
+
+/// Whether any process has a file open, also one that cannot be seen from here: the kernel grants a lease
+/// for writing only to the sole holder of a file. False if the file system has no leases, or for another
+/// user's file.
+pub(crate) fn is_open_elsewhere(path: &Path) -> bool {
+    let Ok(file) = File::options().read(true).write(true).open(path) else { return false };
+    // SAFETY: fcntl(2) of a descriptor that is open. Closing it ends the lease.
+    let leased = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) };
+    leased != 0 && std::io::Error::last_os_error().kind() == ErrorKind::WouldBlock
 }
 
 /// When a file last changed, in nanoseconds since 1970. A store through a mapping counts if it is the first

@@ -1,5 +1,6 @@
 //! [`Kept`]: a session, that is the region file that holds what was changed over a directory.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
 use std::io::Read;
@@ -140,6 +141,13 @@ impl Kept {
     /// What an apply has begun to write.
     pub(crate) fn journal(&self) -> PathBuf {
         self.place.join("journal")
+    }
+
+    /// The paths that an apply that was interrupted may have written.
+    pub(crate) fn journaled(&self) -> BTreeSet<PathBuf> {
+        let journal = fs::read(self.journal()).unwrap_or_default();
+        let paths = journal.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+        paths.map(|path| PathBuf::from(OsStr::from_bytes(path))).collect()
     }
 
     /// Is there while a run takes over what has changed in the directory.

@@ -46,5 +46,8 @@ pub(crate) fn check_unused(kept: &Kept, claim: &Claim) -> Result<(), Failure> {
 }
 
 pub(crate) fn in_use(kept: &Kept) -> Failure {
-    Failure::new(REGION, format!("session {} is in use: wait for its run to end", kept.shown()))
+    Failure::new(
+        REGION,
+        format!("session {} is in use: wait for its run to end, see lightpath ps", kept.shown()),
+    )
 }

@@ -91,7 +91,7 @@ impl Head {
     }
 
     fn read(from: &mut impl Read) -> io::Result<Head> {
-        let other = || bad("is not a packed region: see lightpath pack");
+        let other = || bad("not a packed region: see lightpath pack");
         let mut start = [0; 16];
         from.read_exact(&mut start).map_err(|_| other())?;
         let length = u32::from_le_bytes([start[4], start[5], start[6], start[7]]) as usize;
@@ -100,7 +100,7 @@ impl Head {
         }
         let mut text = MAGIC.to_vec();
         text.resize(length, 0);
-        from.read_exact(&mut text[8..]).map_err(|_| bad("is cut short"))?;
+        from.read_exact(&mut text[8..]).map_err(|_| bad("cut short"))?;
         let words: Vec<u64> = text
             .chunks_exact(8)
             .map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
@@ -110,7 +110,7 @@ impl Head {
             parts.chunks_exact(2).map(|part| Extent { at: part[0], end: part[1] }).collect();
         let ordered = parts.iter().all(|part| part.at < part.end && part.end <= *whole);
         if sum(&text[..length - 8]) != *checksum || !ordered {
-            return Err(bad("is damaged"));
+            return Err(bad("damaged"));
         }
         Ok(Head { version: *version as u32, length: *whole, parts })
     }
@@ -173,7 +173,7 @@ pub(crate) fn pack(args: &Pack) -> Result<u8, Failure> {
 
 /// The sizes of the frames' content and of the frames, from the table at the end.
 fn table(from: &File) -> io::Result<Vec<(u64, u64)>> {
-    let cut = || bad("is cut short");
+    let cut = || bad("cut short");
     let length = from.metadata()?.len();
     let mut foot = [0; 9];
     from.read_exact_at(&mut foot, length.checked_sub(9).ok_or_else(cut)?)?;
@@ -208,13 +208,13 @@ pub(crate) fn unpack(args: &Unpack) -> Result<u8, Failure> {
         let mut all = Vec::new();
         for (piece, (length, content)) in pieces.iter().zip(&frames) {
             if piece.end - piece.at != *content || *length > 2 * STEP {
-                return Err(bad("is damaged"));
+                return Err(bad("damaged"));
             }
             all.push((*piece, at, *length));
             at += length;
         }
         if frames.len() != pieces.len() {
-            return Err(bad("is damaged"));
+            return Err(bad("damaged"));
         }
         extents::in_threads(&all, |share| {
             let mut decompressor = Decompressor::new()?;
@@ -222,9 +222,9 @@ pub(crate) fn unpack(args: &Unpack) -> Result<u8, Failure> {
                 let mut frame = vec![0; *length as usize];
                 from.read_exact_at(&mut frame, *at)?;
                 let wanted = (piece.end - piece.at) as usize;
-                let content = decompressor.decompress(&frame, wanted).map_err(|_| bad("is damaged"))?;
+                let content = decompressor.decompress(&frame, wanted).map_err(|_| bad("damaged"))?;
                 if content.len() != wanted {
-                    return Err(bad("is damaged"));
+                    return Err(bad("damaged"));
                 }
                 to.write_all_at(&content, piece.at)?;
             }

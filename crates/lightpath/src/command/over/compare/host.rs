@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::{self, Metadata};
+use std::fs::{self, Metadata, Permissions};
 use std::io::{self, ErrorKind};
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
@@ -101,6 +102,27 @@ pub(crate) fn look(over: &Path, path: &Path) -> io::Result<Metadata> {
         open(CWD, &over.join(above))?;
     }
     Ok(found)
+}
+
+/// What a directory's owner needs to change what it holds.
+pub(crate) const OWNERS: u32 = libc::S_IRWXU;
+
+/// Whether the caller may give itself the right to change what a directory holds.
+pub(crate) fn may_open_up(found: &Metadata) -> bool {
+    found.is_dir() && found.uid() == rustix::process::geteuid().as_raw()
+}
+
+/// Gives the caller the right to change what its directory at `path` holds. What else is there stays as it is.
+///
+/// # Errors
+/// Those of [`reach`] and chmod(2).
+pub(crate) fn open_up(over: &Path, path: &Path) -> io::Result<()> {
+    let Ok(found) = look(over, path) else { return Ok(()) };
+    let mode = found.mode() & 0o7777;
+    match may_open_up(&found) && mode & OWNERS != OWNERS {
+        true => fs::set_permissions(reach(over, path)?, Permissions::from_mode(mode | OWNERS)),
+        false => Ok(()),
+    }
 }
 
 /// Whether an error says that nothing is there.

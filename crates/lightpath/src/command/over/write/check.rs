@@ -112,7 +112,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A directory that has to be written to and cannot be.
+    /// A directory that has to be written to and cannot be. One that is a change itself gets its mode last.
     fn unwritable(&self) -> Option<(PathBuf, io::Error)> {
         let directories: BTreeSet<&Path> = self
             .changes
@@ -124,8 +124,11 @@ impl Writer<'_> {
         directories.into_iter().find_map(|path| {
             let directory = self.host(path).ok().filter(|directory| directory.is_dir())?;
             let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
-            let may = rustix::fs::accessat(CWD, &*directory, access, AtFlags::EACCESS);
-            Some((host::whole(self.tree.over, path), io::Error::from(may.err()?)))
+            let e = rustix::fs::accessat(CWD, &*directory, access, AtFlags::EACCESS).err()?;
+            let opens = e == rustix::io::Errno::ACCESS
+                && self.changes.all.binary_search_by(|change| change.path.as_path().cmp(path)).is_ok()
+                && host::look(self.tree.over, path).is_ok_and(|found| host::may_open_up(&found));
+            (!opens).then(|| (host::whole(self.tree.over, path), e.into()))
         })
     }
 }

@@ -36,12 +36,18 @@ pub(crate) fn trait_of(over: &Path, path: &Path) -> io::Result<String> {
         Err(e) if host::is_absence(&e) => return Ok("-".to_owned()),
         found => found?,
     };
-    // What a directory holds has paths of its own.
-    let (size, times) = match found.is_dir() {
-        true => (0, (0, 0)),
-        false => (found.size(), (found.mtime(), found.mtime_nsec())),
+    // What a directory holds has paths of its own. An undo that is interrupted leaves it open to its owner.
+    let (mode, size, times) = match found.is_dir() {
+        true => (found.mode() | host::OWNERS, 0, (0, 0)),
+        false => (found.mode(), found.size(), (found.mtime(), found.mtime_nsec())),
     };
-    Ok(format!("{:o},{},{},{size},{},{}", found.mode(), found.dev(), found.ino(), times.0, times.1))
+    Ok(format!("{mode:o},{},{},{size},{},{}", found.dev(), found.ino(), times.0, times.1))
+}
+
+/// The type in what [`trait_of`] has said; none if nothing was there.
+pub(crate) fn kind_in(said: &str) -> Option<u32> {
+    let mode = said.split(',').next()?;
+    u32::from_str_radix(mode, 8).ok().map(kind)
 }
 
 impl Undo {

@@ -40,6 +40,14 @@ impl Writer<'_> {
             self.keep_origin(change).map_err(at(&change.path))?;
         }
         self.begin(kept).map_err(at(&kept.journal()))?;
+        // Those that stay get their modes last.
+        let directories = self.changes.all.iter().filter(|change| {
+            let (old, new) = change.modes();
+            old.is_some_and(is_dir) || new.is_some_and(is_dir)
+        });
+        for change in directories {
+            host::open_up(self.tree.over, &change.path).map_err(at(&change.path))?;
+        }
         // What makes place for another type, the deepest first.
         let replaced: Vec<&Path> = self
             .changes
