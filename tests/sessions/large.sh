@@ -155,6 +155,9 @@ large; gcc -w large.c -o whole -pthread; cp --sparse=always whole program; cmp w
 #:: named_and_limited needs gcc limit 120
 large; printf '%s\n' '#include <stdio.h>' '#include <sys/auxv.h>' '__attribute__((constructor)) static void tell(void) { puts((char *)getauxval(AT_EXECFN)); }' >named.c; gcc -w large.c named.c -o program -pthread; ./program | head -1; (exec -a other "$T/program" | head -1 | sed "s:$T:T:"); (PATH=$T; program) | head -1 | sed "s:$T:T:"; (ulimit -f 8; ./program; echo $? >&2) 2>&1 | sed -n '2p;$p'; rm -f program named.c part
 
+#:: named_in_other_ways needs gcc,musl-gcc limit 120
+large; printf '%s\n' '#include <stdio.h>' '#include <sys/auxv.h>' '#include <sys/prctl.h>' '__attribute__((constructor)) static void tell(void) { char comm[16]; prctl(PR_GET_NAME, comm); printf("%s %s\n", (char *)getauxval(AT_EXECFN), comm); }' >named.c; gcc -w large.c named.c -o program -pthread; echo 'int main(void) {}' >main.c; gcc main.c named.c -o small; musl-gcc main.c named.c -o musl; ln -s small linked; printf '#!%s\n' "$T/small" >script; chmod +x script; for way in NONE= LD_LIBRARY_PATH=/nowhere LD_LIBRARY_PATH=$T LD_PRELOAD=libm.so.6 LD_AUDIT=/nowhere.so; do export "$way"; for p in ./program ./small ./musl ./linked ./script; do $p | head -1; done; (PATH=$T; program | { read line; echo "$line"; }; small) | sed "s:$T:T:"; unset "${way%%=*}"; done 2>/dev/null; rm -f program small musl linked script named.c main.c part
+
 #:: in_many_pieces needs gcc limit 120
 large; gcc -w large.c -o whole -pthread; size=$(stat -c %s whole); for bytes in 262144 65536; do rm -f program; for i in $(seq 0 $((size / bytes))); do dd if=whole of=program bs=$bytes skip=$i seek=$i count=1 conv=notrunc status=none; dd if=/dev/urandom of=other bs=4k seek=$i count=1 conv=notrunc status=none; done; chmod +x program; cmp whole program; ./program | head -1; ./program gone | tail -2; done; rm whole other part
 

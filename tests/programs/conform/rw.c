@@ -382,7 +382,9 @@ GROUP(rw, much_again)
 /* Lengths and positions near the largest, in all calls that take them. */
 GROUP(rw, largest_lengths_and_positions)
 {
-    char room[64] = "abcdefgh", sink[16];
+    /* Not on the stack, which may end less than the largest length below the end of all addresses. */
+    static char room[64] = "abcdefgh";
+    char sink[16];
     int in = make_open("f", "0123456789", O_RDWR), out = make_open("g", "", O_RDWR), pair[2];
     T(pipe2(pair, O_NONBLOCK));
     const size_t lengths[] = { INT64_MAX, (size_t)INT64_MAX + 1, SIZE_MAX, INT32_MAX, 0x7ffff000, 0x80000000 };

@@ -22,7 +22,7 @@ use crate::High;
 use crate::low::above::{Above, List};
 use crate::low::exec::load::{LoaderHook, Named, Static};
 use crate::low::exec::variables::{
-    AUDIT, AUDITS, BY_DESCRIPTOR, BY_PATH, GATE, LIBRARY_PATH, MASK, OUTLINE, PRELOAD, STATIC, WITHIN,
+    AUDIT, AUDITS, BY_DESCRIPTOR, BY_PATH, GATE, LIBRARY_PATH, MASK, NAMED, OUTLINE, PRELOAD, STATIC, WITHIN,
 };
 use crate::low::object::elf::Loader;
 use crate::low::thread::home;
@@ -194,32 +194,34 @@ impl Environment {
     }
 
     /// Builds the environment for an exec by `thread`: the program's variables and ours. What it points to
-    /// lives until the next call.
+    /// lives until the next call. The new image is told `named`, unless `load` tells it.
     ///
     /// # Errors
     /// `EFAULT` for a bad pointer in the program's environment; `E2BIG`; `ENOMEM`.
-    pub(crate) fn build(&self, thread: &Thread, load: LoaderHook) -> Result<Built> {
+    pub(crate) fn build(&self, thread: &Thread, load: LoaderHook, named: Option<Named>) -> Result<Built> {
         let mut gate = [0u8; 64];
         let gate = match High::gate_value(thread, &mut gate) {
             0 => home::settings().gate.get(),
             length => &gate[..length.min(64)],
         };
-        let mut ending = [0u8; ENDING_ROOM];
-        let (name, ours, ending) = match load {
+        let (name, ours, kind) = match load {
             LoaderHook::Preload => (PRELOAD, home::settings().preload.get(), &b""[..]),
             LoaderHook::Within => (LIBRARY_PATH, home::settings().library.get(), WITHIN),
-            LoaderHook::Outline(named) => {
-                (LIBRARY_PATH, home::settings().library.get(), named.ending(OUTLINE, None, &mut ending))
-            }
+            LoaderHook::Outline(_) => (LIBRARY_PATH, home::settings().library.get(), OUTLINE),
             LoaderHook::Audit { .. } => (AUDIT, home::settings().preload.get(), AUDITS),
-            LoaderHook::Static(Static { fd, named }) => {
-                (&b""[..], &b""[..], named.ending(STATIC, Some(fd), &mut ending))
-            }
+            LoaderHook::Static(_) => (&b""[..], &b""[..], STATIC),
+        };
+        let mut ending = [0u8; ENDING_ROOM];
+        let (ending, path) = match (load, named) {
+            (LoaderHook::Static(Static { fd, named }), _) => named.ending(&[kind], Some(fd), &mut ending),
+            (LoaderHook::Outline(named), _) => named.ending(&[kind], None, &mut ending),
+            (_, Some(named)) => named.ending(&[kind, NAMED], None, &mut ending),
+            _ => (kind, c"".as_ptr().cast()),
         };
         let own = if load == LoaderHook::Preload { self.preload } else { 0 };
         let pointers = (self.count + 5) * size_of::<usize>();
-        let path = load.path().map_or(Ok(0), length_of)?;
-        let names = name.len() + 2 * (GATE.len() + ending.len() + path) + MASK.len() + TUNABLES.len();
+        let names =
+            name.len() + 2 * (GATE.len() + ending.len() + length_of(path)?) + MASK.len() + TUNABLES.len();
         let strings = names + 2 * gate.len() + ours.len() + 33;
         let room = pointers + strings + if own == 0 { 0 } else { OWN_PRELOAD };
         let scratch = &thread.scratch[1..];
@@ -262,7 +264,6 @@ impl Environment {
             let tunables = writer.string(&[TUNABLES, digits])?;
             writer.pointer(tunables);
         }
-        let path = load.path().unwrap_or(c"".as_ptr().cast());
         let with_mask = writer.with_program_text(&[GATE, MASK, gate, ending], path)?;
         let gate = writer.with_program_text(&[GATE, gate, ending], path)?;
         let gate_at = writer.pointers;
@@ -278,16 +279,21 @@ impl Environment {
 }
 
 /// Bytes for what [`Named::ending`] writes.
-const ENDING_ROOM: usize = OUTLINE.len() + 10 + 1 + 1 + DESCRIPTORS.len() + 10 + 1;
+const ENDING_ROOM: usize = WITHIN.len() + OUTLINE.len() + 10 + 1 + 1 + DESCRIPTORS.len() + 10 + 1;
 /// Prefix by which the kernel names a program executed by a descriptor.
 const DESCRIPTORS: &[u8] = b"/dev/fd/";
 
 impl Named {
-    /// The part of LIGHTPATH_GATE's value before the path: `kind`, the program's descriptor if it is passed
-    /// on, and what the path is.
-    fn ending<'r>(&self, kind: &[u8], fd: Option<Fd>, room: &'r mut [u8; ENDING_ROOM]) -> &'r [u8] {
+    /// The part of LIGHTPATH_GATE's value before the path: `kinds`, the program's descriptor if it is passed
+    /// on, and what the path is; and the path.
+    fn ending<'r>(
+        &self,
+        kinds: &[&[u8]],
+        fd: Option<Fd>,
+        room: &'r mut [u8; ENDING_ROOM],
+    ) -> (&'r [u8], *const u8) {
         let mut text = text::Writer::new(&mut room[..]);
-        text.push(kind);
+        kinds.iter().for_each(|kind| text.push(kind));
         if let Some(fd) = fd {
             text.push_decimal(fd.raw() as u64);
             text.push(b":");
@@ -301,17 +307,7 @@ impl Named {
             text.push(if first == 0 { b"" } else { b"/" });
         }
         let length = text.finish().unwrap_or(0);
-        &room[..length]
-    }
-}
-
-impl LoaderHook {
-    /// The path that the new image is told.
-    fn path(self) -> Option<*const u8> {
-        match self {
-            LoaderHook::Static(Static { named, .. }) | LoaderHook::Outline(named) => Some(named.path),
-            _ => None,
-        }
+        (&room[..length], self.path)
     }
 }
 

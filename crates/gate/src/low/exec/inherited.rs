@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 
 use crate::low::exec::variables::{
-    AUDIT, AUDITS, BY_DESCRIPTOR, GATE, MASK, OUTLINE, PRELOAD, STATIC, WITHIN,
+    AUDIT, AUDITS, BY_DESCRIPTOR, GATE, MASK, NAMED, OUTLINE, PRELOAD, STATIC, WITHIN,
 };
 use crate::low::tools::report;
 use lp_abi::{Fd, text};
@@ -32,8 +32,10 @@ pub(crate) struct Inherited {
     pub(crate) audits: bool,
     /// Whether the gate is within the C library.
     pub(crate) within: bool,
-    /// How the program was executed, if by an outline.
-    pub(crate) outlined: Option<ExecutedAs>,
+    /// How the program was executed, if the kernel has not got it by its name.
+    pub(crate) executed: Option<ExecutedAs>,
+    /// Whether it was executed by an outline.
+    pub(crate) is_outlined: bool,
     /// The static program to start.
     pub(crate) program: Option<StaticProgram>,
 }
@@ -66,28 +68,42 @@ pub(crate) struct StaticProgram {
     pub(crate) executed: ExecutedAs,
 }
 
-/// Splits the program off the end of LIGHTPATH_GATE's value, which is NUL-terminated.
-fn split_program(gate: &'static [u8]) -> (Option<StaticProgram>, &'static [u8]) {
-    let Some(at) = gate.windows(STATIC.len()).position(|window| window == STATIC) else {
-        return (None, gate);
-    };
-    let (gate, rest) = (&gate[..at], &gate[at + STATIC.len()..]);
-    let Some(colon) = rest.iter().position(|byte| *byte == b':') else { return (None, gate) };
-    let Some(fd) = text::number(&rest[..colon]) else { return (None, gate) };
-    let Some(executed) = ExecutedAs::read(&rest[colon + 1..]) else { return (None, gate) };
-    (Some(StaticProgram { fd: Fd::new(fd as i32), executed }), gate)
+impl StaticProgram {
+    /// Reads the end of LIGHTPATH_GATE's value, which is NUL-terminated.
+    fn read(rest: &'static [u8]) -> Option<StaticProgram> {
+        let colon = rest.iter().position(|byte| *byte == b':')?;
+        let fd = Fd::new(text::number(&rest[..colon])? as i32);
+        Some(StaticProgram { fd, executed: ExecutedAs::read(&rest[colon + 1..])? })
+    }
 }
 
-/// Splits what names the program off the end of LIGHTPATH_GATE's value, which is NUL-terminated, if it was
-/// executed by an outline.
-fn split_outlined(gate: &'static [u8]) -> (Option<ExecutedAs>, &'static [u8]) {
-    let Some(at) = gate.windows(OUTLINE.len()).position(|window| window == OUTLINE) else {
-        return (None, gate);
-    };
-    (ExecutedAs::read(&gate[at + OUTLINE.len()..]), &gate[..at])
+/// The end of LIGHTPATH_GATE's value: what the image is told of its program.
+enum Told {
+    Nothing,
+    Static(StaticProgram),
+    Outline(ExecutedAs),
+    Named(ExecutedAs),
 }
 
-/// The value of LIGHTPATH_GATE without the mask; the environment stays as it is.
+/// Splits the end off LIGHTPATH_GATE's value, which is NUL-terminated.
+fn split_told(gate: &'static [u8]) -> (Told, &'static [u8]) {
+    // The first of them: a path may contain another.
+    let first = (0..gate.len()).find_map(|at| {
+        let kinds = [STATIC, OUTLINE, NAMED];
+        Some((at, kinds.into_iter().find(|kind| gate[at..].starts_with(kind))?))
+    });
+    let Some((at, kind)) = first else { return (Told::Nothing, gate) };
+    let (gate, rest) = (&gate[..at], &gate[at + kind.len()..]);
+    let told = match kind {
+        STATIC => StaticProgram::read(rest).map(Told::Static),
+        OUTLINE => ExecutedAs::read(rest).map(Told::Outline),
+        _ => ExecutedAs::read(rest).map(Told::Named),
+    };
+    (told.unwrap_or(Told::Nothing), gate)
+}
+
+/// The value of LIGHTPATH_GATE without the mask and what the image is told of its program; the environment stays
+/// as it is.
 ///
 /// # Safety
 /// `envp` must be the process's own environment as the kernel made it.
@@ -97,7 +113,8 @@ pub(crate) unsafe fn gate_value(mut envp: *mut *mut u8) -> Option<&'static [u8]>
     unsafe {
         while !(*envp).is_null() {
             if starts_with(*envp, GATE) {
-                return Some(split_mask(&report::c_bytes::<'static>(*envp)[GATE.len()..]).1);
+                let value = &report::c_bytes::<'static>(*envp)[GATE.len()..];
+                return Some(split_mask(split_told(value).1).1);
             }
             envp = envp.add(1);
         }
@@ -127,13 +144,16 @@ pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Inherited> {
             at = at.add(1);
         }
     };
-    let (audits, within) = (gate.ends_with(AUDITS), gate.ends_with(WITHIN));
-    let (program, gate) = split_program(gate);
-    let (outlined, gate) = if program.is_none() { split_outlined(gate) } else { (None, gate) };
-    let is_named = program.is_some() || outlined.is_some();
-    let (audits, within) = (audits && !is_named, within && !is_named || outlined.is_some());
+    let (told, gate) = split_told(gate);
+    let is_outlined = matches!(told, Told::Outline(_));
+    let (audits, within) = (gate.ends_with(AUDITS), gate.ends_with(WITHIN) || is_outlined);
     let (mask, gate) = split_mask(gate);
-    let mut found = Inherited { gate, mask, preload: &[], audits, within, outlined, program };
+    let (program, executed) = match told {
+        Told::Static(program) => (Some(program), None),
+        Told::Outline(executed) | Told::Named(executed) => (None, Some(executed)),
+        Told::Nothing => (None, None),
+    };
+    let mut found = Inherited { gate, mask, preload: &[], audits, within, executed, is_outlined, program };
     let is_preloaded = !audits && !within && program.is_none();
     let (mut from, mut to) = (envp, envp);
     // SAFETY: the vector ends with a null pointer; the strings are NUL-terminated and stay in place as long

@@ -129,6 +129,8 @@ pub(crate) unsafe fn run(
     if !environment::is_in_reach(load) && may_be_executed(file) {
         return refuse(thread, Refusal::OutOfReach, named.path);
     }
+    let is_by_its_name = (named.directory, named.path) == (file.directory, file.path);
+    let told = (!is_by_its_name).then_some(named);
     // SAFETY: the caller guarantees the paths and `argv`.
     unsafe {
         match load {
@@ -138,7 +140,7 @@ pub(crate) unsafe fn run(
             }
             _ => {}
         }
-        execute(thread, file, argv, environment, load)
+        execute(thread, (file, told), argv, environment, load)
     }
 }
 
@@ -155,7 +157,7 @@ unsafe fn by_gate(thread: &Thread, program: Static, argv: usize, environment: &E
     // gate; the caller guarantees `argv`.
     unsafe {
         let _ = lp_abi::syscall!(__NR_fcntl, program.fd, F_SETFD, 0);
-        execute(thread, file, argv, environment, LoaderHook::Static(program))
+        execute(thread, (file, None), argv, environment, LoaderHook::Static(program))
     }
 }
 
@@ -176,12 +178,13 @@ unsafe fn outlined(thread: &Thread, named: Named, file: Executed, argv: usize, e
         };
         if let Some((outline, argv)) = by_outline {
             let file = Executed::descriptor(outline.pass());
-            let _ = execute(thread, file, argv, environment, LoaderHook::Outline(named));
+            let _ = execute(thread, (file, None), argv, environment, LoaderHook::Outline(named));
         }
     }
 }
 
-/// Environment, signals, and the kernel's call. Returns only with an error.
+/// Environment, signals, and the kernel's call for a file. The new image is told the name beside it, unless
+/// `load` tells it. Returns only with an error.
 ///
 /// A signal that has arrived by the time of the kernel's call is sent again and blocked across the exec.
 /// Running its handler first could go on for ever, because preparing an exec takes longer than some timers.
@@ -191,12 +194,12 @@ unsafe fn outlined(thread: &Thread, named: Named, file: Executed, argv: usize, e
 /// The file's path and `argv` must be the program's, or valid.
 unsafe fn execute(
     thread: &Thread,
-    file: Executed,
+    (file, named): (Executed, Option<Named>),
     argv: usize,
     environment: &Environment,
     load: LoaderHook,
 ) -> isize {
-    let environment = match environment.build(thread, load) {
+    let environment = match environment.build(thread, load, named) {
         Ok(environment) => environment,
         Err(errno) => return errno.to_ret(),
     };

@@ -15,6 +15,8 @@ pub(crate) const WITHIN: &[u8] = b":within";
 pub(crate) const STATIC: &[u8] = b":static:";
 /// Precedes what names a program that was given an outline. The gate is within the C library, too.
 pub(crate) const OUTLINE: &[u8] = b":outline:";
+/// Precedes what names a program whose file the kernel has got by a descriptor or another path.
+pub(crate) const NAMED: &[u8] = b":named:";
 /// Precedes the path under which a program was executed.
 pub(crate) const BY_PATH: u8 = b'p';
 /// The same for a program that was named by its descriptor alone; the path is the kernel's for it.

@@ -71,9 +71,12 @@ unsafe fn start(envp: *mut *mut u8) -> Option<u64> {
     // SAFETY: the process has one thread, and this is the only call.
     let way = unsafe { prepare(&found, &auxiliary) };
     let Inherited { mask, audits, within, .. } = found;
-    if let Some(executed) = found.outlined {
-        // SAFETY: as above.
-        unsafe { name_program(vector, executed) };
+    if let Some(executed) = found.executed {
+        // SAFETY: as above, and the home is mapped.
+        unsafe {
+            name_program(vector, executed);
+            home::fill_settings().is_outlined = found.is_outlined;
+        }
     }
     let waits = within && way == LowFds::Apart;
     if audits {
@@ -100,7 +103,7 @@ unsafe fn start(envp: *mut *mut u8) -> Option<u64> {
     mask
 }
 
-/// Gives the process the name of its program. The kernel has named it after the outline.
+/// Gives the process the name of its program. The kernel has named it after what it was given to execute.
 ///
 /// # Safety
 /// `vector` must be the process's auxiliary vector.
@@ -116,7 +119,6 @@ unsafe fn name_program(mut vector: *mut [usize; 2], executed: ExecutedAs) {
             }
             vector = vector.add(1);
         }
-        home::fill_settings().is_outlined = true;
     }
 }
 
