@@ -79,3 +79,31 @@ public class Main {
 }
 X
 export JAVA_TOOL_OPTIONS=-XX:-UsePerfData; javac Main.java 2>/dev/null && java Main 2>&1 | grep -v Picked; jar cfe m.jar Main Main.class 2>/dev/null; java -jar m.jar 2>&1 | tail -1 | grep -v Picked; java Main.java 2>&1 | grep -v Picked | head -1; rm -f m.jar Main.class; ls
+
+# musl's posix_spawn(3) gives the child 5 KiB of stack.
+#:: musl_spawns needs musl-gcc,gcc limit 60
+cat >spawn.c <<'C'
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+extern char **environ;
+int main(int argc, char **argv)
+{
+    pid_t child;
+    int status = 0, error = posix_spawnp(&child, argv[1], NULL, NULL, argv + 1, environ);
+    if (error)
+        return printf("%s: %s\n", argv[1], strerror(error)), 0;
+    waitpid(child, &status, 0);
+    printf("%s: %x\n", argv[1], status);
+    printf("system %x\n", system("exit 7"));
+    FILE *pipe = popen("echo from popen", "r");
+    char line[80] = "";
+    fgets(line, sizeof line, pipe);
+    printf("%s%x\n", line, pclose(pipe));
+}
+C
+printf '%s\n' '#include <stdio.h>' 'int main(int c, char **v) { printf("%s %s\n", v[0], c > 1 ? v[1] : ""); return 3; }' >say.c
+musl-gcc -o spawn spawn.c; musl-gcc -static -o spawn_static spawn.c; musl-gcc -o say say.c; gcc -o say_glibc say.c; gcc -static -o say_static say.c; printf '#!./say_glibc it\n' >script; printf '#!/bin/echo host\n' >hosts; chmod +x script hosts
+for way in NONE= LD_LIBRARY_PATH=/nowhere LD_PRELOAD=; do export "$way"; for p in ./spawn ./spawn_static; do for q in ./say ./say_glibc ./say_static ./script ./hosts true ./none; do $p $q arg; done; done; unset "${way%%=*}"; done; rm spawn spawn_static say say_glibc say_static script hosts spawn.c say.c

@@ -53,7 +53,7 @@ const HEAD: usize = 1024;
 handlers! {
     /// execve(2).
     fn execve(task, path: UserPtr, argv: usize, envp: usize) {
-        execute(task, At::cwd(path), &Exec::new(argv, envp, 0))
+        low::with_room(thread(), || execute(task, At::cwd(path), &Exec::new(argv, envp, 0)))
     }
 
     /// execveat(2).
@@ -64,7 +64,7 @@ handlers! {
         if flags & AT_EXECVE_CHECK != 0 {
             return check_only(task, At { dirfd, path }, argv, envp, flags);
         }
-        execute(task, At { dirfd, path }, &Exec::new(argv, envp, flags))
+        low::with_room(thread(), || execute(task, At { dirfd, path }, &Exec::new(argv, envp, flags)))
     }
 }
 

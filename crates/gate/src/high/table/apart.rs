@@ -349,7 +349,8 @@ fn execute(
     host: impl Fn(&crate::low::thread::record::Thread) -> Option<isize>,
 ) -> isize {
     // SAFETY: the record is the thread's own.
-    by_path(words, places, || match host(unsafe { &*current::thread() }) {
+    let thread = unsafe { &*current::thread() };
+    by_path(words, places, || match run::with_room(thread, || host(thread)) {
         Some(done) if may_be_link(done) && exists(places[0].of(&words)) => join(),
         Some(done) => done,
         None => join(),

@@ -311,11 +311,16 @@ impl Named {
     }
 }
 
-/// Length of a path of the program's, in bytes.
+/// Length of a path of the program's, in bytes. Without a copy: the stack may be that of musl's posix_spawn(3),
+/// which is short.
 fn length_of(path: *const u8) -> Result<usize> {
-    let mut room = [0u8; lp_abi::PATH_MAX];
-    // SAFETY: the copy routine handles bad pointers.
-    unsafe { ucopy::string(&mut room, path) }
+    for length in 0..lp_abi::PATH_MAX {
+        // SAFETY: the copy routine handles bad pointers.
+        if unsafe { ucopy::get(path.wrapping_add(length)) }? == 0 {
+            return Ok(length);
+        }
+    }
+    Err(Errno::ENAMETOOLONG)
 }
 
 /// Whether the new image's loader will find the gate: its files, which lie together, are not in every root

@@ -3,6 +3,8 @@
 //! For files in a mount the high half finds what to execute (a memfd with the program, or the interpreter of
 //! a script) and calls [`run`].
 
+use core::mem::{ManuallyDrop, MaybeUninit};
+
 use lp_abi::linux::{
     __NR_close, __NR_execveat, __NR_faccessat2, __NR_fcntl, AT_EACCESS, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW,
     F_SETFD, SIG_SETMASK,
@@ -36,9 +38,13 @@ pub(crate) unsafe extern "sysv64" fn execve(
     _: usize,
 ) -> isize {
     // SAFETY: in the gate `current` is set; `host` treats the pointers as the program's.
-    let done = unsafe { host(&*current::thread(), Executed::path(path as *const u8), None, argv, envp) };
-    // A process without a region: the high half would handle the script.
-    done.unwrap_or(Errno::ENOEXEC.to_ret())
+    let thread = unsafe { &*current::thread() };
+    with_room(thread, || {
+        // SAFETY: as above.
+        let done = unsafe { host(thread, Executed::path(path as *const u8), None, argv, envp) };
+        // A process without a region: the high half would handle the script.
+        done.unwrap_or(Errno::ENOEXEC.to_ret())
+    })
 }
 
 /// execveat(2) of a host file.
@@ -51,12 +57,50 @@ pub(crate) unsafe extern "sysv64" fn execveat(
     _: usize,
 ) -> isize {
     // SAFETY: in the gate `current` is set; `host` treats the pointers as the program's.
-    let done = unsafe {
-        let directory = Fd::new(directory as i32);
-        let file = Executed { directory, path: path as *const u8, flags: flags as u32 as usize };
-        host(&*current::thread(), file, None, argv, envp)
-    };
-    done.unwrap_or(Errno::ENOEXEC.to_ret()) // A process without a region, as in `execve`.
+    let thread = unsafe { &*current::thread() };
+    let directory = Fd::new(directory as i32);
+    let file = Executed { directory, path: path as *const u8, flags: flags as u32 as usize };
+    with_room(thread, || {
+        // SAFETY: as above.
+        let done = unsafe { host(thread, file, None, argv, envp) };
+        done.unwrap_or(Errno::ENOEXEC.to_ret()) // A process without a region, as in `execve`.
+    })
+}
+
+/// Calls `exec`, on the stack in the thread's record if it is a child that shares memory and came with a stack
+/// of its own: that of musl's posix_spawn(3) has 5 KiB.
+#[inline(always)]
+pub(crate) fn with_room<R>(thread: &Thread, exec: impl FnOnce() -> R) -> R {
+    if thread.parent.get().is_null() || thread.own_stack.get() == 0 || thread.stack.holds_caller() {
+        return exec();
+    }
+    elsewhere(thread, exec)
+}
+
+#[cold]
+#[inline(never)]
+fn elsewhere<R, F: FnOnce() -> R>(thread: &Thread, exec: F) -> R {
+    extern "sysv64" fn enter<R, F: FnOnce() -> R>((exec, done): &mut (ManuallyDrop<F>, MaybeUninit<R>)) {
+        // SAFETY: taken once, by the only call.
+        done.write(unsafe { ManuallyDrop::take(exec) }());
+    }
+    let mut call = (ManuallyDrop::new(exec), MaybeUninit::uninit());
+    // SAFETY: nothing else uses the stack: the child is in one call, which did not come by it. The function
+    // returns, keeps r12, and writes the result.
+    unsafe {
+        core::arch::asm!(
+            "mov r12, rsp",
+            "mov rsp, {top}",
+            "call {enter}",
+            "mov rsp, r12",
+            top = in(reg) thread.stack.top(),
+            enter = in(reg) enter::<R, F>,
+            in("rdi") &raw mut call,
+            out("r12") _,
+            clobber_abi("sysv64"),
+        );
+        call.1.assume_init()
+    }
 }
 
 /// Executes a host file for `thread`: checked, with our environment. If it is the interpreter of a script,

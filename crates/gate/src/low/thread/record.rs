@@ -108,6 +108,20 @@ pub(crate) const STACK: usize = 64 << 10;
 #[repr(C, align(16))]
 pub(crate) struct Stack(UnsafeCell<MaybeUninit<[u8; STACK]>>);
 
+impl Stack {
+    /// The address behind it, where it begins.
+    pub(crate) fn top(&self) -> usize {
+        self.0.get() as usize + STACK
+    }
+
+    /// Whether the caller runs on it.
+    #[inline(always)]
+    pub(crate) fn holds_caller(&self) -> bool {
+        let here = 0u8;
+        (&raw const here as usize).wrapping_sub(self.0.get() as usize) < STACK
+    }
+}
+
 impl Thread {
     /// The child that is about to be made shares and enters nothing, as that of fork(2).
     pub(crate) fn makes_plain_child(&self) {
