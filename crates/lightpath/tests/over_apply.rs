@@ -326,12 +326,12 @@ fn links_in_place_of_directories_lead_nowhere() {
 }
 
 /// Directories that their owner has closed, as package managers leave them.
-const CLOSED: &str = "mkdir -p old/in kept; echo 1 > old/f; echo 2 > old/in/f; echo 3 > kept/f; echo 4 > kept/g; \
-    chmod 555 old/in old kept";
+const CLOSED: &str = "mkdir -p old/in kept; echo 1 > old/f; echo 2 > old/in/f; echo 3 > kept/f; \
+    echo 4 > kept/g; chmod 555 old/in old kept";
 
 /// Does what an owner does about them.
-const OPENED: &str = "chmod -R u+w old kept; rm -r old; echo more >> kept/f; rm kept/g; echo n > kept/n; chmod 555 kept; \
-    mkdir -p made/in; echo 5 > made/in/f; chmod 555 made/in made";
+const OPENED: &str = "chmod -R u+w old kept; rm -r old; echo more >> kept/f; rm kept/g; echo n > kept/n; \
+    chmod 555 kept; mkdir -p made/in; echo 5 > made/in/f; chmod 555 made/in made";
 
 /// What stands in the closed directories is changed by whoever owns them.
 #[test]

@@ -190,7 +190,8 @@ GROUP(program, named_after_their_scripts)
     }
 }
 
-/* What a program that a descriptor names is called: dynamic and static ones, a script, and one without a name. */
+/* What a program that a descriptor names is called: dynamic and static ones, a script, and one without a
+ * name. */
 GROUP(program, named_by_descriptors)
 {
     static const char *const files[] = { "/bin/sh", "shell", "script", "static", "gone" };

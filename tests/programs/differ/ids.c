@@ -5,7 +5,8 @@
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
 
-/* How a program ends that is executed as `path` with these arguments, by a child that `prepare` has changed. */
+/* How a program ends that is executed as `path` with these arguments, by a child that `prepare` has
+ * changed. */
 static int status_of(void (*prepare)(void), const char *path, char *const *arguments)
 {
     int status;

@@ -51,6 +51,11 @@ int put(const char *name, const char *text)
     return done == length ? 0 : -1;
 }
 
+int is_same_time(const struct stat *one, const struct stat *other)
+{
+    return one->st_mtim.tv_sec == other->st_mtim.tv_sec && one->st_mtim.tv_nsec == other->st_mtim.tv_nsec;
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 4 || chdir(argv[2]))

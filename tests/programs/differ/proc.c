@@ -59,7 +59,8 @@ CASE(static_programs)
     return unlink(name);
 }
 
-/* A static program that executes itself by /proc: its name. If that is `exe`, busybox changes it to its argument. */
+/* A static program that executes itself by /proc: its name. If that is `exe`, busybox changes it to its
+ * argument. */
 CASE(static_by_itself)
 {
     char name[4200], line[4300];

@@ -24,8 +24,8 @@ pub struct OpenFile {
     /// 1 while a second descriptor of the same table may name it (dup), 2 once another table may (fork,
     /// SCM_RIGHTS). Atomic; only 1 goes back to 0.
     pub shared: AtomicU32,
-    /// Number of the lane among whose closed files it is ([`crate::lane::ClosedFiles`]), or is about to be; else
-    /// 0. By that lane, or by who buries it.
+    /// Number of the lane among whose closed files it is ([`crate::lane::ClosedFiles`]), or is about to be;
+    /// else 0. By that lane, or by who buries it.
     pub closed_by: AtomicU32,
     /// Unused.
     pub unused: [AtomicU32; 7],

@@ -134,10 +134,10 @@ pub(crate) fn link_at(task: &Task<'_>, found: &Found, parent: &Parent) -> Result
     let place = name::Key::new(parent.dir.id, &name);
     let way = Way::of(task.region, place.hash);
     // As in the kernel's filename_create, both precede EROFS. Link creates no directory.
-    match walk::look_up(task, parent.dir, &place, &way) {
-        Some(Some(_)) => return Err(Errno::EEXIST),
-        Some(None) if parent.trailing_slash => return Err(Errno::ENOENT),
-        _ => {}
+    match walk::look_up(task, parent.dir, &place, &way).ok_or(Errno::ESTALE)? {
+        Some(_) => return Err(Errno::EEXIST),
+        None if parent.trailing_slash => return Err(Errno::ENOENT),
+        None => {}
     }
     let _writing = writer::begin_walked(task, parent.mount)?;
     let mut locked = dir::enter(task, parent.dir)?;

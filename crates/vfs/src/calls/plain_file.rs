@@ -18,11 +18,11 @@ pub(super) fn enter<'r>(task: &Task<'r>, dir: InodeRef) -> Option<Locked<'r>> {
     permission::may_change_plainly(task, task.region.inode(dir.id)).then_some(locked)
 }
 
-/// Whether one look, without a lock, shows that a directory has no such name.
+/// Whether a directory has no such name. Takes no lock, so it waits for nobody, and nobody waits for it.
 #[cold]
 pub(super) fn is_missing(task: &Task<'_>, dir: InodeRef, name: &Name<'_>) -> bool {
-    let hash = Key::new(dir.id, name).hash;
-    Way::of(task.region, hash).lacks(hash) && walk::is_current(task, dir)
+    let key = Key::new(dir.id, name);
+    matches!(walk::look_up(task, dir, &key, &Way::of(task.region, key.hash)), Some(None))
 }
 
 /// Locks the file that an entry names, of a directory whose lock is held; `None` if it is a directory, if its

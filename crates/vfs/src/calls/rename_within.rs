@@ -47,7 +47,7 @@ fn once(task: &Task<'_>, at: Spot, from: &Name<'_>, to: &Name<'_>) -> Result<Loa
     let _writing = writer::begin_walked(task, at.mount).map_err(|_| Quick::No)?;
     let (new, old) = (Key::new(id, to), Key::new(id, from));
     let (way, old_way) = (Way::of(region, new.hash), Way::of(region, old.hash));
-    // As in `unlink_plain`. The kernel looks the old name up first.
+    // The kernel looks the old name up first.
     let Some(word) = old_way.first(old.hash) else {
         return Err(if plain_file::is_missing(task, at.inode, from) { Quick::Missing } else { Quick::No });
     };

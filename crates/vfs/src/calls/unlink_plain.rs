@@ -41,7 +41,6 @@ fn once(task: &Task<'_>, at: Spot, name: &Name<'_>) -> Option<Result<u32>> {
     let key = Key::new(id, name);
     let way = Way::of(region, key.hash);
     let Some(word) = way.first(key.hash) else {
-        // It waits for nobody, and nobody waits for it.
         return plain_file::is_missing(task, at.inode, name).then_some(Err(Errno::ENOENT));
     };
     let _dir = plain_file::enter(task, at.inode)?;

@@ -75,7 +75,7 @@ fn words(region: Region<'_>, run: PageRun) -> impl Iterator<Item = &AtomicU64> {
 }
 
 /// Allocates space in the region's file for the owner words of a chunk's pages and, if there is enough, for
-/// those of its neighbours: chunks whose space is interrupted by a page for each would lie in as many extents.
+/// those of its neighbours: a page for each chunk, between others' space, would be an extent for each.
 pub(crate) fn back(region: Region, chunk: usize) -> Result<()> {
     const { assert!(CHUNKS.is_multiple_of(NEIGHBOURS)) };
     let bytes = CHUNK_PAGES * size_of::<AtomicU64>();

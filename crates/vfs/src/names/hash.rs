@@ -242,14 +242,13 @@ impl<'r> Way<'r> {
         self.first.entries.iter().find(|word| high(word) == hash)
     }
 
-    /// Whether names with the hash that led here were nowhere else.
     #[inline(always)]
-    pub(crate) fn is_all(&self) -> bool {
+    fn is_all(&self) -> bool {
         bucket::is_all(&Buckets(self.region), (self.seen, self.first))
     }
 
-    /// The entry of the name whose word [`Way::first`] found. The caller must hold the directory's lock, so no
-    /// lane changes the entry. `None` also if the name's word is elsewhere: look it up.
+    /// The entry of the name whose word [`Way::first`] found. The caller must hold the directory's lock, so
+    /// no lane changes the entry. `None` also if the name's word is elsewhere: look it up.
     #[inline(always)]
     pub(crate) fn hit_locked(&self, place: &Key<'_, '_>, word: &AtomicU64) -> Option<Hit> {
         // PAIRS: the exchange that inserted it: the entry is filled in.

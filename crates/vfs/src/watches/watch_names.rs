@@ -161,8 +161,8 @@ impl Rename {
     }
 
     /// Reports an exchange in which the new name has a shadow, in a watched directory, and the old one has
-    /// none. One event reports both moves, in the kernel's order: what comes before what goes. Returns whether
-    /// it is such an exchange.
+    /// none. One event reports both moves, in the kernel's order: what comes before what goes. Returns
+    /// whether it is such an exchange.
     fn replaces(
         &self,
         task: &Task<'_>,

@@ -389,8 +389,8 @@ impl Mounted<'_> {
         Ok((fd, self.lone(is_static)(fd)))
     }
 
-    /// The host's file, and how the gate gets into it. `ESTALE` if somebody has opened the program for writing
-    /// meanwhile.
+    /// The host's file, and how the gate gets into it. `ESTALE` if somebody has opened the program for
+    /// writing meanwhile.
     fn by_host(&self, file: OwnedFd, load: impl FnOnce(Fd) -> LoaderHook) -> Result<(Fd, LoaderHook)> {
         if !below::is_pending(self.task.region.inode(self.found.inode.id)) {
             return Err(Errno::ESTALE);

@@ -356,9 +356,9 @@ pub(crate) fn may_be_link(done: isize) -> bool {
     failed_with(done, Errno::ENOENT) || failed_with(done, Errno::ENOTDIR) || failed_with(done, Errno::ELOOP)
 }
 
-/// Whether the kernel's result is one that a path gets which leads to a descriptor of a file of ours, by links
-/// of the host and of /proc: the kernel follows them to the placeholder, a symbolic link, and some calls
-/// refuse to change one.
+/// Whether the kernel's result is one that a path gets if it leads to a descriptor of a file of ours, by
+/// links of the host and of /proc: the kernel follows them to the placeholder, a symbolic link, and some
+/// calls refuse to change one.
 fn may_be_placeholder(done: isize) -> bool {
     failed_with(done, Errno::EOPNOTSUPP)
         || failed_with(done, Errno::EINVAL)

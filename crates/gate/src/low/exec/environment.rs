@@ -311,20 +311,15 @@ impl Named {
     }
 }
 
-/// Length of a path of the program's, in bytes. Without a copy: the stack may be that of musl's posix_spawn(3),
-/// which is short.
+/// Length of a path of the program's, in bytes.
 fn length_of(path: *const u8) -> Result<usize> {
-    for length in 0..lp_abi::PATH_MAX {
-        // SAFETY: the copy routine handles bad pointers.
-        if unsafe { ucopy::get(path.wrapping_add(length)) }? == 0 {
-            return Ok(length);
-        }
-    }
-    Err(Errno::ENAMETOOLONG)
+    let mut room = [0u8; lp_abi::PATH_MAX];
+    // SAFETY: the copy routine handles bad pointers.
+    unsafe { ucopy::string(&mut room, path) }
 }
 
 /// Whether the new image's loader will find the gate: its files, which lie together, are not in every root
-/// directory (chroot(2), a sandbox). The stack may be that of musl's posix_spawn(3), which is short.
+/// directory (chroot(2), a sandbox).
 pub(crate) fn is_in_reach(load: LoaderHook) -> bool {
     let path = match load {
         LoaderHook::Within | LoaderHook::Outline(_) => home::settings().library.pointer(),

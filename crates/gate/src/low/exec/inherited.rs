@@ -102,8 +102,8 @@ fn split_told(gate: &'static [u8]) -> (Told, &'static [u8]) {
     (told.unwrap_or(Told::Nothing), gate)
 }
 
-/// The value of LIGHTPATH_GATE without the mask and what the image is told of its program; the environment stays
-/// as it is.
+/// The value of LIGHTPATH_GATE without the mask and what the image is told of its program; the environment
+/// stays as it is.
 ///
 /// # Safety
 /// `envp` must be the process's own environment as the kernel made it.

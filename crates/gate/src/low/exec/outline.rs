@@ -44,7 +44,6 @@ impl Outline {
         // SAFETY: the caller guarantees the path.
         let program = unsafe { File::open(file.directory, file.path, file.flags) }.ok()??;
         // SAFETY: the buffers belong to the running call, which uses them only for the environment, later.
-        // The stack may be that of musl's posix_spawn(3), which is short.
         let (page, room) = unsafe { (&mut *thread.scratch[2].get(), &mut *thread.scratch[1].get()) };
         // SAFETY: the kernel writes within the page.
         let got = unsafe { lp_abi::syscall!(__NR_pread64, program.fd(), page.as_mut_ptr(), page.len(), 0) };

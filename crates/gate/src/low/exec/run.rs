@@ -67,8 +67,8 @@ pub(crate) unsafe extern "sysv64" fn execveat(
     })
 }
 
-/// Calls `exec`, on the stack in the thread's record if it is a child that shares memory and came with a stack
-/// of its own: that of musl's posix_spawn(3) has 5 KiB.
+/// Calls `exec`, on the stack in the thread's record if it is a child that shares memory and came with a
+/// stack of its own: that of musl's posix_spawn(3) has 5 KiB.
 #[inline(always)]
 pub(crate) fn with_room<R>(thread: &Thread, exec: impl FnOnce() -> R) -> R {
     if thread.parent.get().is_null() || thread.own_stack.get() == 0 || thread.stack.holds_caller() {

@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use lp_abi::Errno;
+use lp_abi::linux::F_SETSIG;
 use lp_region::layout::LANES_AT;
 use rustix::fs::{FlockOperation, flock};
 
@@ -44,8 +45,13 @@ pub(crate) fn locked(fd: &OwnedFd, name: &str, operation: FlockOperation) -> Res
 /// user's file.
 pub(crate) fn is_open_elsewhere(path: &Path) -> bool {
     let Ok(file) = File::options().read(true).write(true).open(path) else { return false };
+    // If somebody opens the file meanwhile, the kernel tells the holder of the lease by a signal: by one that
+    // is ignored, not by SIGIO, which would end the process.
     // SAFETY: fcntl(2) of a descriptor that is open. Closing it ends the lease.
-    let leased = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) };
+    let leased = unsafe {
+        libc::fcntl(file.as_raw_fd(), F_SETSIG as i32, libc::SIGURG);
+        libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK)
+    };
     leased != 0 && std::io::Error::last_os_error().kind() == ErrorKind::WouldBlock
 }
 

@@ -102,16 +102,11 @@ pub unsafe extern "sysv64" fn start(stack: *mut usize) -> usize {
     // SAFETY: the only call; the program is mapped, and nothing of it runs.
     let mask = unsafe { attach::start_static(&found, &auxiliary, object, translates) };
     process_name::set(program.executed, path);
-    show(&stack, &image);
+    stack.show(image::code_and_data(image.base, image.segments().iter().copied()));
     // SAFETY: the descriptor was opened for this start, and nothing else uses it.
     let _ = unsafe { lp_abi::syscall!(__NR_close, program.fd) };
     if let Some(mask) = mask {
         signal::set_mask(lp_abi::linux::SIG_SETMASK, mask);
     }
     image.entry
-}
-
-/// Makes /proc show the program.
-fn show(stack: &InitialStack, image: &Image) {
-    stack.show(image::code_and_data(image.base, image.segments().iter().copied()));
 }

@@ -112,7 +112,8 @@ pub(crate) fn may_open_up(found: &Metadata) -> bool {
     found.is_dir() && found.uid() == rustix::process::geteuid().as_raw()
 }
 
-/// Gives the caller the right to change what its directory at `path` holds. What else is there stays as it is.
+/// Gives the caller the right to change what its directory at `path` holds. Does nothing if something else is
+/// there.
 ///
 /// # Errors
 /// Those of [`reach`] and chmod(2).
