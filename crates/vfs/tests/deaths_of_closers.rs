@@ -3,6 +3,7 @@
 
 use lp_abi::Fd;
 use lp_abi::linux::*;
+use lp_region::FileId;
 use lp_region::records::OpenFile;
 use lp_region::sync::Ordering;
 use lp_vfs::open::Opened;
@@ -145,6 +146,33 @@ fn a_death_of_two_that_have_one_file_loses_none() {
         assert_eq!(task.region.in_use::<OpenFile>(), 0, "pin {slot}, {is_first}: open files");
         lp_fsck::check(task.region, task.process_id).expect_sound("afterwards");
     }
+}
+
+/// A process dies while a thread is about to close a file that another has closed, and whose slot nobody uses
+/// any more.
+#[test]
+fn a_death_of_one_that_is_late_to_close_a_freed_file_frees_nothing() {
+    let _alone = death::alone();
+    let task = death::task();
+    must(mknod::mknodat(&task, Fd::CWD, lent::path(c"/light/f"), S_IFREG | 0o644, 0));
+    let slots = fsck::slots(&task);
+    let close_and_die = |child: &Task| {
+        let late = other_thread(child);
+        open_file(child);
+        let pin = pin::with_generation(child, FileId(child.table.load(FD) as u32));
+        must(close::close(child, FD));
+        reclaim::run(child);
+        late.lane.pins[pin::slot::CLOSE].store(pin, Ordering::Release);
+    };
+    // SAFETY: the child ends itself.
+    let die = |_: &Task| unsafe { _ = libc::raise(libc::SIGKILL) };
+    assert!(death::interrupt_after(&task, u32::MAX, &close_and_die, &die));
+    fsck::usable(&task);
+    reclaim::dead(&task);
+    reclaim::run(&task);
+    assert_eq!(fsck::slots(&task), slots);
+    assert_eq!(task.region.in_use::<OpenFile>(), 0, "open files");
+    lp_fsck::check(task.region, task.process_id).expect_sound("afterwards");
 }
 
 /// A file stays what it is for a call that uses it while it is closed and others are opened, and its slot is

@@ -126,8 +126,16 @@ fn leave_beside(task: &Task, place: &AtomicU64, old: u64, new: u64) -> bool {
         // PAIRS: the acquire of those who read entries.
         return place.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok();
     }
-    let pinned = &task.lane.pins[pin::slot::CLOSE];
-    marks::exchange_out(place, pinned, (u64::from(old as u32), old), new)
+    let (pinned, id) = (&task.lane.pins[pin::slot::CLOSE], FileId(old as u32));
+    // Another thread may have closed it since the caller has read the entry, and its slot be another file's.
+    let name = pin::with_generation(task, id);
+    // Relaxed: ordered by the acquire load of the generation.
+    if place.load(Ordering::Relaxed) != old || !marks::exchange_out(place, pinned, (name, old), new) {
+        return false;
+    }
+    // It is this lane's now, which may free it.
+    pinned.store(u64::from(id.0), Ordering::Release);
+    true
 }
 
 #[inline(never)]

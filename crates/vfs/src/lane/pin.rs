@@ -26,6 +26,24 @@ pub mod slot {
 
 /// Set in a pin that names an inode. Otherwise the pin names an open file, and through it that file's inode.
 pub const INODE: u64 = 1 << 32;
+/// Set in a pin that names an open file with its generation, which follows above.
+const GENERATION: u64 = 1 << 33;
+const GENERATION_SHIFT: u32 = 34;
+
+/// A pin that names an open file with its generation: of a close that has yet to remove the file from its
+/// entry. If another thread was faster, the file may be freed and its slot used again, and a burial finds
+/// here what is not the lane's ([`is_stale`]).
+#[inline]
+pub fn with_generation(task: &Task, id: FileId) -> u64 {
+    // Acquire: loaded before the caller looks again whether the entry names the file.
+    let generation = task.region.file(id).generation.load(Ordering::Acquire);
+    u64::from(id.0) | GENERATION | u64::from(generation) << GENERATION_SHIFT
+}
+
+/// Whether a pin of an open file was set with a generation that the file does not have any more.
+pub(crate) fn is_stale(task: &Task, pin: u64) -> bool {
+    pin & GENERATION != 0 && pin != with_generation(task, FileId(pin as u32))
+}
 
 /// Pins an open file. The caller must then check that the place where it found the file still names it.
 #[inline]

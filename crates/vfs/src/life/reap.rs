@@ -269,7 +269,7 @@ pub(crate) fn strip(task: &Task, lane: LaneId) {
     give_back_file(task, lane);
     for slot in [pin::slot::OPEN, pin::slot::CLOSE] {
         let word = record.pins[slot].load(Ordering::Acquire);
-        if word & pin::INODE == 0 && word != 0 {
+        if word & pin::INODE == 0 && word != 0 && !pin::is_stale(task, word) {
             keep_file_again(task, lane, FileId(word as u32));
         }
     }

@@ -180,12 +180,15 @@ pub(crate) fn file_slot_slow(task: &Task) -> Result<FileId> {
     if let Ok(id) = task.region.take::<OpenFile>(task.lane) {
         return Ok(id);
     }
+    grace::all(task);
     all(task);
     task.region.take::<OpenFile>(task.lane).map_err(|_| Errno::ENFILE)
 }
 
-/// Frees everything that nothing names, whichever lane keeps it. The caller must hold no inode lock.
+/// Frees everything that nothing names, whichever lane keeps it, and what this lane has closed. The caller
+/// must hold no inode lock.
 pub fn run(task: &Task) {
+    grace::all(task);
     sweep::run(task, Scope::All);
 }
 
@@ -218,12 +221,14 @@ pub fn dead(task: &Task) -> u32 {
     reaped
 }
 
-/// Frees everything that can be freed, including what only dead processes hold: when something is short, and
-/// before free space is reported. The caller must hold no inode lock.
+/// Frees all inodes that can be freed, and with them space, including what only dead processes hold: when some
+/// is short, and before it is reported. Files that were closed are left to [`grace`]: they hold no space. The
+/// caller must hold no inode lock.
 #[cold]
 pub fn all(task: &Task) {
-    dead(task);
-    run(task);
+    if dead(task) == 0 {
+        sweep::run(task, Scope::All);
+    }
 }
 
 impl Listed for OpenFile {}

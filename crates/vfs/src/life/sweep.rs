@@ -49,7 +49,7 @@ use crate::descriptors::flight;
 use crate::descriptors::table::{self, FdTable};
 use crate::lane::kept::{Listed, all_lanes, chain, listed};
 use crate::lane::pin;
-use crate::life::{free, grace, reap, tidy};
+use crate::life::{free, reap, tidy};
 use crate::names::{dir, mounts};
 
 /// Scans before a sweep gives up because references keep moving.
@@ -79,9 +79,6 @@ pub(crate) enum Scope {
 /// Finds and frees what nothing names. The caller must hold no inode lock.
 #[inline(never)]
 pub(crate) fn run(task: &Task, scope: Scope) {
-    if scope == Scope::All {
-        grace::all(task);
-    }
     // If a dead process holds candidates, it is reaped, which releases them: worth a second round.
     for _ in 0..2 {
         let dead = rounds(task, scope);
