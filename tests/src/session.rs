@@ -36,6 +36,8 @@ pub struct Session {
     pub limit: Duration,
     /// `--size` of the mount.
     pub size: String,
+    /// Whether programs of the host are executed by outlines, wherever the tests run.
+    pub outlines: bool,
 }
 
 impl Session {
@@ -51,6 +53,7 @@ impl Session {
             exit: 0,
             limit: Duration::from_secs(60),
             size: "1G".to_owned(),
+            outlines: true,
         }
     }
 
@@ -75,6 +78,7 @@ impl Session {
         let mut command = door.command(&mount, &self.size, "/bin/bash")?;
         command.args(["--norc", "--noprofile", "-c", PRELUDE, "session"]).args(&self.command);
         environment(&mut command, &marker, &mount, host.path())?;
+        command.env("LIGHTPATH_OUTLINES", if self.outlines { "always" } else { "never" });
         command.stdin(Stdio::null());
         command.stdout(std::fs::File::create(host.path().join("stdout"))?);
         command.stderr(std::fs::File::create(host.path().join("stderr"))?);

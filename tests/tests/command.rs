@@ -179,6 +179,20 @@ fn bad_options() {
     refused(&lightpath().arg("no-such-subcommand").output().unwrap(), 2);
 }
 
+/// A program of the host that is executed by an outline has another dynamic linker.
+#[test]
+fn outlines_are_made_as_the_environment_says() {
+    let linkers = |outlines: &str| {
+        let script =
+            "$LP run -- sh -c 'grep -qE \"/ld-[0-9a-f]{16}.so$\" /proc/self/maps && echo ours; true'";
+        // With a path of its own, as cargo sets one, the gate is preloaded.
+        let how = format!("unset LD_LIBRARY_PATH; LIGHTPATH_OUTLINES={outlines}");
+        said(&shell(&format!("{how} {script}"))).to_owned()
+    };
+    assert_eq!((linkers("always").as_str(), linkers("never").as_str()), ("ours\n", ""));
+    refused(&shell("LIGHTPATH_OUTLINES=yes $LP run -- true"), 1);
+}
+
 #[test]
 fn help_and_version() {
     for arguments in

@@ -63,9 +63,14 @@ impl Plan {
 /// Bytes of a linker's file name.
 const LINKER: usize = b"ld-0123456789abcdef.so".len();
 
+/// Set in the number of a linker if programs of the host are executed by outlines: where the processor answers
+/// so slowly that an outline takes less time than its answers. Those of a mount can be, wherever there is a
+/// linker: an outline also saves copying them.
+pub const FOR_HOST: u64 = 1;
+
 /// The file name of the linker with this number.
 pub fn linker_name(number: u64) -> [u8; LINKER] {
-    let mut name = *b"ld-0123456789abcdef.so";
+    let (mut name, number) = (*b"ld-0123456789abcdef.so", number & !FOR_HOST);
     for (index, digit) in name[3..19].iter_mut().enumerate() {
         *digit = b"0123456789abcdef"[(number >> (60 - 4 * index)) as usize & 15];
     }

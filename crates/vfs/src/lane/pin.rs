@@ -31,8 +31,8 @@ const GENERATION: u64 = 1 << 33;
 const GENERATION_SHIFT: u32 = 34;
 
 /// A pin that names an open file with its generation: of a close that has yet to remove the file from its
-/// entry. If another thread was faster, the file may be freed and its slot used again, and a burial finds
-/// here what is not the lane's ([`is_stale`]).
+/// entry. If another thread was faster, the file may be freed and its slot used again. A burial tells that by
+/// the generation.
 #[inline]
 pub fn with_generation(task: &Task, id: FileId) -> u64 {
     // Acquire: loaded before the caller looks again whether the entry names the file.

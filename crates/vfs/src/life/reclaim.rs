@@ -221,8 +221,8 @@ pub fn dead(task: &Task) -> u32 {
     reaped
 }
 
-/// Frees all inodes that can be freed, and with them space, including what only dead processes hold: when some
-/// is short, and before it is reported. Files that were closed are left to [`grace`]: they hold no space. The
+/// Frees all inodes that can be freed, and with them space, including what only dead processes hold: when
+/// some is short, and before it is reported. Closed files whose turn has not come hold no space, and stay. The
 /// caller must hold no inode lock.
 #[cold]
 pub fn all(task: &Task) {

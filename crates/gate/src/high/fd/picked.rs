@@ -44,7 +44,7 @@ static ENTRIES: [Entry; KNOWN] = [const {
     Entry {
         state: AtomicU32::new(FREE),
         context: UnsafeCell::new(Context {
-            fd: Fd::CWD,
+            fd: Fd::new(0), // With zeros only, it costs no page of data.
             picked: Picked { number: 0, root: 0 },
             text: [0; OPTIONS],
             length: 0,

@@ -16,8 +16,8 @@ use lp_abi::linux::{
 use lp_abi::{Result, gated};
 
 use crate::low::dispatch::{Calls, LowFds, Table};
+use crate::low::thread::home;
 use crate::low::thread::home::home;
-use crate::low::thread::home::{self, THUNKS};
 use crate::low::tools::report;
 
 const AT_FDCWD: isize = -100;
@@ -101,11 +101,11 @@ impl Bundle {
     }
 }
 
+/// Maximum number of thunk pages recorded.
+const THUNKS: usize = 64;
+
 /// Addresses of thunk pages mapped beside objects, so that those of an unloaded object can be replaced.
-fn thunk_places() -> &'static [AtomicUsize; THUNKS] {
-    // SAFETY: the home is mapped, and the addresses are atomics.
-    unsafe { &(*home()).thunks }
-}
+static THUNK_PAGES: [AtomicUsize; THUNKS] = [const { AtomicUsize::new(0) }; THUNKS];
 
 /// Number of sites patched in this process.
 pub(crate) static SITES: AtomicU32 = AtomicU32::new(0);
@@ -142,7 +142,7 @@ pub(crate) unsafe fn apply(bundle: &Bundle, base: usize, entry: &ObjectRecord) -
         unsafe { correct(bundle, base, wanted.wrapping_add_signed(moved), moved, entry)? };
     }
     let thunks = wanted.wrapping_add_signed(moved);
-    for slot in thunk_places() {
+    for slot in &THUNK_PAGES {
         let known = slot.load(Ordering::Relaxed);
         if known == thunks {
             break;
@@ -156,9 +156,10 @@ pub(crate) unsafe fn apply(bundle: &Bundle, base: usize, entry: &ObjectRecord) -
     Ok(())
 }
 
+#[unsafe(link_section = ".text.image.lp")]
 fn map_thunks(bundle: &Bundle, at: usize, entry: &ObjectRecord, protection: u32) -> Result<()> {
     // The thunks of an unloaded object stay mapped; those of another object at the same address replace them.
-    let stale = thunk_places().iter().any(|thunks| thunks.load(Ordering::Relaxed) == at);
+    let stale = THUNK_PAGES.iter().any(|thunks| thunks.load(Ordering::Relaxed) == at);
     let fixed = if stale { MAP_FIXED } else { MAP_FIXED_NOREPLACE };
     let (bytes, from) = (entry.thunk_bytes, entry.thunk_at);
     // SAFETY: new pages where nothing is mapped, or over the thunks of an unloaded object.

@@ -86,6 +86,7 @@ enum Told {
 }
 
 /// Splits the end off LIGHTPATH_GATE's value, which is NUL-terminated.
+#[unsafe(link_section = ".text.image.lp")]
 fn split_told(gate: &'static [u8]) -> (Told, &'static [u8]) {
     // The first of them: a path may contain another.
     let first = (0..gate.len()).find_map(|at| {

@@ -1,15 +1,16 @@
 //! Outlines of dynamic host programs, and of copies of programs in a mount ([`lp_abi::outline`]). Those of
 //! large programs in a mount are in the high half.
 //!
-//! On a virtual machine, most of a program's start is the linker's questions to the processor. The linker of
-//! `lp_sites::linker` does not ask, but the kernel takes the linker that the program names. So it gets an
-//! outline of the program that names ours. What cannot have an outline is executed as it is.
+//! On most virtual machines the linker's questions to the processor are most of a program's start. The linker
+//! of `lp_sites::linker` does not ask, but the kernel takes the linker that the program names. So it gets an
+//! outline of the program that names ours. What cannot have an outline is executed as it is, and so is
+//! everything where the processor answers at once.
 
 use lp_abi::linux::{
     __NR_faccessat, __NR_fcntl, __NR_memfd_create, __NR_pread64, __NR_prlimit64, __NR_pwrite64, F_SETFD,
     MFD_CLOEXEC, RLIMIT_FSIZE,
 };
-use lp_abi::outline::{NAME, Plan, linker_name};
+use lp_abi::outline::{FOR_HOST, NAME, Plan, linker_name};
 use lp_abi::text::Writer;
 use lp_abi::{Fd, OwnedFd, PAGE_SIZE, Result};
 
@@ -34,7 +35,7 @@ impl Outline {
     /// # Safety
     /// The file's path must be NUL-terminated, or bad in a way that the kernel answers with `EFAULT`.
     pub(crate) unsafe fn of(thread: &Thread, file: Executed) -> Option<Outline> {
-        if home::settings().linker == 0 || lp_abi::sys::is_limited() || !may_write_a_page() {
+        if !are_for_host() || lp_abi::sys::is_limited() || !may_write_a_page() {
             return None;
         }
         // A debugger stops the new image before the linker has run, and looks for the program's code then.
@@ -64,6 +65,11 @@ impl Outline {
         let _ = unsafe { lp_abi::syscall!(__NR_fcntl, self.program.fd(), F_SETFD, 0) };
         self.memfd.get()
     }
+}
+
+/// Whether programs of the host are executed by outlines.
+pub(crate) fn are_for_host() -> bool {
+    home::settings().linker & FOR_HOST != 0
 }
 
 /// A plan for the linker, without files.

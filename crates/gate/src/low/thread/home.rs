@@ -4,7 +4,7 @@
 //! touch of a page costs a microsecond. The layout therefore follows use, not topic.
 
 use core::mem::{MaybeUninit, offset_of};
-use core::sync::atomic::{AtomicU32, AtomicUsize};
+use core::sync::atomic::AtomicU32;
 
 use lp_abi::image::{GATE_PAGE, GatePage, TracerDoor};
 use lp_abi::linux::{
@@ -25,9 +25,6 @@ pub(crate) struct Rest {
     pub(crate) known: usize,
 }
 
-/// Maximum number of thunk pages recorded.
-pub(crate) const THUNKS: usize = 64;
-
 /// The gate's memory in the process. Private; a fork's child has a copy.
 #[repr(C)]
 pub(crate) struct Home {
@@ -45,8 +42,6 @@ pub(crate) struct Home {
     pub(crate) rest: Option<Rest>,
     /// The first thread's record.
     pub(crate) first: MaybeUninit<Thread>,
-    /// Addresses of thunk pages.
-    pub(crate) thunks: [AtomicUsize; THUNKS],
 }
 
 const _: () = assert!(offset_of!(Home, page) == 0 && offset_of!(Home, door) == size_of::<GatePage>());

@@ -2,6 +2,8 @@
 //! (`lp_sites::linker`).
 
 use std::arch::x86_64::__cpuid_count;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
 
 use lp_sites::linker::Answer;
 
@@ -22,10 +24,21 @@ fn ask(leaf: u32, subleaf: u32) -> [u32; 4] {
     [answer.eax, answer.ebx, answer.ecx, answer.edx]
 }
 
-/// Whether the machine is virtual: then CPUID leaves it.
-pub(super) fn is_virtual() -> bool {
-    const HYPERVISOR: u32 = 1 << 31;
-    ask(1, 0)[2] & HYPERVISOR != 0
+/// Whether CPUID takes so long that an outline saves time: on most virtual machines, which it leaves.
+pub(super) fn is_slow() -> bool {
+    /// A start asks 68 times; an outline costs 100 to 160 us (docs/adr/0028-*.md).
+    const SLOW: Duration = Duration::from_nanos(2500);
+    /// The least of some says what it takes without interruptions.
+    const ROUNDS: u32 = 8;
+    const QUESTIONS: u32 = 4;
+    let times = (0..ROUNDS).map(|_| {
+        let start = Instant::now();
+        for _ in 0..QUESTIONS {
+            black_box(ask(0, 0));
+        }
+        start.elapsed() / QUESTIONS
+    });
+    times.min().is_some_and(|least| least > SLOW)
 }
 
 /// What tells whether [`answers`] are those of an earlier start: the boot, the processor's model and its

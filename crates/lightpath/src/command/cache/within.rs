@@ -8,6 +8,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use lp_abi::outline::FOR_HOST;
 use lp_sites::{linker, merge};
 use object::Endianness;
 use object::elf::{ELF_NOTE_GNU, FileHeader64, NT_GNU_BUILD_ID};
@@ -28,17 +29,51 @@ const NOTE: &str = "linker";
 pub(crate) struct Library {
     /// The directory of the C library that contains the gate.
     pub(crate) directory: PathBuf,
-    /// The number in the name of the dynamic linker for outlines in it; 0 if there is none.
+    /// The number in the name of the dynamic linker for outlines in it, with [`FOR_HOST`]; 0 if there is
+    /// none.
     pub(crate) linker: u64,
 }
 
 /// Writes the system's C library, with the gate merged in, and the linker to a directory of their own in
 /// `cache` unless they are there. If there is no such library, says why: then the gate is preloaded
 /// everywhere.
-pub(crate) fn place(cache: &Path) -> Result<Library, String> {
+pub(crate) fn place(cache: &Path, outlines: Outlines) -> Result<Library, String> {
     let directory = place_library(cache)?;
-    let linker = place_linker(&directory);
+    let number = place_linker(&directory);
+    let linker = match outlines {
+        _ if number == 0 => 0,
+        Outlines::Always => number | FOR_HOST,
+        Outlines::Never => number & !FOR_HOST,
+        Outlines::IfFaster => number,
+    };
     Ok(Library { directory, linker })
+}
+
+/// Which programs of the host are executed by outlines.
+#[derive(Clone, Copy)]
+pub(crate) enum Outlines {
+    /// All that can be.
+    Always,
+    /// None.
+    Never,
+    /// All, where that is faster.
+    IfFaster,
+}
+
+impl Outlines {
+    /// What the environment says.
+    ///
+    /// # Errors
+    /// The line that says what it may say.
+    pub(crate) fn from_environment() -> Result<Self, String> {
+        const NAME: &str = "LIGHTPATH_OUTLINES";
+        match std::env::var_os(NAME) {
+            None => Ok(Outlines::IfFaster),
+            Some(value) if value == "always" => Ok(Outlines::Always),
+            Some(value) if value == "never" => Ok(Outlines::Never),
+            Some(value) => Err(format!("{NAME} is {}: it may be always, never or unset", value.display())),
+        }
+    }
 }
 
 fn place_library(cache: &Path) -> Result<PathBuf, String> {
@@ -97,16 +132,13 @@ fn noted_number(directory: &Path, mark: &str) -> Option<u64> {
     (number == 0 || linker_at(directory, number).exists()).then_some(number)
 }
 
-/// Writes the linker to `directory` unless it is there, and returns its number; 0 on a machine that is not
-/// virtual, where it would gain nothing. `None` if it cannot be made.
+/// Writes the linker to `directory` unless it is there, and returns its number. `None` if it cannot be made.
 fn make_linker(directory: &Path, id: &str) -> Option<u64> {
-    if !processor::is_virtual() {
-        return Some(0);
-    }
     let answers = processor::answers();
     let mut hasher = DefaultHasher::new();
     (linker::VERSION, id, &answers).hash(&mut hasher);
-    let number = hasher.finish().max(1);
+    let own = (hasher.finish() & !FOR_HOST).max(FOR_HOST << 1);
+    let number = if processor::is_slow() { own | FOR_HOST } else { own };
     let at = linker_at(directory, number);
     if !at.exists() {
         let made = linker::linker(&std::fs::read(LOADER).ok()?, &answers).ok()?;
@@ -202,13 +234,13 @@ mod tests {
 
         let cache = tempfile::tempdir().unwrap();
         std::fs::set_permissions(cache.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-        let directory = super::place(cache.path()).unwrap().directory;
+        let directory = super::place(cache.path(), super::Outlines::IfFaster).unwrap().directory;
         let best = directory.join("glibc-hwcaps").join(super::processor()).join(super::C_LIBRARY);
         let file = std::fs::File::open(&best).unwrap();
         file.sync_all().unwrap();
         // SAFETY: the descriptor is open; dropped pages can be read again.
         unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-        assert_eq!(super::place(cache.path()).unwrap().directory, directory);
+        assert_eq!(super::place(cache.path(), super::Outlines::IfFaster).unwrap().directory, directory);
         assert!(super::is_resident(&best).unwrap());
         assert_ne!(super::build_id(&best), super::build_id(&super::system_library().unwrap()));
         let script = "grep -q $LD_LIBRARY_PATH /proc/self/maps && echo found; echo $((1 + 1)) | (read x; cd /; pwd; echo $x)";

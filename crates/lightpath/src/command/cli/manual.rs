@@ -163,6 +163,13 @@ const ENVIRONMENT: &str = "\
 .B LIGHTPATH
 Set in the command's environment to the path of the first mount.
 .TP
+.B LIGHTPATH_OUTLINES
+.B always
+or
+.BR never :
+whether dynamic programs of the host start with a dynamic linker that knows the processor's answers to CPUID.
+Unless set, they do where an answer takes more than 2.5 microseconds, as on many virtual machines.
+.TP
 .B SHELL
 The shell that
 .B lightpath shell

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 
 use super::exec::Launch;
 use super::supervise::{self, End};
-use crate::command::cache::{directory, preload, within};
+use crate::command::cache::within::{self, Outlines};
+use crate::command::cache::{directory, preload};
 use crate::command::options::run::Options;
 use crate::command::output::failure::{Failure, REGION};
 use crate::command::program::inherited;
@@ -51,7 +52,8 @@ pub(crate) fn prepare(
     let cache = directory::find().map_err(|line| Failure::new(REGION, line))?;
     let preload = preload::extract(&cache).map_err(|line| Failure::new(REGION, line))?;
     let loader = preload::extract_static(&cache).map_err(|line| Failure::new(REGION, line))?;
-    let library = within::place(&cache).ok();
+    let outlines = Outlines::from_environment().map_err(|line| Failure::new(REGION, line))?;
+    let library = within::place(&cache, outlines).ok();
     launch.set_environment(options, &preload, library.as_ref().map(|library| &*library.directory))?;
     launch.start_static(loader)?;
     let claim = open(&Paths { cache: &cache, preload: &preload, library: library.as_ref() })?;

@@ -2,8 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use lp_abi::outline::FOR_HOST;
+
 use super::finding::{Finding, human};
-use crate::command::cache::{directory, preload, within};
+use crate::command::cache::within::{self, Outlines};
+use crate::command::cache::{directory, preload};
 use crate::command::verbs::sites;
 
 pub(super) fn findings() -> Vec<Finding> {
@@ -18,10 +21,15 @@ pub(super) fn findings() -> Vec<Finding> {
 /// Whether programs can get the gate within the C library.
 fn library_with_gate() -> Finding {
     const WHAT: &str = "both in one";
-    match directory::find().and_then(|cache| within::place(&cache)) {
+    let outlines = Outlines::from_environment();
+    match outlines.and_then(|outlines| within::place(&directory::find()?, outlines)) {
         Ok(library) => {
+            let linker = match library.linker & FOR_HOST {
+                0 => "with the system's linker",
+                _ => "with a linker that knows the processor",
+            };
             let directory = library.directory.display();
-            Finding::ok(WHAT, format!("{directory}, for programs that start quickly"))
+            Finding::ok(WHAT, format!("{directory}, for programs that start quickly, {linker}"))
         }
         Err(why) => Finding::warn(WHAT, format!("{why}: the gate is preloaded, programs start more slowly")),
     }
