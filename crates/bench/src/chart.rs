@@ -1,4 +1,5 @@
-//! The plots: the speed-up over the baseline, bars with their spread, curves against the number of workers.
+//! The plots: the speed-up over the baseline, bars with their spread, curves against the number of workers
+//! or files.
 
 use crate::figures::{self, Goal, Verdict};
 use crate::report::{Better, Report, Series, WorkloadReport};
@@ -166,14 +167,14 @@ pub(crate) fn bars(report: &Report, workload: &WorkloadReport, series: &Series) 
     svg.element()
 }
 
-/// One figure against the number of workers: a curve for each place, points with their spread.
+/// One figure against the number of workers or files: a curve for each place, points with their spread.
 pub(crate) fn curves(report: &Report, workload: &WorkloadReport, series: &[&Series]) -> String {
     const SIZE: (f64, f64) = (WIDTH, 280.0);
     let (left, right, top, bottom) = (54.0, SIZE.0 - 16.0, 40.0, SIZE.1 - 38.0);
     let mut svg = Svg::new(SIZE.0, SIZE.1);
     let Some(first) = series.first() else { return svg.element() };
     let positions: Vec<u32> = series.iter().filter_map(|series| series.x).collect();
-    // Workers double from point to point, so the points are evenly spaced.
+    // The number grows by a factor from point to point, so the points are evenly spaced.
     let place_x = |x: u32| {
         let index = positions.iter().position(|p| *p == x).unwrap_or(0) as f64;
         left + 14.0 + index / (positions.len().max(2) - 1) as f64 * (right - left - 28.0)
@@ -218,7 +219,7 @@ fn tick_text(tick: f64) -> String {
 enum Axis {
     /// From 0 to this: for rates, whose magnitude matters.
     Linear(f64),
-    /// Whole powers of ten: for times, which grow with the number of workers.
+    /// Whole powers of ten: for times, which grow with that number.
     Log(f64, f64),
 }
 

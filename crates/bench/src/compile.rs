@@ -18,6 +18,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("lmbench", include_str!("../c/lmbench.c")),
     ("lseek", include_str!("../c/lseek.c")),
     ("scale", include_str!("../c/scale.c")),
+    ("growth", include_str!("../c/growth.c")),
     ("spawn", include_str!("../c/spawn.c")),
     ("sqlite", include_str!("../c/sqlite.c")),
     ("tree", include_str!("../c/tree.c")),

@@ -38,7 +38,7 @@ pub(crate) struct WorkloadReport {
     pub(crate) left_out: Vec<String>,
 }
 
-/// One figure in every place, at one number of workers if it has one.
+/// One figure in every place, at one number of workers or files if it has one.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Series {
     pub(crate) metric: String,

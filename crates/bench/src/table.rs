@@ -102,7 +102,7 @@ fn align_numbers(table: &mut Table) {
     }
 }
 
-/// A series' label, with its number of workers.
+/// A series' label, with its number of workers or files.
 pub(crate) fn row_label(series: &Series) -> String {
     match series.x {
         Some(x) => format!("{}, N = {x}", series.label),
