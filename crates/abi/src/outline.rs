@@ -63,9 +63,9 @@ impl Plan {
 /// Bytes of a linker's file name.
 const LINKER: usize = b"ld-0123456789abcdef.so".len();
 
-/// Set in the number of a linker if programs of the host are executed by outlines: where the processor answers
-/// so slowly that an outline takes less time than its answers. Those of a mount can be, wherever there is a
-/// linker: an outline also saves copying them.
+/// Set in the number of a linker if programs of the host are executed by outlines: where CPUID is so slow
+/// that an outline costs less than the questions. Programs of a mount can have one wherever there is a
+/// linker, because it also saves copying them.
 pub const FOR_HOST: u64 = 1;
 
 /// The file name of the linker with this number.

@@ -1,9 +1,10 @@
 /*
  * How calls grow with the directory, the depth and the number of directories.
  *
- *     growth DIR files N...        N empty files in one directory: making each, stat of each in a random order,
- *                                  reading the directory, the same with a stat of each entry, removing each;
- *                                  and the memory that the machine has less for each file, from 100,000 on
+ *     growth DIR files N...        N empty files in one directory: making each, stat of each in a random
+ *                                  order, reading the directory, the same with a stat of each entry,
+ *                                  removing each; from 100,000 on, the memory that the machine has less for
+ *                                  each
  *     growth DIR depth N...        a file below N directories: its stat, and getcwd(3) there
  *     growth DIR directories N...  N directories of one file: stat of each, in a random order
  */
@@ -12,8 +13,8 @@
 
 enum { FEWEST_WEIGHED = 100000 };
 
-/* A permutation of 0..n-1 by a linear congruence over the next power of two: the same everywhere, without
- * memory of its own. */
+/* A permutation of 0..n-1 by a linear congruence over the next power of two: the same everywhere, and not
+ * held in memory. */
 struct order {
     uint32_t at, mask, count;
 };

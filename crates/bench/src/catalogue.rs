@@ -111,8 +111,8 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     Workload {
         name: "growth",
         title: "Growth: many files, deep paths, many directories",
-        detail: "files in one directory, directories above a file, directories of one file: nanoseconds for each; \
-                 bytes of memory that the machine has less for each file",
+        detail: "files in one directory, directories above a file, directories of one file: nanoseconds for \
+                 each; bytes of memory that the machine has less for each file",
         program: Program::C("growth"),
         full: &[
             &["@dir", "files", "1000", "10000", "100000", "1000000"],

@@ -31,8 +31,8 @@ const PROCESS: Fields = fields!(Process: life pid run pid_namespace fd_limit thr
     caps group_count permitted fsize_limit cwd exe mappings exe_dirent first_lane rgid limited attached root
     births keeper parked table_lock next_domain moves threads_gone overflow_ids next_home users exe_parent unused periods closed
     posix_locks domain gate_words id_maps unused_last groups);
-const FILE: Fields = fields!(OpenFile: inode flags mode generation parent dirent shared closed_by unused position
-    lock link locked in_flight custody);
+const FILE: Fields = fields!(OpenFile: inode flags mode generation parent dirent shared closed_by unused
+    position lock link locked in_flight custody);
 const DIRENT: Fields = fields!(Dirent: target position parent hash seq shape long link name);
 const LOCK: Fields = fields!(LockRecord: start end last kind family owner owner_generation link right pid version
     waiters inode);

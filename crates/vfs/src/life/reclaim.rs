@@ -222,8 +222,8 @@ pub fn dead(task: &Task) -> u32 {
 }
 
 /// Frees all inodes that can be freed, and with them space, including what only dead processes hold: when
-/// some is short, and before it is reported. Closed files whose turn has not come hold no space, and stay. The
-/// caller must hold no inode lock.
+/// some is short, and before it is reported. Closed files that wait for others' calls
+/// ([`crate::life::grace`]) hold no space, and stay. The caller must hold no inode lock.
 #[cold]
 pub fn all(task: &Task) {
     if dead(task) == 0 {
