@@ -18,24 +18,24 @@ macro_rules! fields {
     ($record:ident: $($field:ident)*) => { &[$((offset_of!($record, $field), stringify!($field)),)*] };
 }
 
-const HEADER: Fields = fields!(Header: magic version checksum length data_pages identity inode_limit hash_state
-    read_only tree roots tickets split_lock lane_limit chunk_limit chunk_hint process_limit slabs moves life in_file
-    numbers boot flown programs shadows mount_turn mount_serial mount_limit frozen left);
+const HEADER: Fields = fields!(Header: magic version checksum length data_pages identity inode_limit
+    hash_state read_only tree roots tickets split_lock lane_limit chunk_limit chunk_hint process_limit slabs
+    moves life in_file numbers boot flown programs shadows mount_turn mount_serial mount_limit frozen left);
 const INODE: Fields = fields!(Inode: seq pages size atime mtime ctime ctime_nsec nlink mode uid gid zero
     number generation flags acl default_acl xattr rdev root parent self_dirent link lock data_seq map tail
     btime btime_nsec atime_due entries custody inline locks_lock locks moving);
 const LANE: Fields = fields!(Lane: process tid id generation burial waits_for posix_wait shifting walked
-    writing writing_depth pins changing seeking holding quiescent intent taken claims unlinked chains unlisting arrived kept moves
-    closed caches pages moving reads answered passed bytes);
+    writing writing_depth pins changing seeking holding quiescent intent taken claims unlinked chains
+    unlisting arrived kept moves closed caches pages moving reads answered passed bytes);
 const PROCESS: Fields = fields!(Process: life pid run pid_namespace fd_limit threads umask ruid fsuid fsgid
     caps group_count permitted fsize_limit cwd exe mappings exe_dirent first_lane rgid limited attached root
-    births keeper parked table_lock next_domain moves threads_gone overflow_ids next_home users exe_parent unused periods closed
-    posix_locks domain gate_words id_maps unused_last groups);
+    births keeper parked table_lock next_domain moves threads_gone overflow_ids next_home users exe_parent
+    unused periods closed posix_locks domain gate_words id_maps unused_last groups);
 const FILE: Fields = fields!(OpenFile: inode flags mode generation parent dirent shared closed_by unused
     position lock link locked in_flight custody);
 const DIRENT: Fields = fields!(Dirent: target position parent hash seq shape long link name);
-const LOCK: Fields = fields!(LockRecord: start end last kind family owner owner_generation link right pid version
-    waiters inode);
+const LOCK: Fields = fields!(LockRecord: start end last kind family owner owner_generation link right pid
+    version waiters inode);
 
 /// Slabs in order of offset: where they start, the record's name and size, its fields.
 const SLABS: &[(usize, &str, usize, Fields)] = &[
