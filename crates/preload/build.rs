@@ -27,8 +27,10 @@ fn main() {
     ] {
         println!("cargo::rustc-link-arg-cdylib={argument}");
     }
-    let script = std::path::Path::new(&std::env::var("CARGO_MANIFEST_DIR").unwrap()).join("startup.ld");
-    println!("cargo::rustc-link-arg-cdylib=-Wl,-T,{}", script.display());
-    println!("cargo::rerun-if-changed=startup.ld");
+    let here = std::path::PathBuf::from(std::env::var("CARGO_MANIFEST_DIR").unwrap());
+    for script in ["order.ld", "rare.ld"] {
+        println!("cargo::rustc-link-arg-cdylib=-Wl,-T,{}", here.join(script).display());
+        println!("cargo::rerun-if-changed={script}");
+    }
     println!("cargo::rerun-if-changed=build.rs");
 }

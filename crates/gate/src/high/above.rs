@@ -95,7 +95,6 @@ impl Above for High {
         join::join(thread);
     }
 
-    #[unsafe(link_section = ".text.image.lp")]
     fn calls(thread: &Thread) -> Calls {
         let (table, way) = match task_of(thread) {
             _ if lp_abi::sys::is_limited() => (&LIMITED, LowFds::Long),
@@ -204,7 +203,6 @@ impl Above for High {
         }
     }
 
-    #[unsafe(link_section = ".text.startup.lp")]
     fn after_fork_child(thread: &Thread) {
         let Some(task) = task_of(thread) else { return };
         let (region, child) = (task.region, ProcessId(thread.forked.get()));
@@ -469,7 +467,6 @@ fn task_of(thread: &Thread) -> Option<&'static Task<'static>> {
 
 /// Sets the times of what the program has written to through mappings, which are about to end. Those of a
 /// child that shares its parent's memory stay the parent's.
-#[unsafe(link_section = ".text.startup.lp")]
 fn mappings_end(thread: &Thread, task: &Task) {
     if thread.parent.get().is_null() {
         written::of_all(task);
@@ -527,7 +524,6 @@ fn name_thread(task: &Task) {
 }
 
 /// What the run record tells a process of `user`.
-#[unsafe(link_section = ".text.image.lp")]
 fn attached<'a>(
     run: &'static Run,
     user: u32,

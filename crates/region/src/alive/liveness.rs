@@ -122,7 +122,6 @@ impl<'r> Region<'r> {
     ///
     /// # Errors
     /// `ESRCH` when the slot was reaped meanwhile; errors of fcntl(2).
-    #[unsafe(link_section = ".text.startup.lp")]
     pub fn animate(self, id: ProcessId) -> Result<()> {
         let process = self.process(id);
         // SAFETY: getpid has no effect.
@@ -343,7 +342,6 @@ impl<'r> Region<'r> {
 
     /// Frees the caller's own slot, which it has emptied: its record lock first. Nothing of it may be in use
     /// any more. `dying` is what [`Region::begin_emptying`] returned.
-    #[unsafe(link_section = ".text.startup.lp")]
     pub fn release_process(self, id: ProcessId, dying: Life) {
         self.process(id).clear();
         let _ = self.lock_slot(flock_of(id, F_UNLCK as i16));

@@ -51,7 +51,6 @@ impl Region<'_> {
     /// Turns reading ahead off for the mapping of a new file. The kernel would fill the holes around each
     /// touched page with zeros and keep them in its cache; what the file holds is in the cache anyway.
     #[cold]
-    #[unsafe(link_section = ".text.image.lp")]
     pub(crate) fn advise(self) {
         // Relaxed: immutable while the region is in use.
         if self.header().in_file.load(Ordering::Relaxed) == FileAge::New as u64 {

@@ -18,7 +18,6 @@ type ClockGettime = unsafe extern "C" fn(i32, *mut [i64; 2]) -> i32;
 ///
 /// # Safety
 /// `ehdr` must be 0 or the address that the kernel gave.
-#[unsafe(link_section = ".text.image.lp")]
 pub unsafe fn init(ehdr: usize) {
     if ehdr == 0 {
         return;

@@ -11,7 +11,6 @@ use crate::content::{chunk, map};
 
 /// Settles the pages that a dead lane had in hand. The caller must be burying that lane, and hold the lock of
 /// the pages' inode or know that nobody else can reach it.
-#[unsafe(link_section = ".text.image.lp")]
 pub(crate) fn repair(task: &Task, lane: LaneId) {
     let region = task.region;
     let record = region.lane(lane);

@@ -197,7 +197,6 @@ pub fn set_securebits(credentials: &Process, bits: u32) {
 ///
 /// # Errors
 /// `ESRCH` if the slot was reaped; `EAGAIN` without a lane; those of fcntl(2) and membarrier(2).
-#[unsafe(link_section = ".text.image.lp")]
 pub fn attach(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
     region.animate(id)?;
     register_barrier()?;
@@ -263,7 +262,6 @@ pub fn arrive_late(task: &Task) {
 }
 
 /// After exec, removes the lanes, the mappings and the close-on-exec descriptors of the former image.
-#[unsafe(link_section = ".text.image.lp")]
 fn enter_image(task: &Task) {
     if task.process.attached.swap(1, Ordering::AcqRel) != 0 {
         leave_image(task);
@@ -441,7 +439,6 @@ pub fn leave_lane(task: &Task) {
 
 /// Leaves for good: exit(2) of the last thread, or of a process whose other threads are in no call. Does
 /// nothing while other threads may be in calls; the process is then found dead and reaped.
-#[unsafe(link_section = ".text.startup.lp")]
 pub fn exit(task: &Task) {
     if task.process.threads.load(Ordering::Acquire) != 0 {
         return;
@@ -485,7 +482,6 @@ pub fn exit(task: &Task) {
 /// for it. What its table names, its parent's did too. So the slot is left to the parent as that of a dead
 /// process: the parent has the pages at hand that emptying it takes. Returns false if the child must leave by
 /// [`exit`]: its end is an event for somebody, or a region in a file must be left in order.
-#[unsafe(link_section = ".text.startup.lp")]
 pub fn leave_to_parent(task: &Task) -> bool {
     let life = task.process.life.get();
     // Relaxed, both: the process's own; immutable.
@@ -515,7 +511,6 @@ fn leave_unlocked(task: &Task) {
 
 /// Records ids as the kernel shows them, of which the effective ones count for files. `process` has the map
 /// of ids.
-#[unsafe(link_section = ".text.image.lp")]
 fn store_ids(credentials: &Process, process: &Process, ids: ImageIds) {
     let store = |word: &AtomicU32, kind: IdKind, shown: u32| {
         let id = id_map::own(process, kind, shown, word.load(Ordering::Relaxed));
@@ -570,7 +565,6 @@ pub fn load_groups(credentials: &Process, process: &Process) {
 }
 
 /// Reads the calling thread's capabilities.
-#[unsafe(link_section = ".text.image.lp")]
 pub fn load_capabilities(process: &Process) {
     let (effective, permitted) = capabilities();
     let kept = process.caps.load(Ordering::Relaxed) & (caps::NO_FIXUP | caps::IN_NAMESPACE);

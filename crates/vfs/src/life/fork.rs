@@ -148,7 +148,6 @@ pub fn child_that_shares(region: Region, id: ProcessId, tid: u32) -> Result<Lane
 ///
 /// # Errors
 /// Those of [`crate::life::boot::attach`]; the child cannot continue.
-#[unsafe(link_section = ".text.startup.lp")]
 pub fn child(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
     let process = region.process(id);
     let announced = process.pid.load(Ordering::Relaxed);

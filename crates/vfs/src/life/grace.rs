@@ -242,7 +242,6 @@ pub(crate) fn all(task: &Task) {
 
 /// Leaves the closed files of a lane that gets another owner to sweeps, except those that are idle. The
 /// caller owns the lane, or buries it.
-#[unsafe(link_section = ".text.startup.lp")]
 pub(crate) fn hand_over(task: &Task, lane: &Lane) {
     let list = &lane.closed;
     for head in [&list.waiting, &list.due] {

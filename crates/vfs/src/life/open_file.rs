@@ -127,7 +127,6 @@ pub(crate) fn left(task: &Task, id: FileId) {
 /// process's own table; with one entry left it counts as unshared again. What other tables may name, or calls
 /// of other threads may use, is left to [`reclaim`].
 #[inline(never)]
-#[unsafe(link_section = ".text.startup.lp")]
 fn left_by_duplicate(task: &Task, id: FileId) -> bool {
     let file = task.region.file(id);
     // Relaxed: only this process changes it until it is shared.
@@ -230,7 +229,6 @@ fn drop_locks(task: &Task, id: FileId) {
 /// # Errors
 /// `EBADF` if it is not ours.
 #[inline]
-#[unsafe(link_section = ".text.startup.lp")]
 pub(crate) fn remove(task: &Task, fd: Fd) -> Result<()> {
     let Some(place) = task.table.covered(fd) else { return Err(Errno::EBADF) };
     take_out_beside(task, Beside::take(task), place, 0, |_| ())

@@ -86,7 +86,6 @@ pub(crate) fn bury_lanes(task: &Task, id: ProcessId, spared: LaneId) -> bool {
 
 /// Closes all descriptors of a process and frees its mappings. Returns false if something must wait for a
 /// live thread, or other processes use its directories. The caller must be emptying the slot.
-#[unsafe(link_section = ".text.startup.lp")]
 pub(crate) fn empty(task: &Task, id: ProcessId) -> bool {
     let region = task.region;
     let process = region.process(id);
@@ -157,7 +156,6 @@ pub(super) fn end_all_kept(task: &Task<'_>, id: ProcessId) {
 }
 
 /// Frees the mapping records of a process. Returns false if it would have to wait for an inode's lock.
-#[unsafe(link_section = ".text.startup.lp")]
 pub(crate) fn drop_mappings(task: &Task, id: ProcessId) -> bool {
     let process = task.region.process(id);
     while let mapping @ MappingId(1..) = MappingId(process.mappings.load(Ordering::Acquire)) {
@@ -250,7 +248,6 @@ fn mend_section(task: &Task, record: &Lane) -> bool {
 
 /// Cleans a dead thread's lane, except for its caches and lists, which its next owner inherits. The caller
 /// must hold `burial`, or own the lane.
-#[unsafe(link_section = ".text.image.lp")]
 pub(crate) fn strip(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
     hand::repair(task, lane);
@@ -343,7 +340,6 @@ fn settle_claimed_inode(task: &Task, record: &Lane, inode: InodeRef) {
 }
 
 /// Puts back what a dead lane was removing from its chain, and links in what it was adding.
-#[unsafe(link_section = ".text.image.lp")]
 fn settle_list<T: Listed>(task: &Task, record: &Lane) {
     let unlisting = record.unlisting[T::LIST].load(Ordering::Acquire);
     if unlisting != 0 {

@@ -116,7 +116,6 @@ fn free_unnamed(task: &Task) {
 /// For close(2): leaves an open file that was removed from a table to [`grace`], or keeps it. Sweeps at once
 /// if enough has accumulated or if somebody may wait for it.
 #[inline(never)]
-#[unsafe(link_section = ".text.startup.lp")]
 pub(crate) fn closed_slow(task: &Task, id: FileId) {
     if grace::leave(task, id) {
         return after_closes(task);

@@ -17,7 +17,6 @@ use crate::low::thread::record::Thread;
 use crate::low::thread::{current, pool};
 
 /// Fills in the task of `thread` field by field, so that its buffers and their pages stay untouched.
-#[unsafe(link_section = ".text.startup.lp")]
 pub(crate) fn set_task(
     thread: &Thread,
     region: Region<'static>,

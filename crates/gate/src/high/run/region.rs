@@ -47,7 +47,6 @@ pub(crate) fn leave() {
 
 /// Copies what the gate needs often: the mounts' paths, the way to copy. Attach calls it while there is one
 /// thread.
-#[unsafe(link_section = ".text.image.lp")]
 pub(crate) fn read_run(run: &'static Run) {
     // SAFETY: the process has one thread.
     unsafe { mounts::read(run) };

@@ -58,7 +58,6 @@ pub(crate) fn begin() {
 }
 
 /// Answers the first call, `number`, by having it made again, or ends the process with `status`.
-#[unsafe(link_section = ".text.startup.lp")]
 extern "sysv64" fn first_call(number: usize, status: usize) -> isize {
     // SAFETY: in the gate `current` is set, and the record is this thread's own.
     let thread = unsafe { &*current::thread() };

@@ -112,7 +112,6 @@ unsafe fn cover_one(bundle: Option<&Bundle>, object: &Object<'_>) -> Outcome {
 ///
 /// # Safety
 /// The object must be mapped, and nobody may execute or change its text meanwhile.
-#[unsafe(link_section = ".text.image.lp")]
 pub(crate) unsafe fn cover_mapped(
     bundle: Option<&Bundle>,
     object: &Object<'_>,

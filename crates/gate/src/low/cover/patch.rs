@@ -46,7 +46,6 @@ impl Bundle {
     ///
     /// # Safety
     /// `path` must be NUL-terminated.
-    #[unsafe(link_section = ".text.image.lp")]
     pub(crate) unsafe fn open(path: *const u8) -> Option<Bundle> {
         // SAFETY: the caller guarantees that `path` is NUL-terminated.
         let fd = unsafe { lp_abi::syscall!(__NR_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC) }.ok()?;
@@ -156,7 +155,6 @@ pub(crate) unsafe fn apply(bundle: &Bundle, base: usize, entry: &ObjectRecord) -
     Ok(())
 }
 
-#[unsafe(link_section = ".text.image.lp")]
 fn map_thunks(bundle: &Bundle, at: usize, entry: &ObjectRecord, protection: u32) -> Result<()> {
     // The thunks of an unloaded object stay mapped; those of another object at the same address replace them.
     let stale = THUNK_PAGES.iter().any(|thunks| thunks.load(Ordering::Relaxed) == at);

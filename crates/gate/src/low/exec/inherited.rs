@@ -9,7 +9,6 @@ use crate::low::tools::report;
 use lp_abi::{Fd, text};
 
 /// Splits the mask off the front of LIGHTPATH_GATE's value.
-#[unsafe(link_section = ".text.image.lp")]
 fn split_mask(gate: &[u8]) -> (Option<u64>, &[u8]) {
     if gate.len() < MASK.len() || gate[0] != MASK[0] {
         return (None, gate);
@@ -86,7 +85,6 @@ enum Told {
 }
 
 /// Splits the end off LIGHTPATH_GATE's value, which is NUL-terminated.
-#[unsafe(link_section = ".text.image.lp")]
 fn split_told(gate: &'static [u8]) -> (Told, &'static [u8]) {
     // The first of them: a path may contain another.
     let first = (0..gate.len()).find_map(|at| {
@@ -129,7 +127,6 @@ pub(crate) unsafe fn gate_value(mut envp: *mut *mut u8) -> Option<&'static [u8]>
 ///
 /// # Safety
 /// `envp` must be the process's own environment as the kernel made it, and nothing else may use it meanwhile.
-#[unsafe(link_section = ".text.image.lp")]
 pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Inherited> {
     // SAFETY: the vector ends with a null pointer; the strings are NUL-terminated and stay in place as long
     // as the process lives.
@@ -206,7 +203,6 @@ pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Inherited> {
 /// # Safety
 /// `envp` must be the process's own environment, scrubbed, and `vector` the auxiliary vector behind it.
 /// Nothing else may use them meanwhile.
-#[unsafe(link_section = ".text.image.lp")]
 pub(crate) unsafe fn fill_gap(envp: *mut *mut u8, vector: *mut [usize; 2]) {
     /// `linux/auxvec.h`.
     const AT_IGNORE: usize = 1;

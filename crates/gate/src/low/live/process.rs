@@ -72,7 +72,6 @@ pub(crate) unsafe extern "sysv64" fn vfork(
 }
 
 /// clone(2).
-#[unsafe(link_section = ".text.startup.lp")]
 pub(crate) unsafe extern "sysv64" fn clone(
     flags: usize,
     stack: usize,
@@ -146,7 +145,6 @@ fn leave() -> isize {
 
 /// Ends the process by call `nr`. The call is made here, so that signals are deferred until its end, which
 /// never comes: no handler may run once the process has released its slot in the region.
-#[unsafe(link_section = ".text.startup.lp")]
 fn end(nr: u32, status: usize) -> isize {
     High::process_exit(current());
     // SAFETY: the program's own call; it takes no pointers.
@@ -176,7 +174,6 @@ pub(crate) fn unmaps_stack(address: usize, length: usize) -> bool {
 }
 
 /// exit_group(2).
-#[unsafe(link_section = ".text.startup.lp")]
 pub(crate) unsafe extern "sysv64" fn exit_group(
     status: usize,
     _: usize,
@@ -334,7 +331,6 @@ pub(crate) extern "sysv64" fn after_thread(result: isize) {
 }
 
 /// A child that is a copy and continues where the parent does. `rest` are the last arguments of clone(2).
-#[unsafe(link_section = ".text.startup.lp")]
 fn copy_here(rest: [usize; 2]) -> isize {
     let thread = current();
     if let Err(errno) = High::before_fork(thread) {

@@ -71,7 +71,6 @@ unsafe extern "C" {
 type SavedCall = [usize; 7];
 
 /// After the kernel's call.
-#[unsafe(link_section = ".text.startup.lp")]
 extern "sysv64" fn after(result: isize, kept: &SavedCall) -> isize {
     if result == Errno::EINTR.to_ret() {
         return RESTART;

@@ -275,7 +275,6 @@ impl Object<'_> {
     ///
     /// # Safety
     /// The object must be mapped.
-    #[unsafe(link_section = ".text.image.lp")]
     pub(crate) unsafe fn key(&self) -> [u64; 2] {
         for note in self.segments.iter().filter(|segment| segment.kind == PT_NOTE) {
             let start = self.base.wrapping_add(note.address as usize) as *const u8;

@@ -33,7 +33,6 @@ use crate::low::tools::{names, report};
 ///
 /// # Safety
 /// Only the dynamic linker may call it, once.
-#[unsafe(link_section = ".text.image.lp")]
 pub unsafe extern "C" fn lp_gate_start(argc: usize, argv: *mut *mut u8, envp: *mut *mut u8) {
     // glibc's arguments are consistent; what musl leaves in the registers is not.
     let given = argc < 1 << 20 && envp as usize == (argv as usize).wrapping_add(8 * (argc + 1));
@@ -158,7 +157,6 @@ pub(crate) unsafe fn start_static(
 ///
 /// # Safety
 /// Must be called once, while the process has one thread.
-#[unsafe(link_section = ".text.image.lp")]
 unsafe fn prepare(found: &Inherited, auxiliary: &Auxiliary) -> LowFds {
     if home::map().is_err() {
         report::refuse(&[b"the program occupies the address that the gate needs"]);
