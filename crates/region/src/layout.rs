@@ -9,7 +9,7 @@ use lp_abi::PAGE_SIZE;
 /// First eight bytes of a region.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LIGHTPTH");
 /// Layout version; a region of another version is refused.
-pub const VERSION: u32 = 31;
+pub const VERSION: u32 = 32;
 
 /// Runs that can use one region at once.
 pub const RUNS: usize = 64;
@@ -77,10 +77,6 @@ const fn after(offset: usize, count: usize, size: usize) -> usize {
 
 /// Offset of the header.
 pub const HEADER_AT: usize = 0;
-/// Offset of the run records.
-pub const RUNS_AT: usize = PAGE_SIZE;
-/// Bytes of a run record.
-pub const RUN_SIZE: usize = 16384;
 /// Mounts of all runs of a region.
 pub const MOUNTS: usize = 1 << MOUNT_BITS;
 /// Bits of a mount's number.
@@ -93,10 +89,15 @@ pub(crate) const INODE_BITS: u32 = 23;
 pub const SUPERBLOCKS: usize = 256;
 /// Root numbers of the file systems that command lines name. The others are made by mount(2).
 pub const COMMAND_ROOTS: usize = 16;
-/// Offset of the mounts.
-pub const MOUNTS_AT: usize = RUNS_AT + RUNS * RUN_SIZE;
+/// Offset of the mounts. They, and what a process reads of the first run's record, are in the 64 KiB that the
+/// kernel maps when the process first reads the header.
+pub const MOUNTS_AT: usize = PAGE_SIZE;
+/// Offset of the run records.
+pub const RUNS_AT: usize = (MOUNTS_AT + MOUNTS * 128).next_multiple_of(PAGE_SIZE);
+/// Bytes of a run record.
+pub const RUN_SIZE: usize = 16384;
 /// Offset of the file systems made by mount(2).
-pub const SUPERBLOCKS_AT: usize = MOUNTS_AT + MOUNTS * 128;
+pub const SUPERBLOCKS_AT: usize = RUNS_AT + RUNS * RUN_SIZE;
 /// Offset of the lanes: the first ones share the 2 MiB, and so the page table, of the header and the runs.
 pub const LANES_AT: usize = (SUPERBLOCKS_AT + SUPERBLOCKS * 64).next_multiple_of(16 * PAGE_SIZE);
 /// Bytes from one lane to the next.

@@ -117,12 +117,13 @@ pub struct Time {
 /// Buffers of a task, so that calls need little stack and no allocation. Names are read a word at a time,
 /// past their end, hence the slack.
 pub struct Scratch {
+    /// The text left to walk while symbolic links are expanded. Most calls use only this one, and it begins
+    /// on the page of [`Task::prefixes`].
+    pub walk: UnsafeCell<[u8; 2 * PATH_MAX + SLACK]>,
     /// The first path of a call, as the program gave it.
     pub path: UnsafeCell<[u8; PATH_MAX + SLACK]>,
     /// The second path of a call.
     pub other: UnsafeCell<[u8; PATH_MAX + SLACK]>,
-    /// The text left to walk while symbolic links are expanded.
-    pub walk: UnsafeCell<[u8; 2 * PATH_MAX + SLACK]>,
     /// A path outside all mounts at which a walk ended, NUL-terminated; see [`Outside`].
     pub outside: UnsafeCell<[u8; 2 * PATH_MAX]>,
 }
