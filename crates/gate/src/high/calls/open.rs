@@ -1,8 +1,7 @@
 //! open(2), openat(2), openat2(2), creat(2).
 
 use lp_abi::linux::{
-    __NR_openat, __NR_openat2, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_LARGEFILE, O_NOCTTY, O_NOFOLLOW,
-    O_NONBLOCK, O_TRUNC, O_WRONLY, RESOLVE_NO_SYMLINKS, open_how,
+    __NR_openat, __NR_openat2, O_CLOEXEC, O_CREAT, O_NOFOLLOW, O_TRUNC, O_WRONLY, open_how,
 };
 use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
 use lp_region::sync::Ordering;
@@ -18,7 +17,9 @@ use crate::high::fd::{device, directory, fd_info, parent, placeholder};
 use crate::high::frame::at::{At, Last, Route, Which};
 use crate::high::frame::handler::{given_slice, handlers, interruptible, thread};
 use crate::high::route::hostlink;
-use crate::high::route::path::{is_plainly_ours, leave, may_be_link, route, route_outside};
+use crate::high::route::path::{
+    is_hosts_without_links, is_plainly_ours, leave, may_be_link, route, route_outside,
+};
 use crate::high::run::mount_table;
 use crate::high::run::mounts::may_be_known;
 use crate::high::special::node;
@@ -142,6 +143,11 @@ fn open_held(task: &'static Task<'static>, at: At, flags: u32, mode: u32) -> isi
 /// An open of any path.
 #[inline(never)]
 pub(super) fn open_routed(task: &'static Task<'static>, at: At, how: &How) -> isize {
+    if is_hosts_without_links(Some(task), at)
+        && let Some(done) = open_without_links(task, at, how)
+    {
+        return done;
+    }
     match route(task, Which::First, at, how.last()) {
         Route::Ours(inside) => {
             open_ours(task, how, || how.open(task, inside), |outside| open_outside(task, at, outside, how))
@@ -264,17 +270,15 @@ fn open_host(task: &'static Task<'static>, at: At, how: &How) -> isize {
 /// fails, and this says at once that no link into a mount is the cause. `None` if the kernel has to be asked
 /// as the program does.
 fn open_without_links(task: &'static Task<'static>, at: At, how: &How) -> Option<isize> {
-    const PLAIN: u32 = O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_DIRECTORY | O_LARGEFILE;
-    if matches!(how.given, Given::How(_)) || how.flags & !PLAIN != 0 || lp_abi::sys::is_limited() {
+    if matches!(how.given, Given::How(_)) || lp_abi::sys::is_limited() {
         return None;
     }
-    let straight = open_how { flags: how.flags.into(), mode: 0, resolve: RESOLVE_NO_SYMLINKS.into() };
+    let straight = hostlink::straight(how.flags)?;
     let how_given = [(&raw const straight).addr(), size_of::<open_how>()];
     let done = ask(task, at, how, (__NR_openat2, how_given));
-    let says_nothing =
-        [Errno::ELOOP, Errno::EPERM, Errno::ENOSYS, Errno::EINVAL].iter().any(|no| done == no.to_ret());
-    thread().meets_no_links.set(!says_nothing);
-    (!says_nothing).then_some(done)
+    let says = hostlink::met_no_link(done);
+    thread().meets_no_links.set(says);
+    says.then_some(done)
 }
 
 /// Opens what the kernel finds.

@@ -2,8 +2,9 @@
 //! a host directory.
 
 use lp_abi::linux::{
-    __NR_getcwd, __NR_openat2, __NR_readlink, __NR_stat, O_CLOEXEC, O_NOFOLLOW, O_PATH, RESOLVE_BENEATH,
-    RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, S_IFDIR, S_IFLNK, S_IFMT, open_how, stat,
+    __NR_getcwd, __NR_openat2, __NR_readlink, __NR_stat, O_CLOEXEC, O_DIRECTORY, O_LARGEFILE, O_NOCTTY,
+    O_NOFOLLOW, O_NONBLOCK, O_PATH, RESOLVE_BENEATH, RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS,
+    RESOLVE_NO_SYMLINKS, S_IFDIR, S_IFLNK, S_IFMT, open_how, stat,
 };
 use lp_abi::{Errno, Fd, MAX_SYMLINKS, PATH_MAX, Result};
 use lp_region::ucopy;
@@ -122,6 +123,20 @@ pub(super) fn meets(at: At, last: Last, resolve: u32) -> bool {
         // A filter that denies the call leaves the question open: see `filter`.
         Err(errno) => matches!(errno, Errno::ELOOP | Errno::EPERM | Errno::ENOSYS),
     }
+}
+
+/// What makes an open for reading with these `flags` fail where a symbolic link is on the way. `None` for
+/// flags that openat2(2) takes otherwise than openat(2), or that have an effect.
+pub(crate) fn straight(flags: u32) -> Option<open_how> {
+    const PLAIN: u32 = O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_DIRECTORY | O_LARGEFILE;
+    let how = open_how { flags: flags.into(), mode: 0, resolve: RESOLVE_NO_SYMLINKS.into() };
+    (flags & !PLAIN == 0).then_some(how)
+}
+
+/// Whether the result of an open that had to be [`straight`] is that of the program's own open. Otherwise a
+/// link was on the way, or the kernel has not looked.
+pub(crate) fn met_no_link(done: isize) -> bool {
+    ![Errno::ELOOP, Errno::EPERM, Errno::ENOSYS, Errno::EINVAL].iter().any(|no| done == no.to_ret())
 }
 
 /// A walk over host directories by name. The part walked stands at the start of one buffer, without a

@@ -168,6 +168,26 @@ fn route_absolute(
     Route::Host
 }
 
+/// Whether a path leads to the host unless a symbolic link is on the way, while a mount covers a host
+/// directory. Asked before an open for reading: the kernel can open it and look for links in one call.
+pub(crate) fn is_hosts_without_links(task: Option<&Task>, at: At) -> bool {
+    let mounts = mounts();
+    if !mounts.cover_any() || mounts.are_whole() {
+        return false;
+    }
+    // SAFETY: the gate's fault handler is installed.
+    let (word, straight) =
+        unsafe { (ucopy::word(at.path.as_ptr()), ucopy::is_straight(at.path.as_ptr())) };
+    let may_be = word as u8 == b'/' && straight && !may_be_known(word) && task.and_then(root::of).is_none();
+    if !may_be {
+        return false;
+    }
+    let text = buffer(Which::First);
+    // SAFETY: as above.
+    let copied = unsafe { ucopy::string(text, at.path.as_ptr()) };
+    copied.is_ok_and(|length| !mounts.holds(&text[..length]))
+}
+
 /// The route of an absolute path under /proc or /dev, `length` bytes in the buffer of `which`.
 pub(super) fn route_magic(task: Option<&Task>, which: Which, last: Last, length: usize) -> Route {
     match task {

@@ -18,7 +18,7 @@ use crate::high::frame::at::{At, Last, Route, Which};
 use crate::high::frame::handler::{given, kernel};
 use crate::high::frame::message::Message;
 use crate::high::route::hostlink;
-use crate::high::route::path::{may_be_link, route_apart};
+use crate::high::route::path::{is_hosts_without_links, may_be_link, route_apart};
 use crate::high::run::{apart, own};
 use crate::high::special::address;
 use crate::low::dispatch::{AGAIN, NOT_OURS};
@@ -82,25 +82,44 @@ macro_rules! path_handlers {
     )*};
 }
 
-/// The same for calls that may wait for the other end of a FIFO or a terminal.
+/// The same for calls that may wait for the other end of a FIFO or a terminal. `$flags` finds the flags among
+/// the arguments.
 macro_rules! open_handlers {
-    ($($name:ident $nr:ident)*) => {$(
+    ($($name:ident $nr:ident ($flags:expr))*) => {$(
         pub(crate) unsafe extern "sysv64" fn $name(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
             let words = [a, b, c, d, e, f];
-            by_path(words, const { paths($nr) }, || {
+            let at = const { paths($nr) }[0].of(&words);
+            let flags: fn([usize; 6]) -> usize = $flags;
+            opened(at, flags(words) as u32).unwrap_or_else(|| by_path(words, const { paths($nr) }, || {
                 // SAFETY: the program's own call with its own arguments.
                 let done = unsafe { deferred::programs_syscall($nr, words) };
                 if done >= 0 {
-                    parent::opened(Fd::new(done as i32), const { paths($nr) }[0].of(&words));
+                    parent::opened(Fd::new(done as i32), at);
                 }
                 done
-            })
+            }))
         }
     )*};
 }
 
+/// Opens a file for reading while a mount covers a host directory, unless a symbolic link is on the way:
+/// looking for one and opening is one call then. `None` if the open is to be made otherwise.
+fn opened(at: At, flags: u32) -> Option<isize> {
+    if !is_hosts_without_links(None, at) {
+        return None;
+    }
+    let how = hostlink::straight(flags)?;
+    let words = [at.dirfd.word(), at.path.addr(), (&raw const how).addr(), size_of::<open_how>(), 0, 0];
+    // SAFETY: the program's own path, and a `how` that lives until the call returns.
+    let done = unsafe { deferred::programs_syscall(__NR_openat2, words) };
+    if done >= 0 {
+        parent::opened(Fd::new(done as i32), at);
+    }
+    hostlink::met_no_link(done).then_some(done)
+}
+
 open_handlers! {
-    open __NR_open creat __NR_creat openat __NR_openat
+    open __NR_open (|words| words[1]) openat __NR_openat (|words| words[2]) creat __NR_creat (|_| O_CREAT as usize)
 }
 
 path_handlers! {
