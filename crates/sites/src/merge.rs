@@ -16,8 +16,8 @@
 //! Unwinders in the program find functions by one sorted table, which gets the gate's functions and the
 //! thunks as well. Debuggers find theirs in sections behind all this (`sections`).
 //!
-//! dlopen(3) gets a prologue that calls the gate: until a program loads something, the gate need not see what
-//! the loader does, and the loader's own text is left alone.
+//! dlopen(3) and iconv_open(3) get a prologue that calls the gate: until a program loads something, the gate
+//! need not see what the loader does, and the loader's own text is left alone.
 
 mod sections;
 
@@ -35,7 +35,7 @@ use crate::thunk::Slots;
 use crate::unwind::Tables;
 
 /// Version of the output of [`merge`] for the same two files.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 const PAGE: u64 = 4096;
 /// Bytes that the kernel maps around a page at its first touch: the thunks and the start of the gate's code
 /// are in one such block.
@@ -43,8 +43,8 @@ const AROUND: u64 = 64 << 10;
 /// Space for prologues, and the size of one.
 const PROLOGUES: u64 = 256;
 const PROLOGUE: usize = 32;
-/// Functions that load objects.
-const LOADING: [&[u8]; 2] = [b"dlopen", b"dlmopen"];
+/// Functions that load objects: for the program, and converters for itself. The first one must be there.
+const LOADING: [&[u8]; 3] = [b"dlopen", b"dlmopen", b"iconv_open"];
 /// The symbol of the [`GatePage`] in the gate's data.
 const SLOTS: &[u8] = b"lp_slots";
 
@@ -157,7 +157,7 @@ fn write_prologues(file: &mut [u8], library: &Input<'_>, mut at: u64, before_loa
     let elf =
         ElfFile64::<Endianness>::parse(library.file).map_err(|_| Unfit::Layout("its symbols are damaged"))?;
     let end = at + PROLOGUES;
-    let mut written = 0;
+    let mut loads = false;
     for symbol in elf.dynamic_symbols().filter(|symbol| symbol.is_definition()) {
         if !LOADING.iter().any(|name| symbol.name_bytes() == Ok(name)) {
             continue;
@@ -176,10 +176,10 @@ fn write_prologues(file: &mut [u8], library: &Input<'_>, mut at: u64, before_loa
         put(file, at, &code);
         put(file, table + symbol.index().0 as u64 * SYMBOL + VALUE, &at.to_le_bytes());
         at += PROLOGUE as u64;
-        written += 1;
+        loads |= symbol.name_bytes() == Ok(LOADING[0]);
     }
     // Before glibc 2.34 they are in a separate library.
-    if written == 0 { Err(Unfit::Layout("the library does not load objects itself")) } else { Ok(()) }
+    if loads { Ok(()) } else { Err(Unfit::Layout("the library does not load objects itself")) }
 }
 
 /// A program header.

@@ -18,6 +18,7 @@ use crate::high::frame::handler::{handlers, kernel, thread};
 use crate::high::life::credentials::{change, change_groups, entered_namespace, joined_namespace};
 use crate::high::life::heritage;
 use crate::high::life::way;
+use crate::low::cover::loaded;
 use crate::low::dispatch::NOT_OURS;
 
 handlers! {
@@ -153,6 +154,9 @@ const UNSHARED: u32 = CLONE_FS
 
 /// Before a limit may become lower.
 fn before_limit(task: &Task, resource: u32, new: usize) {
+    if new != 0 && [RLIMIT_AS, RLIMIT_NOFILE].contains(&resource) {
+        loaded::cover_rest();
+    }
     if resource != RLIMIT_NOFILE {
         return;
     }

@@ -1,8 +1,6 @@
 //! open(2), openat(2), openat2(2), creat(2).
 
-use lp_abi::linux::{
-    __NR_openat, __NR_openat2, O_CLOEXEC, O_CREAT, O_NOFOLLOW, O_TRUNC, O_WRONLY, open_how,
-};
+use lp_abi::linux::{__NR_openat, __NR_openat2, O_CLOEXEC, O_CREAT, O_NOFOLLOW, O_TRUNC, O_WRONLY, open_how};
 use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
 use lp_region::sync::Ordering;
 use lp_region::{InodeRef, ucopy};

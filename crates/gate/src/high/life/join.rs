@@ -7,7 +7,7 @@ use crate::high::life::task::set_task;
 use crate::high::run::apart::Joining;
 use crate::high::run::{apart, region};
 use crate::low::above::Above;
-use crate::low::cover::{loaded, patch};
+use crate::low::cover::patch;
 use crate::low::thread::current;
 use crate::low::thread::record::Thread;
 use crate::low::tools::report;
@@ -56,7 +56,6 @@ fn enter(thread: &Thread, joining: Joining) -> Result<(), &'static [u8]> {
     if process.0.is_multiple_of(REAP_EVERY) {
         reclaim::dead(task);
     }
-    loaded::cover_rest();
     patch::change_calls(&High::calls(thread));
     Ok(())
 }

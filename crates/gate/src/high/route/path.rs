@@ -176,8 +176,7 @@ pub(crate) fn is_hosts_without_links(task: Option<&Task>, at: At) -> bool {
         return false;
     }
     // SAFETY: the gate's fault handler is installed.
-    let (word, straight) =
-        unsafe { (ucopy::word(at.path.as_ptr()), ucopy::is_straight(at.path.as_ptr())) };
+    let (word, straight) = unsafe { (ucopy::word(at.path.as_ptr()), ucopy::is_straight(at.path.as_ptr())) };
     let may_be = word as u8 == b'/' && straight && !may_be_known(word) && task.and_then(root::of).is_none();
     if !may_be {
         return false;

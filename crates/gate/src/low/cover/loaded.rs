@@ -17,17 +17,25 @@ use crate::low::tools::{names, report};
 const SMALL_TEXT: usize = 64 << 10;
 
 /// Patches what was left: the loader, and what it has mapped meanwhile for the C library's own purposes. The
-/// C library calls this before it asks the loader to load something for the program.
+/// C library calls this before it asks the loader to load something for the program, and the gate before
+/// something that would make it impossible. Where it is impossible already, the loader stays as it is: in
+/// another root directory, say, or without a free descriptor, which the loader would need, too.
 #[cold]
 pub(crate) extern "C" fn cover_rest() {
     // SAFETY: the process has one thread, and no other reference to the home's `rest` exists.
-    let Some(Rest { auxiliary, known }) = (unsafe { (*home::home()).rest.take() }) else { return };
+    let rest = unsafe { &mut (*home::home()).rest };
+    if rest.is_none() {
+        return;
+    }
+    // SAFETY: the settings' strings are NUL-terminated.
+    let Some(bundle) = (unsafe { Bundle::open(home::settings().bundle.pointer()) }) else { return };
+    let Some(Rest { auxiliary, known }) = rest.take() else { return };
     // SAFETY: the loader's list is consistent between its calls, and while it opens a file.
     let Some(objects) = (unsafe { auxiliary.objects() }) else { return };
     let waiting = |(index, object): &(usize, Object<'_>)| *index >= known || object.base == auxiliary.linker;
     // SAFETY: the objects are mapped, and nothing executes the loader's text at a patched place, because it
     // has called out.
-    unsafe { cover(objects.enumerate().filter(waiting).map(|(_, object)| object)) };
+    unsafe { cover_by(Some(&bundle), objects.enumerate().filter(waiting).map(|(_, object)| object)) };
     patch::load_freely();
 }
 
@@ -36,15 +44,22 @@ pub(crate) extern "C" fn cover_rest() {
 /// # Safety
 /// They must be mapped, and their initialisers must not have run.
 pub(crate) unsafe fn cover<'o>(objects: impl Iterator<Item = Object<'o>>) {
+    // SAFETY: the settings' strings are NUL-terminated, and the caller guarantees the rest.
+    unsafe { cover_by(Bundle::open(home::settings().bundle.pointer()).as_ref(), objects) }
+}
+
+/// [`cover`] with an open bundle.
+///
+/// # Safety
+/// As for [`cover`].
+unsafe fn cover_by<'o>(bundle: Option<&Bundle>, objects: impl Iterator<Item = Object<'o>>) {
     let own = &raw const crate::low::arrive::entry::lp_entry as usize;
-    // SAFETY: the settings' strings are NUL-terminated.
-    let bundle = unsafe { Bundle::open(home::settings().bundle.pointer()) };
     let mut objects = objects.filter(|object| !object.contains(own));
     while let Some(object) = objects.next() {
         // SAFETY: the caller guarantees that the objects are mapped and that their initialisers have not run.
         unsafe {
-            if matches!(cover_one(bundle.as_ref(), &object), Outcome::Unknown) {
-                cover_unknown(bundle.as_ref(), object, &mut objects);
+            if matches!(cover_one(bundle, &object), Outcome::Unknown) {
+                cover_unknown(bundle, object, &mut objects);
             }
         }
     }
@@ -125,7 +140,10 @@ pub(crate) unsafe fn cover_mapped(
     let key = key.unwrap_or_else(|| unsafe { object.key() });
     let entry = bundle.and_then(|bundle| Some((bundle, bundle.find(key)?)));
     let Some((bundle, entry)) = entry else {
-        if object.code().any(|code| code.file_bytes as usize > SMALL_TEXT) || is_system(object.name) {
+        let is_listed =
+            || object.code().any(|code| code.file_bytes as usize > SMALL_TEXT) || is_system(object.name);
+        // Without a bundle there is no builder either: both are out of reach, as in another root directory.
+        if bundle.is_some() && is_listed() {
             return Outcome::Unknown;
         }
         // SAFETY: the caller guarantees that the object is mapped.

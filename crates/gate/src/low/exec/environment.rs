@@ -22,7 +22,8 @@ use crate::High;
 use crate::low::above::{Above, List};
 use crate::low::exec::load::{LoaderHook, Named, Static};
 use crate::low::exec::variables::{
-    AUDIT, AUDITS, BY_DESCRIPTOR, BY_PATH, GATE, LIBRARY_PATH, MASK, NAMED, OUTLINE, PRELOAD, STATIC, WITHIN,
+    AUDIT, AUDITS, BY_DESCRIPTOR, BY_PATH, CONVERTERS, GATE, LIBRARY_PATH, MASK, NAMED, OUTLINE, PRELOAD,
+    STATIC, WITHIN,
 };
 use crate::low::object::elf::Loader;
 use crate::low::thread::home;
@@ -118,6 +119,8 @@ pub(crate) struct Environment {
     library_path: usize,
     /// Whether LD_AUDIT is set.
     audits: bool,
+    /// Whether GCONV_PATH is set.
+    names_converters: bool,
     /// Whether the directories where the loader looks by itself differ from the host's.
     defaults_differ: bool,
 }
@@ -130,8 +133,15 @@ impl Environment {
     pub(crate) fn survey(thread: &Thread, envp: usize) -> Result<Environment> {
         let envp = envp as *const usize;
         let defaults_differ = High::defaults_differ(thread);
-        let mut found =
-            Environment { envp, count: 0, preload: 0, library_path: 0, audits: false, defaults_differ };
+        let mut found = Environment {
+            envp,
+            count: 0,
+            preload: 0,
+            library_path: 0,
+            audits: false,
+            names_converters: false,
+            defaults_differ,
+        };
         if envp.is_null() {
             return Ok(found);
         }
@@ -146,6 +156,7 @@ impl Environment {
                 Variable::Preload if found.preload == 0 => found.preload = variable,
                 Variable::LibraryPath => found.library_path = variable,
                 Variable::Audit => found.audits = true,
+                Variable::Converters => found.names_converters = true,
                 _ => {}
             }
         }
@@ -184,8 +195,8 @@ impl Environment {
     /// How the gate is loaded into a program that names no paths itself.
     pub(crate) fn load(&self, thread: &Thread, loader: Loader) -> LoaderHook {
         // What else is preloaded, audited or searched for elsewhere must meet the C library that it would
-        // meet without us.
-        let is_plain = self.preload == 0 && self.library_path == 0 && !self.audits;
+        // meet without us. Converters in a mount must be found before the program loads anything itself.
+        let is_plain = self.preload == 0 && self.library_path == 0 && !self.audits && !self.names_converters;
         match loader {
             Loader::System if is_plain && !home::settings().library.get().is_empty() => LoaderHook::Within,
             loader if loader.is_gnu() && self.wants_auditor(thread) => LoaderHook::Audit { storage: 0 },
@@ -252,7 +263,9 @@ impl Environment {
                     writer.pointer(loads);
                 }
                 Variable::Preload | Variable::Gate => {}
-                Variable::LibraryPath | Variable::Audit | Variable::Other => writer.pointer(variable),
+                Variable::LibraryPath | Variable::Audit | Variable::Converters | Variable::Other => {
+                    writer.pointer(variable)
+                }
             }
         }
         if !placed && loads != 0 {
@@ -374,6 +387,7 @@ enum Variable {
     Preload,
     LibraryPath,
     Audit,
+    Converters,
     Gate,
     Other,
 }
@@ -382,7 +396,7 @@ fn kind_of(variable: usize) -> Result<Variable> {
     if variable & 4095 <= 4096 - 8 {
         // SAFETY: the copy routine handles bad pointers; the eight bytes are on one page.
         let head = unsafe { ucopy::get(variable as *const [u8; 8]) }?;
-        if [PRELOAD, LIBRARY_PATH, AUDIT, GATE].iter().all(|name| head[..] != name[..8]) {
+        if [PRELOAD, LIBRARY_PATH, AUDIT, CONVERTERS, GATE].iter().all(|name| head[..] != name[..8]) {
             return Ok(Variable::Other);
         }
     }
@@ -395,6 +409,7 @@ fn kind_of(variable: usize) -> Result<Variable> {
         head if head.starts_with(PRELOAD) => Variable::Preload,
         head if head.starts_with(LIBRARY_PATH) => Variable::LibraryPath,
         head if head.starts_with(AUDIT) => Variable::Audit,
+        head if head.starts_with(CONVERTERS) => Variable::Converters,
         head if head.starts_with(GATE) => Variable::Gate,
         _ => Variable::Other,
     })

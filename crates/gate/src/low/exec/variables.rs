@@ -3,6 +3,8 @@
 pub(crate) const PRELOAD: &[u8] = b"LD_PRELOAD=";
 pub(crate) const AUDIT: &[u8] = b"LD_AUDIT=";
 pub(crate) const LIBRARY_PATH: &[u8] = b"LD_LIBRARY_PATH=";
+/// Directories of libraries that the C library itself loads, for iconv(3).
+pub(crate) const CONVERTERS: &[u8] = b"GCONV_PATH=";
 pub(crate) const GATE: &[u8] = b"LIGHTPATH_GATE=";
 /// Start of the value if the new image must set its signal mask, given in hexadecimal: see
 /// [`crate::low::exec::run::run`].

@@ -68,7 +68,7 @@ unsafe fn start(envp: *mut *mut u8) -> Option<u64> {
     // SAFETY: as above; `vector` follows the environment.
     unsafe { inherited::fill_gap(envp, vector) };
     // SAFETY: the process has one thread, and this is the only call.
-    let way = unsafe { prepare(&found, &auxiliary) };
+    let loader_may_wait = unsafe { prepare(&found, &auxiliary) };
     let Inherited { mask, audits, within, .. } = found;
     if let Some(executed) = found.executed {
         // SAFETY: as above, and the home is mapped.
@@ -77,7 +77,7 @@ unsafe fn start(envp: *mut *mut u8) -> Option<u64> {
             home::fill_settings().is_outlined = found.is_outlined;
         }
     }
-    let waits = within && way == LowFds::Apart;
+    let waits = within && loader_may_wait;
     if audits {
         // SAFETY: the kernel has mapped both; the dynamic linker's later mappings are covered as it makes
         // them.
@@ -157,7 +157,7 @@ pub(crate) unsafe fn start_static(
 ///
 /// # Safety
 /// Must be called once, while the process has one thread.
-unsafe fn prepare(found: &Inherited, auxiliary: &Auxiliary) -> LowFds {
+unsafe fn prepare(found: &Inherited, auxiliary: &Auxiliary) -> bool {
     if home::map().is_err() {
         report::refuse(&[b"the program occupies the address that the gate needs"]);
     }
@@ -172,9 +172,9 @@ unsafe fn prepare(found: &Inherited, auxiliary: &Auxiliary) -> LowFds {
     unsafe { lp_vfs::clock::init(auxiliary.vdso) };
     let thread = pool::start_first();
     sigaction::attach();
-    let calls = if gate.starts_with(b"-") {
+    let (calls, loader_may_wait) = if gate.starts_with(b"-") {
         attach_nothing(gate);
-        Calls { table: &process_calls::PROCESS, way: LowFds::Long, hidden: u32::MAX }
+        (Calls { table: &process_calls::PROCESS, way: LowFds::Long, hidden: u32::MAX }, false)
     } else {
         // SAFETY: the first thread's record, just created.
         let thread = unsafe { &*thread };
@@ -183,10 +183,10 @@ unsafe fn prepare(found: &Inherited, auxiliary: &Auxiliary) -> LowFds {
         if found.audits || High::records_all_calls() {
             High::join(thread);
         }
-        High::calls(thread)
+        (High::calls(thread), High::loader_may_wait(thread))
     };
     patch::fill_gate_page(&calls, High::look_table());
-    calls.way
+    loader_may_wait
 }
 
 /// A gate without a region: LIGHTPATH_GATE is `-:BUNDLE:BUILDER`, or absent, in which case there is nothing

@@ -17,8 +17,8 @@ use crate::low::thread::actions::Actions;
 use crate::low::thread::record::Thread;
 use crate::low::thread::settings::Settings;
 
-/// What is still to be patched where the gate is part of the C library and the process has neither met a
-/// mount nor loaded anything: the loader, whose calls do not matter until then.
+/// What is still to be patched where the gate is part of the C library and the program has loaded nothing
+/// itself: the loader, whose calls do not matter until then.
 pub(crate) struct Rest {
     pub(crate) auxiliary: Auxiliary,
     /// Covered objects at the start of the loader's list; they are never unloaded.
