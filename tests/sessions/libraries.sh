@@ -209,6 +209,94 @@ int main(void) {
 X
 gcc -o p p.c; chmod 755 . lib.so; ./p; echo $?
 
+#:: loads_late needs gcc
+# What a host program in the mount loads long after its start, and in what state: a library of the mount or a
+# host library that it has not used.
+library lib.so late; cat >p.c <<'X'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static char *path;
+static void *load(void *unused)
+{
+    void *library = dlopen(path, RTLD_NOW);
+    const char *(*who)(void) = library ? dlsym(library, "who") : NULL;
+    printf("%s\n", who ? who() : library ? "loaded" : dlerror());
+    fflush(stdout);
+    return unused;
+}
+static void *nothing(void *unused) { return unused; }
+int main(int count, char **words)
+{
+    path = words[1];
+    const char *state = words[2];
+    int file = open("f", O_RDWR | O_CREAT, 0600);
+    pthread_t thread;
+    if (!strcmp(state, "thread")) {
+        pthread_create(&thread, NULL, load, NULL);
+        return pthread_join(thread, NULL);
+    }
+    if (!strcmp(state, "after")) {
+        pthread_create(&thread, NULL, nothing, NULL);
+        pthread_join(thread, NULL);
+    }
+    if (!strcmp(state, "fork") && fork())
+        return wait(NULL) < 0;
+    if (!strcmp(state, "full"))
+        while (open("/dev/null", O_RDONLY) >= 0)
+            ;
+    if (!strcmp(state, "limit")) {
+        struct rlimit limit = { file + 1, file + 1 };
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    load(NULL);
+    return count < 3;
+}
+X
+gcc -pthread -o "$OUT/p" p.c; gcc -pthread -o p p.c; ulimit -n 256; for state in now thread after fork full limit; do "$OUT/p" ./lib.so $state; "$OUT/p" libm.so.6 $state; ./p "$T/lib.so" $state; done
+
+#:: loads_in_another_root needs gcc
+# Of the libraries there, none has the bytes of a system call.
+mkdir "$OUT/root"; library "$OUT/root/lib.so" elsewhere; cat >p.c <<'X'
+#include <dlfcn.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(int count, char **words)
+{
+    if (chroot(words[1]) || chdir("/"))
+        return 1;
+    void *library = dlopen("/lib.so", RTLD_NOW);
+    const char *(*who)(void) = library ? dlsym(library, "who") : 0;
+    puts(who ? who() : dlerror());
+    return count < 2;
+}
+X
+gcc -o "$OUT/p" p.c; "$OUT/p" "$OUT/root"; cd /; "$OUT/p" "$OUT/root"
+
+#:: converters needs gcc,iconv
+# A directory of the mount with a converter of iconv(3), which the C library loads for itself.
+mkdir gconv; cp /usr/lib/x86_64-linux-gnu/gconv/IBM037.so gconv/OWN.so; printf 'module OWN// INTERNAL OWN 1\nmodule INTERNAL OWN// OWN 1\nalias OWN// IBM037//\nmodule IBM037// INTERNAL OWN 1\nmodule INTERNAL IBM037// OWN 1\n' >gconv/gconv-modules; export GCONV_PATH=$T/gconv; printf '\310\205\223\223\226\n' | iconv -f IBM037 -t ASCII 2>&1; echo $?; cat >p.c <<'X'
+#include <iconv.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(int count, char **words)
+{
+    fclose(fopen("f", "w"));
+    setenv("GCONV_PATH", words[1], 1);
+    iconv_t converter = iconv_open("ASCII", "IBM037");
+    printf("%d\n", converter != (iconv_t)-1);
+    return count < 2;
+}
+X
+gcc -o "$OUT/p" p.c; unset GCONV_PATH; "$OUT/p" "$T/gconv"; "$OUT/p" "$T/nosuch"
+
 #:: concurrent needs gcc limit 120
 main; mkdir lib; library lib/libfoo.so shared; gcc main.c -Llib -lfoo '-Wl,-rpath,$ORIGIN/lib' -o app; for i in 1 2 3 4; do (for j in 1 2 3 4 5 6 7 8 9 10; do ./app; done) & done | sort | uniq -c; wait; ./app >/dev/null & kill -9 $! 2>/dev/null; wait 2>/dev/null; ./app; for i in 1 2 3 4 5 6 7 8; do library "lib/new$i.so" "take $i"; mv -f "lib/new$i.so" lib/libfoo.so; ./app; done
 

@@ -352,6 +352,16 @@ fn a_full_file_system_says_so_and_recovers() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("No space left on device"), "{output:?}");
 }
 
+/// The loader writes to the kernel's descriptor, before the gate starts.
+#[test]
+fn what_the_loader_says_does_not_reach_a_file_of_a_mount() {
+    let script = "cd $LIGHTPATH; d=$(mktemp -d -p /tmp); printf 'int f(void) { return 0; }' | gcc -x c - -shared -o $d/libf.so
+        printf 'int f(void); int main(void) { return f(); }' | gcc -x c - -x none -o $d/p $d/libf.so; rm $d/libf.so
+        $d/p 2>log; echo $?; wc -c <log; $d/p 2>&1 | grep -c 'cannot open shared object file'; rm -r $d";
+    let output = run(&["--", "bash", "-c", script]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "127\n0\n1\n", "{output:?}");
+}
+
 #[test]
 fn statistics_go_to_standard_error() {
     let output = run(&[

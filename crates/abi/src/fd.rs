@@ -10,8 +10,6 @@ pub struct Fd(i32);
 impl Fd {
     /// `AT_FDCWD`: the working directory, in place of a directory's descriptor.
     pub const CWD: Fd = Fd(crate::linux::AT_FDCWD);
-    /// The standard error.
-    pub const STDERR: Fd = Fd(2);
     /// A number that no descriptor has.
     pub const NONE: Fd = Fd(-1);
 

@@ -40,8 +40,8 @@ const LOCK: Fields = fields!(LockRecord: start end last kind family owner owner_
 /// Slabs in order of offset: where they start, the record's name and size, its fields.
 const SLABS: &[(usize, &str, usize, Fields)] = &[
     (HEADER_AT, "header", 4096, HEADER),
-    (RUNS_AT, "run", 16384, &[]),
     (MOUNTS_AT, "mount", 128, &[]),
+    (RUNS_AT, "run", 16384, &[]),
     (SUPERBLOCKS_AT, "superblock", 64, &[]),
     (LANES_AT, "lane", LANE_SIZE, LANE),
     (PLANS_AT, "plan", 4096, &[]),

@@ -19,7 +19,7 @@ use lp_vfs::{boot, close, fork, getcwd, id_map, parted, root, sharing};
 use crate::High;
 use crate::calls::CALLS;
 use crate::high::calls::wait;
-use crate::high::fd::{descriptor, mark, placeholder};
+use crate::high::fd::{mark, placeholder};
 use crate::high::life::credentials;
 use crate::high::life::held;
 use crate::high::life::heritage;
@@ -105,12 +105,6 @@ impl Above for High {
         Calls { table, way, hidden: apart::lowest().raw() as u32 }
     }
 
-    fn loader_may_wait(thread: &Thread) -> bool {
-        // The loader writes its own messages to the standard error.
-        task_of(thread).is_none_or(|task| !descriptor::is_listed(task, Fd::STDERR))
-            && !lp_abi::sys::is_limited()
-    }
-
     fn thread_start(thread: &Thread, stack: usize) {
         let Some((region, process)) = joined() else { return };
         match boot::thread_lane(region, process, thread.tid.get()) {
@@ -124,7 +118,7 @@ impl Above for High {
 
     fn before_thread(thread: &Thread, stack: usize) {
         join::join(thread);
-        loaded::cover_rest();
+        loaded::cover_rest_now();
         if let Some(task) = task_of(thread) {
             heritage::announce(task, stack);
             boot::before_thread(task);

@@ -83,10 +83,6 @@ pub(crate) trait Above: Quick {
     /// Selects the dispatch table and the entries' fast paths for the process.
     fn calls(thread: &Thread) -> Calls;
 
-    /// Whether the loader's calls may go to the kernel until the program loads something. If not, the loader
-    /// is patched at once.
-    fn loader_may_wait(thread: &Thread) -> bool;
-
     /// A thread has made its first call, on the stack that `stack` is on: gives it a task.
     fn thread_start(thread: &Thread, stack: usize);
 

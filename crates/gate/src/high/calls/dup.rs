@@ -10,7 +10,6 @@ use lp_vfs::{dup, table};
 use crate::high::fd::{descriptor, mark, placeholder};
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::watch::shadow_fd;
-use crate::low::cover::loaded;
 use crate::low::dispatch::NOT_OURS;
 use crate::low::tools::close::close_number;
 
@@ -124,9 +123,6 @@ fn replace(task: &'static Task<'static>, old: Fd, new: Fd, flags: Option<u32>) -
 /// Puts a file of ours on `new`, in place of what is there.
 pub(super) fn replace_by_ours(task: &'static Task<'static>, old: Fd, new: Fd, cloexec: u64) -> Result<Fd> {
     let file = dup::dup(task, old)?;
-    if new == Fd::STDERR {
-        loaded::cover_rest(); // Its messages are for a file of ours from now on.
-    }
     let replaced = placeholder::replace(task, new, entry::naming(file, cloexec));
     dup::arrived(task);
     table::let_go(task, replaced?);

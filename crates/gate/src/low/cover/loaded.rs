@@ -22,21 +22,40 @@ const SMALL_TEXT: usize = 64 << 10;
 /// another root directory, say, or without a free descriptor, which the loader would need, too.
 #[cold]
 pub(crate) extern "C" fn cover_rest() {
-    // SAFETY: the process has one thread, and no other reference to the home's `rest` exists.
-    let rest = unsafe { &mut (*home::home()).rest };
-    if rest.is_none() {
+    if !is_left() {
         return;
     }
     // SAFETY: the settings' strings are NUL-terminated.
     let Some(bundle) = (unsafe { Bundle::open(home::settings().bundle.pointer()) }) else { return };
-    let Some(Rest { auxiliary, known }) = rest.take() else { return };
+    let Some(Rest { auxiliary, known }) = take_rest() else { return };
     // SAFETY: the loader's list is consistent between its calls, and while it opens a file.
     let Some(objects) = (unsafe { auxiliary.objects() }) else { return };
     let waiting = |(index, object): &(usize, Object<'_>)| *index >= known || object.base == auxiliary.linker;
     // SAFETY: the objects are mapped, and nothing executes the loader's text at a patched place, because it
     // has called out.
     unsafe { cover_by(Some(&bundle), objects.enumerate().filter(waiting).map(|(_, object)| object)) };
+}
+
+/// [`cover_rest`] before the first thread is made, or never: others may execute the loader's text from now on.
+#[cold]
+pub(crate) fn cover_rest_now() {
+    cover_rest();
+    if is_left() {
+        take_rest();
+    }
+}
+
+/// Whether something waits to be patched.
+fn is_left() -> bool {
+    // SAFETY: the home is mapped, and only a process with one thread has something left and changes that.
+    unsafe { (*home::home()).rest.is_some() }
+}
+
+/// Takes what waits; nothing does afterwards. The process must have one thread.
+fn take_rest() -> Option<Rest> {
     patch::load_freely();
+    // SAFETY: the process has one thread, and no other reference to the home's `rest` exists.
+    unsafe { (*home::home()).rest.take() }
 }
 
 /// Patches the loaded objects.

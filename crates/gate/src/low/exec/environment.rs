@@ -227,12 +227,12 @@ impl Environment {
             (LoaderHook::Static(Static { fd, named }), _) => named.ending(&[kind], Some(fd), &mut ending),
             (LoaderHook::Outline(named), _) => named.ending(&[kind], None, &mut ending),
             (_, Some(named)) => named.ending(&[kind, NAMED], None, &mut ending),
-            _ => (kind, c"".as_ptr().cast()),
+            _ => (kind, NO_PATH),
         };
+        let path_length = if path == NO_PATH { 0 } else { length_of(path)? };
         let own = if load == LoaderHook::Preload { self.preload } else { 0 };
         let pointers = (self.count + 5) * size_of::<usize>();
-        let names =
-            name.len() + 2 * (GATE.len() + ending.len() + length_of(path)?) + MASK.len() + TUNABLES.len();
+        let names = name.len() + 2 * (GATE.len() + ending.len() + path_length) + MASK.len() + TUNABLES.len();
         let strings = names + 2 * gate.len() + ours.len() + 33;
         let room = pointers + strings + if own == 0 { 0 } else { OWN_PRELOAD };
         let scratch = &thread.scratch[1..];
@@ -324,7 +324,11 @@ impl Named {
     }
 }
 
-/// Length of a path of the program's, in bytes.
+/// An empty path.
+const NO_PATH: *const u8 = c"".as_ptr().cast();
+
+/// Length of a path of the program's, in bytes. Not inlined: most execs need neither it nor the stack for it.
+#[inline(never)]
 fn length_of(path: *const u8) -> Result<usize> {
     let mut room = [0u8; lp_abi::PATH_MAX];
     // SAFETY: the copy routine handles bad pointers.

@@ -183,7 +183,7 @@ unsafe fn prepare(found: &Inherited, auxiliary: &Auxiliary) -> bool {
         if found.audits || High::records_all_calls() {
             High::join(thread);
         }
-        (High::calls(thread), High::loader_may_wait(thread))
+        (High::calls(thread), !lp_abi::sys::is_limited())
     };
     patch::fill_gate_page(&calls, High::look_table());
     loader_may_wait
