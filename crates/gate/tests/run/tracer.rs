@@ -141,7 +141,9 @@ fn step(pid: pid_t, state: &mut State, known: &mut HashMap<(pid_t, u64), bool>, 
     }
     // The first call that is not the gate's ends the attach phase.
     *state = State::Running;
-    if is_patched(pid, at) {
+    // Another thread has ended the process: its call will not be made.
+    let Ok(memory) = File::open(format!("/proc/{pid}/mem")) else { return };
+    if is_patched(&memory, at) {
         report.covered += 1;
         return;
     }
@@ -154,14 +156,13 @@ fn step(pid: pid_t, state: &mut State, known: &mut HashMap<(pid_t, u64), bool>, 
 
 /// Whether the `syscall` before `at` follows a jump and `int3`s, or is in a thunk (where the site's own was
 /// displaced).
-fn is_patched(pid: pid_t, at: u64) -> bool {
-    let memory = File::open(format!("/proc/{pid}/mem")).expect("the child's memory");
+fn is_patched(memory: &File, at: u64) -> bool {
     // In a thunk the distance of the site precedes the syscall. The site was displaced with what followed.
     let mut distance = [0u8; 4];
     let site = memory.read_exact_at(&mut distance, at - 2 - 4).ok();
     let site = site.map(|()| (at - 2).wrapping_add_signed(i64::from(i32::from_le_bytes(distance))));
-    follows_jump(&memory, at - 2)
-        || site.is_some_and(|site| (site + 2..site + 9).any(|end| follows_jump(&memory, end)))
+    follows_jump(memory, at - 2)
+        || site.is_some_and(|site| (site + 2..site + 9).any(|end| follows_jump(memory, end)))
 }
 
 /// Whether a jump, and `int3`s after it, end at `end`.
