@@ -178,7 +178,7 @@ fn write_prologues(file: &mut [u8], library: &Input<'_>, mut at: u64, before_loa
         at += PROLOGUE as u64;
         loads |= symbol.name_bytes() == Ok(LOADING[0]);
     }
-    // Before glibc 2.34 they are in a separate library.
+    // Before glibc 2.34 dlopen is in a separate library.
     if loads { Ok(()) } else { Err(Unfit::Layout("the library does not load objects itself")) }
 }
 

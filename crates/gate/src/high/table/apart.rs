@@ -105,10 +105,10 @@ macro_rules! open_handlers {
 /// Opens a file for reading while a mount covers a host directory, unless a symbolic link is on the way:
 /// looking for one and opening is one call then. `None` if the open is to be made otherwise.
 fn opened(at: At, flags: u32) -> Option<isize> {
+    let how = hostlink::straight(flags)?;
     if !is_hosts_without_links(None, at) {
         return None;
     }
-    let how = hostlink::straight(flags)?;
     let words = [at.dirfd.word(), at.path.addr(), (&raw const how).addr(), size_of::<open_how>(), 0, 0];
     // SAFETY: the program's own path, and a `how` that lives until the call returns.
     let done = unsafe { deferred::programs_syscall(__NR_openat2, words) };
@@ -119,7 +119,9 @@ fn opened(at: At, flags: u32) -> Option<isize> {
 }
 
 open_handlers! {
-    open __NR_open (|words| words[1]) openat __NR_openat (|words| words[2]) creat __NR_creat (|_| O_CREAT as usize)
+    open __NR_open (|words| words[1])
+    openat __NR_openat (|words| words[2])
+    creat __NR_creat (|_| O_CREAT as usize)
 }
 
 path_handlers! {

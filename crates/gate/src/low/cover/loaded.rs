@@ -36,7 +36,8 @@ pub(crate) extern "C" fn cover_rest() {
     unsafe { cover_by(Some(&bundle), objects.enumerate().filter(waiting).map(|(_, object)| object)) };
 }
 
-/// [`cover_rest`] before the first thread is made, or never: others may execute the loader's text from now on.
+/// [`cover_rest`] before the first thread is made, or never: others may execute the loader's text from then
+/// on.
 #[cold]
 pub(crate) fn cover_rest_now() {
     cover_rest();

@@ -153,7 +153,7 @@ pub(crate) unsafe fn start_static(
 }
 
 /// All that precedes patching: the process's home, its settings, the first thread's record, and joining the
-/// run.
+/// run. Returns whether patching the loader may wait.
 ///
 /// # Safety
 /// Must be called once, while the process has one thread.

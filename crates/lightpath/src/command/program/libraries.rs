@@ -57,7 +57,8 @@ fn leads(file: &File, path: &Path, mounts: &[MountPoint]) -> object::Result<bool
 
 /// Whether the gate may be loaded into the program at `path` within the C library (`lp_sites::merge`): its
 /// loader is the system's, it needs the C library by that name, and neither it nor the environment names
-/// libraries, their directories or auditors. As `Environment::load` of the gate decides for all later programs.
+/// libraries, their directories or auditors. As `Environment::load` of the gate decides for all later
+/// programs.
 pub(crate) fn are_plain(path: &Path) -> bool {
     let none_named = |name: &str| std::env::var_os(name).is_none();
     ["LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT", "GCONV_PATH"].into_iter().all(none_named)
