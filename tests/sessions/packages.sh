@@ -5,9 +5,9 @@ modules() {
     readlink -f "$(dirname "$(command -v "$1")")/.."
 }
 
-# Waits until a command succeeds.
+# Waits until a command succeeds; what it says until then is not told.
 await() {
-    until "$@"; do
+    until "$@" 2>/dev/null; do
         sleep 0.1
     done
 }
@@ -62,7 +62,7 @@ node c.cjs; rm node_modules
 
 #:: nodemon needs nodemon,node limit 120
 app() { echo "require('fs').appendFileSync('runs', '$1\n'); setInterval(() => 0, 1000)" >app.js; }
-app one; nodemon -q --watch app.js app.js & await grep -q one runs 2>/dev/null; await watches $!; sleep 0.5; app two; await grep -q two runs; kill $!; wait $! 2>/dev/null; cat runs
+app one; nodemon -q --watch app.js app.js & await grep -q one runs; await watches $!; sleep 0.5; app two; await grep -q two runs; kill $!; wait $! 2>/dev/null; cat runs
 
 #:: deno needs deno limit 120
 # A large program without unwind tables: V8, and its own calls of the kernel.

@@ -1,6 +1,5 @@
 /* chroot: where paths start, and where they end. */
 #include "conform.h"
-#include <linux/openat2.h>
 #include <linux/sched.h>
 #include <pthread.h>
 #include <sched.h>
@@ -348,9 +347,8 @@ GROUP(chroot, exec)
 
 static void open_limited(const char *text, int dir, const char *path, uint64_t resolve)
 {
-    struct open_how how = { .flags = O_RDONLY, .resolve = resolve };
     errno = 0;
-    int fd = syscall(SYS_openat2, dir, path, &how, sizeof how);
+    int fd = open_how(dir, path, (struct open_how){ .flags = O_RDONLY, .resolve = resolve });
     char got[16] = "";
     if (fd < 0) {
         say("%s %s: %s", text, path, strerrorname_np(errno));

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/openat2.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -55,6 +56,9 @@ void make(const char *path, const char *text);
 void make_dir(const char *path);
 /* An open file with these contents, position 0. */
 int make_open(const char *path, const char *text, int flags);
+/* openat2(2), asked again where it answers EAGAIN because a mount or a name has changed anywhere on the machine
+   during a walk with `..` (openat2(2), RESOLVE_BENEATH and RESOLVE_IN_ROOT). */
+long open_how(int dir, const char *path, struct open_how how);
 
 /* Runs the body in a forked child and prints how it ended. */
 #define CHILD for (pid_t child_ = fork(); child_ >= 0; child_ ? (say_wait(child_), child_ = -1) : (_exit(0), 0)) if (!child_)

@@ -144,6 +144,16 @@ int make_open(const char *path, const char *text, int flags)
     return fd;
 }
 
+long open_how(int dir, const char *path, struct open_how how)
+{
+    long done = syscall(SYS_openat2, dir, path, &how, sizeof how);
+    for (int n = 0; n < 30 && done < 0 && errno == EAGAIN && !(how.resolve & RESOLVE_CACHED); n++) {
+        usleep(1000 * n);
+        done = syscall(SYS_openat2, dir, path, &how, sizeof how);
+    }
+    return done;
+}
+
 void say_wait(pid_t child)
 {
     int status = 0;

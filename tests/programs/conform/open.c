@@ -1,6 +1,5 @@
 /* open, openat, openat2, creat: flags, names, errors. */
 #include "conform.h"
-#include <linux/openat2.h>
 
 static void close_if(long fd)
 {
@@ -424,8 +423,7 @@ GROUP(open, at)
 
 static long openat2_call(int dir, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve)
 {
-    struct open_how how = { .flags = flags, .mode = mode, .resolve = resolve };
-    return syscall(SYS_openat2, dir, path, &how, sizeof how);
+    return open_how(dir, path, (struct open_how){ .flags = flags, .mode = mode, .resolve = resolve });
 }
 
 GROUP(open, openat2)

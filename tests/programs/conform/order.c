@@ -1,7 +1,6 @@
 /* Which error comes first when several arguments are wrong. */
 #include "conform.h"
 #include <linux/fs.h>
-#include <linux/openat2.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/inotify.h>

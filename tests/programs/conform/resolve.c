@@ -1,6 +1,5 @@
 /* openat2: the `resolve` flags that limit a walk. */
 #include "conform.h"
-#include <linux/openat2.h>
 #include <sched.h>
 #include <sys/mount.h>
 
@@ -22,8 +21,8 @@ static const struct {
 
 static long open_limited(int dir, const char *path, uint64_t flags, uint64_t resolve)
 {
-    struct open_how how = { .flags = flags, .resolve = resolve, .mode = flags & (O_CREAT | O_TMPFILE) ? 0644 : 0 };
-    return syscall(SYS_openat2, dir, path, &how, sizeof how);
+    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? 0644 : 0;
+    return open_how(dir, path, (struct open_how){ .flags = flags, .resolve = resolve, .mode = mode });
 }
 
 /* Opens a path with one limit, and says what was opened by its first bytes, or by its inode's kind. */

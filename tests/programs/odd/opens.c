@@ -1,6 +1,19 @@
 /* open(2), openat2(2), creat(2), open_by_handle_at(2). */
 #include "odd.h"
 
+/* openat2(2), asked again where the kernel answers EAGAIN because something has moved during a walk with `..`. */
+static long open_how(int fd, const char *path, struct open_how *how, long size)
+{
+    long done = -1;
+    for (int n = 0; n < 30; n++) {
+        done = syscall(SYS_openat2, fd, path, how, size);
+        if (done >= 0 || errno != EAGAIN)
+            break;
+        usleep(1000 * n);
+    }
+    return done;
+}
+
 void opens(void)
 {
     static const long extras[] = { O_CREAT, O_CREAT, O_CREAT | O_EXCL, O_TRUNC, O_APPEND, O_DIRECTORY, O_NOFOLLOW, O_CLOEXEC, O_PATH, O_TMPFILE,
@@ -54,7 +67,7 @@ void opens(void)
         DO(syscall(SYS_openat2, fd, p.at, roll(2) ? NULL : (void *)8, size), "openat2(%s, %s, bad, %ld)", dir, p.text, size);
         return;
     }
-    put(at, DO(syscall(SYS_openat2, fd, p.at, &given, size), "f[%u] = openat2(%s, %s, (struct open_how){ 0x%llx, 0%llo, 0x%llx }, %ld)", at, dir,
+    put(at, DO(open_how(fd, p.at, &given.how, size), "f[%u] = openat2(%s, %s, (struct open_how){ 0x%llx, 0%llo, 0x%llx }, %ld)", at, dir,
                 p.text, (long long)how.flags, (long long)how.mode, (long long)how.resolve, size));
 }
 
