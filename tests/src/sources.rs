@@ -38,6 +38,7 @@ pub fn names(call: &str) -> Vec<String> {
         "pwritev2" => &["pwritev"],
         "sendfile" => &["sendfile64"],
         "openat" => &["open"],
+        "openat2" => &["open_how"],
         "getdents64" => &["readdir", "getdents"],
         "utimensat" => &["futimens"],
         "renameat2" => &["renameat"],
