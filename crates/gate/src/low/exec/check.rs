@@ -5,9 +5,11 @@
 //! static one. A file whose execution changes ids or capabilities would run without the gate, because ld.so
 //! then ignores LD_PRELOAD. What the kernel itself refuses is left to the kernel, for its errno.
 
+use core::ffi::CStr;
+
 use lp_abi::linux::{
-    __NR_faccessat2, __NR_fstat, __NR_openat, AT_EACCESS, AT_EMPTY_PATH, O_CLOEXEC, O_NOCTTY, O_NONBLOCK,
-    O_PATH, O_RDONLY, S_IFMT, S_IFREG, stat,
+    __NR_faccessat2, __NR_fstat, __NR_openat, __NR_openat2, AT_EACCESS, AT_EMPTY_PATH, O_CLOEXEC, O_NOCTTY,
+    O_NONBLOCK, O_PATH, O_RDONLY, RESOLVE_NO_SYMLINKS, S_IFMT, S_IFREG, open_how, stat,
 };
 use lp_abi::refusal::Refusal;
 use lp_abi::{Errno, Fd, OwnedFd, library};
@@ -272,17 +274,19 @@ pub(crate) fn elf(head: &[u8], read: Read<'_>) -> Result<Option<Loader>, Refusal
 /// A file opened for examination.
 pub(crate) struct File(OwnedFd);
 
+/// How a file is opened for examination.
+const HOW: u32 = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+
 impl File {
     /// # Safety
     /// `path` must be NUL-terminated, or bad in a way that the kernel answers with `EFAULT`.
     pub(crate) unsafe fn open(directory: Fd, path: *const u8, flags: usize) -> Result<Option<File>, Refusal> {
-        let how = (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) as usize;
         if flags & AT_EMPTY_PATH as usize != 0 && !path.is_null() && is_empty(path) {
             return Ok(File::again(directory));
         }
         // SAFETY: the caller guarantees a NUL-terminated `path`, or one that the kernel answers with
         // `EFAULT`; the open changes nothing.
-        match unsafe { lp_abi::syscall!(__NR_openat, directory, path, how) } {
+        match unsafe { lp_abi::syscall!(__NR_openat, directory, path, HOW) } {
             Ok(fd) => Ok(Some(File(OwnedFd::new(fd)))),
             Err(Errno::EACCES) => {
                 // SAFETY: the caller guarantees a NUL-terminated `path`, or one that the kernel answers with
@@ -298,6 +302,17 @@ impl File {
             }
             Err(_) => Ok(None),
         }
+    }
+
+    /// Opens a file, by an absolute path that is NUL-terminated within the slice and has no symbolic link in
+    /// it. `None` for any other.
+    pub(crate) fn without_links(path: &[u8]) -> Option<File> {
+        let how = open_how { flags: HOW.into(), mode: 0, resolve: RESOLVE_NO_SYMLINKS.into() };
+        let path = CStr::from_bytes_until_nul(path).ok()?;
+        let (path, how) = (path.as_ptr(), &raw const how);
+        // SAFETY: the path is NUL-terminated, and the kernel reads the record; the open changes nothing.
+        let fd = unsafe { lp_abi::syscall!(__NR_openat2, Fd::CWD, path, how, size_of::<open_how>()) };
+        Some(File(OwnedFd::new(fd.ok()?)))
     }
 
     /// Another descriptor for the file behind `fd`, which this module then owns and closes.

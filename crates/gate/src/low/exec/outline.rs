@@ -13,6 +13,7 @@ use lp_abi::linux::{
 use lp_abi::outline::{FOR_HOST, NAME, Plan, linker_name};
 use lp_abi::text::Writer;
 use lp_abi::{Fd, OwnedFd, PAGE_SIZE, Result};
+use lp_region::ucopy;
 
 use crate::low::exec::check::File;
 use crate::low::exec::load::Executed;
@@ -43,7 +44,7 @@ impl Outline {
             return None;
         }
         // SAFETY: the caller guarantees the path.
-        let program = unsafe { File::open(file.directory, file.path, file.flags) }.ok()??;
+        let (program, name) = unsafe { open(file) }?;
         // SAFETY: the buffers belong to the running call, which uses them only for the environment, later.
         let (page, room) = unsafe { (&mut *thread.scratch[2].get(), &mut *thread.scratch[1].get()) };
         // SAFETY: the kernel writes within the page.
@@ -55,7 +56,11 @@ impl Outline {
         let fd = program.fd().raw() as u32;
         let plan = Plan { fd, close: fd, ..plan() };
         convert(page, size, room, plan, &mut |start, bytes, map| map(Part { bytes, at: Some(start) }))?;
-        let memfd = make(program.fd(), page, room.first_chunk_mut()?).ok()??;
+        let name = match name {
+            Some(name) => name,
+            None => Name::of_file(program.fd(), room.first_chunk_mut()?)?,
+        };
+        let memfd = make(&name, page).ok()?;
         Some(Outline { memfd, program })
     }
 
@@ -64,6 +69,14 @@ impl Outline {
         // SAFETY: the descriptor belongs to the gate.
         let _ = unsafe { lp_abi::syscall!(__NR_fcntl, self.program.fd(), F_SETFD, 0) };
         self.memfd.get()
+    }
+}
+
+/// A child is about to be created, which may execute a program. The parent finds out for it whether a
+/// debugger traces them: to look up a new process in /proc costs more than to read about it.
+pub(crate) fn before_child() {
+    if are_for_host() && !lp_abi::sys::is_limited() {
+        status::is_traced();
     }
 }
 
@@ -126,29 +139,75 @@ pub(crate) fn may_write_a_page() -> bool {
     asked.is_ok() && limit[0] >= PAGE_SIZE as u64
 }
 
-/// Makes the memfd with that page. `None` if the program has no name, or one that is too long.
-fn make(program: Fd, page: &[u8; PAGE_SIZE], room: &mut [u8; names::ROOM]) -> Result<Option<OwnedFd>> {
-    let mut name = [0u8; names::MEMFD_NAME + 1];
-    let mut text = Writer::new(&mut name[..]);
-    // A copy of a program in a mount has the program's path as its name, by which the program finds itself.
-    match names::of_memfd(program, room) {
-        Some(own) => text.push(own),
-        None => {
-            let path = names::of_descriptor(program, room);
-            if path.starts_with(names::NAMELESS) {
-                return Ok(None);
-            }
-            text.push(NAME);
-            text.push(path);
+/// Opens the program. Also its outline's name, if that need not be looked up.
+///
+/// # Safety
+/// The file's path must be NUL-terminated, or bad in a way that the kernel answers with `EFAULT`.
+unsafe fn open(file: Executed) -> Option<(File, Option<Name>)> {
+    // SAFETY: the caller guarantees the path.
+    let named = unsafe { Name::of_path(file.path) };
+    if let Some(name) = named
+        && let Some(program) = File::without_links(name.path())
+    {
+        return Some((program, Some(name)));
+    }
+    // SAFETY: the caller guarantees the path.
+    let program = unsafe { File::open(file.directory, file.path, file.flags) }.ok()??;
+    Some((program, None))
+}
+
+/// The name of an outline, which tells /proc/PID/exe's readers the program's path.
+#[derive(Clone, Copy)]
+struct Name([u8; names::MEMFD_NAME + 1]);
+
+impl Name {
+    fn new(parts: &[&[u8]]) -> Option<Name> {
+        let mut name = Name([0; names::MEMFD_NAME + 1]);
+        let mut text = Writer::new(&mut name.0[..]);
+        parts.iter().for_each(|part| text.push(part));
+        text.finish().map(|_| name)
+    }
+
+    /// By a path that is the program's own if no symbolic link is in it; `None` for other paths, and those
+    /// that are too long.
+    ///
+    /// # Safety
+    /// As for [`open`].
+    unsafe fn of_path(path: *const u8) -> Option<Name> {
+        let mut room = [0u8; names::MEMFD_NAME];
+        // SAFETY: the copy routine handles bad pointers.
+        let length = unsafe { ucopy::string(&mut room, path) }.ok()?;
+        let path = &room[..length];
+        let leads_elsewhere = |part: &[u8]| part.is_empty() || part == b"." || part == b"..";
+        if path.strip_prefix(b"/")?.split(|byte| *byte == b'/').any(leads_elsewhere) {
+            return None;
         }
+        Name::new(&[NAME, path])
     }
-    if text.finish().is_none() {
-        return Ok(None);
+
+    /// By what the kernel says of an open file. `None` if it has no name, or one that is too long.
+    fn of_file(program: Fd, room: &mut [u8; names::ROOM]) -> Option<Name> {
+        // A copy of a program in a mount has the program's path as its name, by which the program finds
+        // itself.
+        if let Some(own) = names::of_memfd(program, room) {
+            return Name::new(&[own]);
+        }
+        let path = names::of_descriptor(program, room);
+        if path.starts_with(names::NAMELESS) { None } else { Name::new(&[NAME, path]) }
     }
+
+    /// The program's path in a name by [`Name::of_path`], NUL-terminated.
+    fn path(&self) -> &[u8] {
+        &self.0[NAME.len()..]
+    }
+}
+
+/// Makes the memfd with that page.
+fn make(name: &Name, page: &[u8; PAGE_SIZE]) -> Result<OwnedFd> {
     // SAFETY: `name` is NUL-terminated, and the kernel reads the page.
     unsafe {
-        let memfd = OwnedFd::new(lp_abi::syscall!(__NR_memfd_create, name.as_ptr(), MFD_CLOEXEC)?);
+        let memfd = OwnedFd::new(lp_abi::syscall!(__NR_memfd_create, name.0.as_ptr(), MFD_CLOEXEC)?);
         lp_abi::syscall!(__NR_pwrite64, memfd.get(), page.as_ptr(), page.len(), 0)?;
-        Ok(Some(memfd))
+        Ok(memfd)
     }
 }

@@ -25,6 +25,7 @@ use lp_region::ucopy;
 use crate::High;
 use crate::low::above::Above;
 use crate::low::dispatch::{AGAIN, MAKE_THREAD, NOT_OURS, SHARE_MEMORY};
+use crate::low::exec::outline;
 use crate::low::live::deferred;
 use crate::low::live::signal::{self, set_mask};
 use crate::low::thread::current;
@@ -48,6 +49,7 @@ pub(crate) unsafe extern "sysv64" fn fork(
     _: usize,
     _: usize,
 ) -> isize {
+    outline::before_child();
     let thread = current();
     thread.makes_plain_child();
     // fork(2) as clone(2), which can say where the child's id goes.
@@ -64,6 +66,7 @@ pub(crate) unsafe extern "sysv64" fn vfork(
     _: usize,
     _: usize,
 ) -> isize {
+    outline::before_child();
     let thread = current();
     thread.set_share_call([__NR_vfork as usize, first, second, third]);
     thread.share_given.set([first, second, third]);
@@ -201,6 +204,7 @@ fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: ChildStack) -> isize 
         }
         return make_thread(stack);
     }
+    outline::before_child();
     let [first, second, third, fourth, fifth, _] = arguments;
     thread.share_given.set([first, second, third]);
     thread.set_share_call([nr as usize, first, second, third]);

@@ -1,15 +1,35 @@
 //! Fields of the status files of /proc (proc_pid_status(5)).
 
 use lp_abi::linux::{__NR_close, __NR_openat, __NR_read, AT_FDCWD, O_CLOEXEC, O_RDONLY};
+use lp_region::sync::{AtomicU64, Ordering};
+use lp_vfs::clock;
 
 /// Whether a filter of seccomp(2) decides on the process's calls, as far as that can be told.
 pub(crate) fn is_filtered() -> bool {
     own(b"\nSeccomp:\t") != Some(0)
 }
 
+/// How long a process that no debugger traced is taken to be without one, in nanoseconds: less than it takes a
+/// debugger to attach, read the symbols and let the process go on.
+const UNTRACED_FOR: u64 = 20_000_000;
+
+/// When the process, or the one that it was copied from, was found without a debugger; 0: never.
+static UNTRACED: AtomicU64 = AtomicU64::new(0);
+
 /// Whether a debugger traces the thread, as far as that can be told.
 pub(crate) fn is_traced() -> bool {
-    own(b"\nTracerPid:\t") != Some(0)
+    let now = clock::now();
+    let now = now.sec as u64 * 1_000_000_000 + u64::from(now.nsec);
+    // Relaxed, here and below: the time stands alone. One in the future is that of a clock set back.
+    let ago = now.checked_sub(UNTRACED.load(Ordering::Relaxed));
+    if ago.is_some_and(|ago| ago < UNTRACED_FOR) {
+        return false;
+    }
+    let is_traced = own(b"\nTracerPid:\t") != Some(0);
+    if !is_traced {
+        UNTRACED.store(now, Ordering::Relaxed);
+    }
+    is_traced
 }
 
 /// A field of the calling thread's.
