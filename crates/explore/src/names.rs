@@ -1,7 +1,6 @@
 //! Names the futexes of a region: the lock that an actor waits for, as `docs/locking.md` calls it.
 
 use lp_region::layout as at;
-use lp_region::records::{Inode, LockRecord, OpenFile};
 use lp_region::sync::Ordering;
 use lp_region::{InodeId, Region};
 
@@ -15,21 +14,18 @@ pub(crate) fn of(region: Region<'static>, address: u64) -> &'static str {
         return "split";
     }
     let offset = offset as usize;
-    let within = |start: usize, size: usize, count: usize| (start..start + size * count).contains(&offset);
-    if within(at::INODES_AT, size_of::<Inode>(), at::INODES) {
-        let id = InodeId(((offset - at::INODES_AT) / size_of::<Inode>()) as u32);
+    let within = |slab: at::Slab| slab.all().contains(&offset);
+    if within(at::INODE_SLAB) {
+        let id = InodeId(at::INODE_SLAB.slots_in(offset..offset + 1).start as u32);
         // Relaxed: one party acts at a time.
         let mode = region.inode(id).mode.load(Ordering::Relaxed);
         return if mode & libc::S_IFMT == libc::S_IFDIR { "directory" } else { "file" };
     }
-    if within(at::LANES_AT, at::LANE_SIZE, at::LANES) {
+    if within(at::LANE_SLAB) {
         let in_lane = (offset - at::LANES_AT) % at::LANE_SIZE;
-        return if in_lane < at::LANE_SIZE - at::PROCESS_SIZE { "burial" } else { "table" };
+        return if in_lane < at::PROCESS_IN_LANE { "burial" } else { "table" };
     }
-    let records = [
-        ("open-file", at::FILES_AT, size_of::<OpenFile>(), at::FILES),
-        ("record-lock", at::LOCKS_AT, size_of::<LockRecord>(), at::LOCKS),
-    ];
-    let found = records.into_iter().find(|(_, start, size, count)| within(*start, *size, *count));
+    let records = [("open-file", at::FILE_SLAB), ("record-lock", at::LOCK_SLAB)];
+    let found = records.into_iter().find(|(_, slab)| within(*slab));
     found.map_or("other", |(name, ..)| name)
 }

@@ -3,7 +3,10 @@
 //! A region is sparse, and reading a hole of shared memory fills it. A hole reads as zeros, so passes over
 //! slabs skip it, and a damaged count does not make the checker touch gigabytes.
 
+use std::ops::Range;
+
 use lp_region::Region;
+use lp_region::layout::Slab;
 use lp_region::slab::Slot;
 
 /// Byte ranges of the file that are not holes, in order.
@@ -31,30 +34,34 @@ impl Extents {
         Extents(extents)
     }
 
-    /// Of `count` records of `size` bytes from `offset` on, those that are at least partly in the extents.
-    pub(crate) fn records(&self, offset: usize, size: usize, count: usize) -> impl Iterator<Item = u32> + '_ {
-        let (first, last) = (offset as u64, (offset + size * count) as u64);
-        let ranges = self.0.iter().filter(move |(start, end)| *start < last && *end > first);
+    /// The slots of a slab that are at least partly in the extents, in order.
+    pub(crate) fn records(&self, slab: Slab) -> impl Iterator<Item = u32> + use<> {
+        let mut ranges: Vec<Range<usize>> = self.parts(slab).map(|part| slab.slots_in(part)).collect();
+        ranges.sort_by_key(|range| range.start);
         let mut next = 0;
-        ranges.flat_map(move |(start, end)| {
-            let from = (start.max(&first) - first) / size as u64;
-            let to = (end.min(&last) - first).div_ceil(size as u64);
-            let from = from.max(next);
-            next = to.max(next);
-            (from..to).map(|index| index as u32)
+        ranges.into_iter().flat_map(move |range| {
+            let from = range.start.max(next);
+            next = range.end.max(next);
+            (from..range.end).map(|index| index as u32)
         })
     }
 
     /// The slots of a slab that may contain data.
-    pub(crate) fn slots<T: Slot>(&self) -> impl Iterator<Item = u32> + '_ {
-        self.records(T::OFFSET, size_of::<T>(), T::SLOTS).filter(|index| *index != 0)
+    pub(crate) fn slots<T: Slot>(&self) -> impl Iterator<Item = u32> + use<T> {
+        self.records(T::PLACE).filter(|index| *index != 0)
     }
 
     /// The last of [`Extents::slots`]; 0 if there are none.
     pub(crate) fn last<T: Slot>(&self) -> u32 {
-        let (first, last) = (T::OFFSET as u64, (T::OFFSET + size_of::<T>() * T::SLOTS) as u64);
-        let range = self.0.iter().rev().find(|(start, end)| *start < last && *end > first);
-        range.map_or(0, |(_, end)| ((end.min(&last) - first).div_ceil(size_of::<T>() as u64) - 1) as u32)
+        let ends = self.parts(T::PLACE).map(|part| T::PLACE.slots_in(part).end as u32 - 1);
+        ends.max().unwrap_or(0)
+    }
+
+    /// The parts of the extents that are a slab's.
+    fn parts(&self, slab: Slab) -> impl Iterator<Item = Range<usize>> + '_ {
+        let all = slab.all();
+        let cut = move |(start, end): &(u64, u64)| all.start.max(*start as usize)..all.end.min(*end as usize);
+        self.0.iter().map(cut).filter(|part| !part.is_empty())
     }
 
     /// Whether an offset may contain data.

@@ -80,7 +80,7 @@ impl Check<'_> {
 
     /// Lanes, and the process in the same slot.
     pub(crate) fn lanes(&mut self) {
-        for index in self.extents.records(at::LANES_AT, at::LANE_SIZE, at::LANES).collect::<Vec<_>>() {
+        for index in self.extents.records(at::LANE_SLAB).collect::<Vec<_>>() {
             self.lane(index);
             if (index as usize) < at::PROCESSES {
                 self.process(index);

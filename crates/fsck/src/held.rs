@@ -12,7 +12,8 @@ use lp_region::{FileId, InodeId, InodeRef, LaneId, LockId, MappingId, ProcessId,
 use lp_vfs::blob::BlobKind;
 use lp_vfs::lock::family;
 use lp_vfs::lock_tree::CHANGING;
-use lp_vfs::{grace, pin, table::entry};
+use lp_vfs::table::{FdTable, entry};
+use lp_vfs::{grace, pin};
 
 use crate::bits::Bits;
 use crate::slabs::SlabSlots;
@@ -48,10 +49,9 @@ impl Check<'_> {
         for id in self.live_or_dead() {
             let process = region.process(id);
             let limit = (process.fd_limit.load(Relaxed) as usize).min(at::FDS);
-            let table = region.fd_table(id);
+            let table = FdTable::of(region, id);
             for fd in 0..limit {
-                let (line, word) = at::fd_place(fd);
-                let word = table[line][word].load(Relaxed);
+                let word = table.place(fd as u32).load(Relaxed);
                 if word & entry::OPEN == 0 {
                     continue;
                 }

@@ -75,9 +75,21 @@ pub fn lock_at(offset: u64) -> Option<&'static str> {
     let records = [
         ("thread's burial", at::LANES_AT, at::LANES, at::LANE_SIZE, offset_of!(Lane, burial)),
         ("descriptor table", at::PROCESSES_AT, at::PROCESSES, at::LANE_SIZE, offset_of!(Process, table_lock)),
-        ("file position", at::FILES_AT, at::FILES, size_of::<OpenFile>(), offset_of!(OpenFile, lock)),
-        ("inode", at::INODES_AT, at::INODES, size_of::<Inode>(), offset_of!(Inode, lock)),
-        ("file's locks", at::INODES_AT, at::INODES, size_of::<Inode>(), offset_of!(Inode, locks_lock)),
+        (
+            "file position",
+            at::FILE_SLAB.offset(0),
+            at::FILES,
+            size_of::<OpenFile>(),
+            offset_of!(OpenFile, lock),
+        ),
+        ("inode", at::INODE_SLAB.offset(0), at::INODES, size_of::<Inode>(), offset_of!(Inode, lock)),
+        (
+            "file's locks",
+            at::INODE_SLAB.offset(0),
+            at::INODES,
+            size_of::<Inode>(),
+            offset_of!(Inode, locks_lock),
+        ),
     ];
     let offset = usize::try_from(offset).ok()?;
     if offset == offset_of!(Header, split_lock) {

@@ -7,7 +7,7 @@ use lp_abi::NAME_MAX;
 use lp_abi::linux::{S_IFDIR, S_IFMT, S_IFREG};
 use lp_region::bucket::{self, Mark, Pair};
 use lp_region::layout as at;
-use lp_region::records::{Bucket, Dirent, Inode, SHORT_NAME, inode_flags};
+use lp_region::records::{Dirent, Inode, SHORT_NAME, inode_flags};
 use lp_region::slab::Slot;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{DirentId, InodeId, LaneId, OverflowId, PageId, Region};
@@ -134,7 +134,7 @@ impl Check<'_> {
             return;
         }
         let buckets = (1 << (hash::BASE_LEVEL + (state as u32 & 31))) + (state >> 32) as u32;
-        let all = self.extents.records(at::BUCKETS_AT, size_of::<Bucket>(), at::BUCKETS);
+        let all = self.extents.records(at::BUCKET_SLAB);
         for index in all.take_while(|index| *index < buckets).collect::<Vec<_>>() {
             let first = self.region.bucket(index);
             let mut bucket = first;
@@ -319,7 +319,7 @@ impl Check<'_> {
         let roots = mounts::roots(self.region);
         for (index, named) in pass.inodes.iter().enumerate().skip(1) {
             let index = index as u32;
-            if !self.extents.has((at::INODES_AT + index as usize * size_of::<Inode>()) as u64)
+            if !self.extents.has(at::INODE_SLAB.offset(index as usize) as u64)
                 || !self.slabs.inodes.is_used(index)
                 || self.slabs.inodes.hand.has(index)
             {

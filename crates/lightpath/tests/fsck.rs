@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use lp_region::lane::Lane;
-use lp_region::layout::{DIRENTS_AT, INODES_AT, LANE_SIZE, LANES_AT};
+use lp_region::layout::{DIRENT_SLAB, INODE_SLAB, LANE_SLAB};
 use lp_region::records::{Dirent, Header, Inode};
 
 /// What the tree must be again after a repair.
@@ -77,20 +77,16 @@ fn damage_is_named_refused_and_mended() {
     type Damage = fn(&Path);
     let damages: [(&str, Damage); 4] = [
         ("ends at position", |path| {
-            let at =
-                INODES_AT as u64 + inode(path, "/light/d") * 256 + core::mem::offset_of!(Inode, tail) as u64;
+            let at = inode_at(inode(path, "/light/d"), core::mem::offset_of!(Inode, tail));
             put(path, at, &(1u64 << 50).to_le_bytes());
         }),
         ("has a page map of height", |path| {
-            let at = INODES_AT as u64
-                + inode(path, "/light/d") * 256
-                + core::mem::offset_of!(Inode, map) as u64
-                + 4;
+            let at = inode_at(inode(path, "/light/d"), core::mem::offset_of!(Inode, map) + 4);
             put(path, at, &77u32.to_le_bytes());
         }),
         ("in a cache of", |path| {
-            for lane in 1..4u64 {
-                let at = (LANES_AT + core::mem::offset_of!(Lane, caches)) as u64 + lane * LANE_SIZE as u64;
+            for lane in 1..4 {
+                let at = (LANE_SLAB.offset(lane) + core::mem::offset_of!(Lane, caches)) as u64;
                 (0..3).for_each(|slab| put(path, at + slab * 124, &1000u32.to_le_bytes()));
             }
         }),
@@ -98,11 +94,10 @@ fn damage_is_named_refused_and_mended() {
             // Each of two directories becomes the other's parent: entries and inodes agree, but no root is
             // above.
             let (d, e) = (inode(path, "/light/d"), inode(path, "/light/d/e"));
-            let inode_at = |id: u64, offset: usize| INODES_AT as u64 + id * 256 + offset as u64;
             let own = core::mem::offset_of!(Inode, self_dirent);
             let mut entry = [0; 4];
             File::open(path).unwrap().read_exact_at(&mut entry, inode_at(d, own)).unwrap();
-            let entry = lp_region::layout::DIRENTS_AT as u64 + u64::from(u32::from_le_bytes(entry)) * 64;
+            let entry = DIRENT_SLAB.offset(u32::from_le_bytes(entry) as usize) as u64;
             let parent = core::mem::offset_of!(lp_region::records::Dirent, parent) as u64;
             put(path, entry + parent, &(e as u32).to_le_bytes());
             put(path, inode_at(d, core::mem::offset_of!(Inode, parent)), &(e as u32).to_le_bytes());
@@ -141,17 +136,21 @@ fn age(region: &Path) {
     put(region, core::mem::offset_of!(Header, boot) as u64, &[7; 16]);
 }
 
+/// Where a field of an inode is in a region's file.
+fn inode_at(id: u64, field: usize) -> u64 {
+    (INODE_SLAB.offset(id as usize) + field) as u64
+}
+
 /// Takes away the entry that has a short name, as if it were older than the file.
 fn forget(region: &Path, name: &str) {
     let file = File::open(region).unwrap();
-    let (mut slot, mut at) = ([0; 64], DIRENTS_AT as u64);
     let place = core::mem::offset_of!(Dirent, name);
-    loop {
+    for index in 0.. {
+        let (mut slot, at) = ([0; 64], DIRENT_SLAB.offset(index) as u64);
         file.read_exact_at(&mut slot, at).unwrap();
         if slot[place..].starts_with(name.as_bytes()) && slot[place + name.len()] == 0 {
             return put(region, at, &[0; 64]);
         }
-        at += 64;
     }
 }
 
@@ -160,7 +159,7 @@ fn a_region_of_a_former_boot_is_rebuilt() {
     let dir = tempfile::tempdir().unwrap();
     let (path, listed) = made(dir.path());
     let in_lane = |path: &Path| {
-        let at = LANES_AT + LANE_SIZE + core::mem::offset_of!(Lane, caches);
+        let at = LANE_SLAB.offset(1) + core::mem::offset_of!(Lane, caches);
         put(path, at as u64, &1000u32.to_le_bytes());
     };
     let damages: [&dyn Fn(&Path); 2] = [&|_| {}, &in_lane];
@@ -214,7 +213,7 @@ fn what_the_dead_were_not_at_is_no_leftover_of_theirs() {
     assert_eq!(sh(&path, &format!("exec python3 -S -c \"{script}\"")).status.code(), None);
     let (status, text) = fsck(&[], &path);
     assert!(status == Some(0) && !text.contains("entries and counts"), "{status:?} {text}");
-    let at = INODES_AT as u64 + number * 256 + core::mem::offset_of!(Inode, entries) as u64;
+    let at = inode_at(number, core::mem::offset_of!(Inode, entries));
     let mut entries = [0; 4];
     File::open(&path).unwrap().read_exact_at(&mut entries, at).unwrap();
     put(&path, at, &(u32::from_le_bytes(entries) + 1).to_le_bytes());

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use lp_region::layout::INODES_AT;
+use lp_region::layout::INODE_SLAB;
 use lp_region::records::{ABOVE_LAYER, Inode};
 use tempfile::TempDir;
 use trees::{MAKE, Trees};
@@ -62,7 +62,7 @@ impl Damaged {
         assert!(output.status.success(), "{output:?}");
         let number: u64 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
         let map = std::mem::offset_of!(Inode, map) as u64 + 4;
-        let at = INODES_AT as u64 + (number - ABOVE_LAYER) * size_of::<Inode>() as u64 + map;
+        let at = INODE_SLAB.offset((number - ABOVE_LAYER) as usize) as u64 + map;
         let word = mapped(&region(&trees, &state), at);
         let session = Damaged { trees, state, at, word };
         // The first store through a mapping changes the file's times, and no run has been left since.

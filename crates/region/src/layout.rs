@@ -4,12 +4,14 @@
 //! the maximum number of records; only touched pages use memory. The number of slots is a power of two, so an
 //! index read from a damaged region is masked into the slab instead of being trusted.
 
+use core::ops::Range;
+
 use lp_abi::PAGE_SIZE;
 
 /// First eight bytes of a region.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LIGHTPTH");
 /// Layout version; a region of another version is refused.
-pub const VERSION: u32 = 32;
+pub const VERSION: u32 = 33;
 
 /// Runs that can use one region at once.
 pub const RUNS: usize = 64;
@@ -39,8 +41,9 @@ pub const LOCKS: usize = slots(18);
 pub const MAPPINGS: usize = slots(18);
 /// Descriptors of one process that can be ours.
 pub const FDS: usize = slots(16);
-/// So many of them have memory as long as their slot is in use; the others only up to `Process::fd_limit`.
-pub const FDS_BACKED: usize = 1024;
+/// So many of them have their entries in the process's lane, and memory as long as its slot is in use; the
+/// others only up to `Process::fd_limit`.
+pub const FDS_NEAR: usize = 512;
 /// So many neighbouring descriptors are on lines of their own; see [`fd_place`].
 pub const FDS_APART: usize = 64;
 /// 2 MiB chunks of data.
@@ -51,8 +54,14 @@ pub const CHUNK_PAGES: usize = 512;
 /// Descriptors of a table whose entries share a line.
 pub const FDS_OF_A_LINE: usize = 8;
 
-/// The descriptor table of a process.
-pub type FdLines = [[crate::sync::AtomicU64; FDS_OF_A_LINE]; FDS / FDS_OF_A_LINE];
+/// Lines of a descriptor table.
+pub type FdLines<const FDS: usize> = [[crate::sync::AtomicU64; FDS_OF_A_LINE]; FDS];
+
+/// The entries in the lane.
+pub type NearFds = FdLines<{ FDS_NEAR / FDS_OF_A_LINE }>;
+
+/// The whole table. Its first page is not used: those entries are in the lane.
+pub type FarFds = FdLines<{ FDS / FDS_OF_A_LINE }>;
 
 /// The line of a table, and the word of it, that hold the entry of descriptor `fd`. Within a page of 64
 /// lines, 64 neighbours are on lines of their own, so threads that use different descriptors seldom share
@@ -73,6 +82,63 @@ const MIB: usize = 1 << 20;
 const fn after(offset: usize, count: usize, size: usize) -> usize {
     // Each slab starts on a 2 MiB boundary.
     (offset + count * size).next_multiple_of(2 * MIB)
+}
+
+/// The boundary of two slabs that grow away from each other, the lower one with `below` bytes from `offset`
+/// on: in the middle of the 2 MiB of a page table, and of the 64 KiB that the kernel maps at a fault.
+const fn between(offset: usize, below: usize) -> usize {
+    (offset + below).next_multiple_of(2 * MIB) + MIB + 8 * PAGE_SIZE
+}
+
+/// Where the slots of a slab are: side by side, upwards or downwards from the first.
+#[derive(Clone, Copy)]
+pub struct Slab {
+    first: usize,
+    size: usize,
+    /// Number of slots, a power of two.
+    pub slots: usize,
+    is_down: bool,
+}
+
+impl Slab {
+    /// From `first` on upwards.
+    pub const fn up(first: usize, slots: usize, size: usize) -> Slab {
+        Slab { first, size, slots, is_down: false }
+    }
+
+    const fn down(first: usize, slots: usize, size: usize) -> Slab {
+        Slab { first, size, slots, is_down: true }
+    }
+
+    /// Offset of a slot in the region; the index is masked.
+    #[inline(always)]
+    pub const fn offset(&self, index: usize) -> usize {
+        let bytes = (index & (self.slots - 1)) * self.size;
+        if self.is_down { self.first - bytes } else { self.first + bytes }
+    }
+
+    /// The bytes of slots.
+    pub const fn bytes(&self, slots: Range<usize>) -> Range<usize> {
+        let (near, far) = (slots.start * self.size, slots.end * self.size);
+        match self.is_down {
+            true => self.first + self.size - far..self.first + self.size - near,
+            false => self.first + near..self.first + far,
+        }
+    }
+
+    /// All its bytes.
+    pub const fn all(&self) -> Range<usize> {
+        self.bytes(0..self.slots)
+    }
+
+    /// The slots with a byte in these of the slab's.
+    pub const fn slots_in(&self, bytes: Range<usize>) -> Range<usize> {
+        let (from, to) = match self.is_down {
+            true => (self.first + self.size - bytes.end, self.first + self.size - bytes.start),
+            false => (bytes.start - self.first, bytes.end - self.first),
+        };
+        from / self.size..to.div_ceil(self.size)
+    }
 }
 
 /// Offset of the header.
@@ -100,43 +166,66 @@ pub const RUN_SIZE: usize = 16384;
 pub const SUPERBLOCKS_AT: usize = RUNS_AT + RUNS * RUN_SIZE;
 /// Offset of the lanes: the first ones share the 2 MiB, and so the page table, of the header and the runs.
 pub const LANES_AT: usize = (SUPERBLOCKS_AT + SUPERBLOCKS * 64).next_multiple_of(16 * PAGE_SIZE);
-/// Bytes from one lane to the next.
-pub const LANE_SIZE: usize = 8192;
+/// Bytes from one lane to the next: the lane's record, a process's and the first of its descriptor table.
+pub const LANE_SIZE: usize = PROCESS_IN_LANE + PROCESS_SIZE + FDS_NEAR * 8;
+/// The lanes.
+pub const LANE_SLAB: Slab = Slab::up(LANES_AT, LANES, LANE_SIZE);
+/// Bytes from a lane to the record of the process with its number, which is usually its first thread's: a new
+/// image faults in both at once.
+pub const PROCESS_IN_LANE: usize = 7168;
 /// Bytes of a process record.
 pub const PROCESS_SIZE: usize = 1024;
-/// Offset of the process records. Each is at the end of the lane with its number, which is usually that of
-/// its first thread, so a new image faults in both at once.
-pub const PROCESSES_AT: usize = LANES_AT + LANE_SIZE - PROCESS_SIZE;
+/// Offset of the process records.
+pub const PROCESSES_AT: usize = LANES_AT + PROCESS_IN_LANE;
+/// Bytes from a lane to the first [`FDS_NEAR`] entries of the descriptor table of the process with its number.
+pub const FDS_IN_LANE: usize = PROCESS_IN_LANE + PROCESS_SIZE;
+
+const BUCKETS_END: usize = between(LANES_AT, LANES * LANE_SIZE + BUCKETS * 64);
+/// The primary hash buckets. They and the open files grow away from each other, and so do other slabs that a
+/// process with few files uses: each slab of its own would need a page table, and often a directory of those.
+pub const BUCKET_SLAB: Slab = Slab::down(BUCKETS_END - 64, BUCKETS, 64);
+/// The open file descriptions.
+pub const FILE_SLAB: Slab = Slab::up(BUCKETS_END, FILES, 128);
+const DIRENTS_END: usize = between(BUCKETS_END, FILES * 128 + DIRENTS * 64);
+/// The directory entries.
+pub const DIRENT_SLAB: Slab = Slab::down(DIRENTS_END - 64, DIRENTS, 64);
+/// The inodes.
+pub const INODE_SLAB: Slab = Slab::up(DIRENTS_END, INODES, 256);
+/// The overflow hash buckets.
+pub const OVERFLOW_SLAB: Slab = Slab::up(after(DIRENTS_END, INODES, 256), OVERFLOWS, 64);
+/// The long names.
+pub const NAME_SLAB: Slab = Slab::up(after(OVERFLOW_SLAB.first, OVERFLOWS, 64), NAMES, 256);
+/// The lock records.
+pub const LOCK_SLAB: Slab = Slab::up(after(NAME_SLAB.first, NAMES, 256), LOCKS, 64);
+/// The mapping records.
+pub const MAPPING_SLAB: Slab = Slab::up(after(LOCK_SLAB.first, LOCKS, 64), MAPPINGS, 64);
 /// Offset of the lanes' changes of mounts ([`crate::mount_change`]): only a lane that mounts touches its own.
-pub const PLANS_AT: usize = after(LANES_AT, LANES, LANE_SIZE);
+pub const PLANS_AT: usize = after(MAPPING_SLAB.first, MAPPINGS, 64);
 /// Bytes from one of them to the next.
 pub const PLAN_SIZE: usize = PAGE_SIZE;
 /// Offset of what does not fit the lanes' own lists of unlinked inodes ([`crate::lane::Unlinked`]): only a
 /// lane that unlinks many touches its own.
 pub const UNLINKED_AT: usize = after(PLANS_AT, LANES, PLAN_SIZE);
-/// Bytes from one of them to the next, as from one lane to the next.
-pub const UNLINKED_SIZE: usize = LANE_SIZE;
-/// Offset of the open file descriptions.
-pub const FILES_AT: usize = after(UNLINKED_AT, LANES, UNLINKED_SIZE);
-/// Offset of the inodes.
-pub const INODES_AT: usize = after(FILES_AT, FILES, 128);
-/// Offset of the directory entries.
-pub const DIRENTS_AT: usize = after(INODES_AT, INODES, 256);
-/// Offset of the primary hash buckets.
-pub const BUCKETS_AT: usize = after(DIRENTS_AT, DIRENTS, 64);
-/// Offset of the overflow hash buckets.
-pub const OVERFLOWS_AT: usize = after(BUCKETS_AT, BUCKETS, 64);
-/// Offset of the long names.
-pub const NAMES_AT: usize = after(OVERFLOWS_AT, OVERFLOWS, 64);
-/// Offset of the lock records.
-pub const LOCKS_AT: usize = after(NAMES_AT, NAMES, 256);
-/// Offset of the mapping records.
-pub const MAPPINGS_AT: usize = after(LOCKS_AT, LOCKS, 64);
-/// Offset of the descriptor tables.
-pub const FD_TABLES_AT: usize = after(MAPPINGS_AT, MAPPINGS, 64);
+/// Bytes from one of them to the next.
+pub const UNLINKED_SIZE: usize = 2 * PAGE_SIZE;
+/// Offset of the descriptor tables beyond what is in the lanes.
+pub const FD_TABLES_AT: usize = after(UNLINKED_AT, LANES, UNLINKED_SIZE);
+
+/// What page tables share a directory: 1 GiB. Miri allocates the whole region.
+const DIRECTORY: usize = if cfg!(miri) { 2 * MIB } else { 1 << 30 };
+const OWNERS_END: usize =
+    between((FD_TABLES_AT + PROCESSES * FDS * 8 + CHUNKS * CHUNK_PAGES * 8).next_multiple_of(DIRECTORY), 0);
+/// The owners of pages, one word per page. The chunk records are on the other side, and the data pages begin
+/// in the same GiB.
+pub const OWNER_SLAB: Slab = Slab::down(OWNERS_END - 8, CHUNKS * CHUNK_PAGES, 8);
+/// The same by chunks: the words of a chunk's pages.
+pub const CHUNK_OWNER_SLAB: Slab = Slab::down(OWNERS_END - CHUNK_PAGES * 8, CHUNKS, CHUNK_PAGES * 8);
 /// Offset of the chunk records.
-pub const CHUNKS_AT: usize = after(FD_TABLES_AT, PROCESSES * FDS, 8);
-/// Offset of the page owners, one word per page.
-pub const OWNERS_AT: usize = after(CHUNKS_AT, CHUNKS, 256);
+pub const CHUNKS_AT: usize = OWNERS_END;
 /// Offset of the data pages. A region's length is this plus its data.
-pub const DATA_AT: usize = after(OWNERS_AT, CHUNKS * CHUNK_PAGES, 8);
+pub const DATA_AT: usize = after(CHUNKS_AT, CHUNKS, 256);
+
+const _: () = assert!(LANE_SIZE.is_multiple_of(PAGE_SIZE) && FDS_IN_LANE.is_multiple_of(PAGE_SIZE));
+// All that a process with few files needs is in the first GiB and in the last before the data.
+const _: () =
+    assert!(cfg!(miri) || (DIRENTS_END < DIRECTORY && DATA_AT / DIRECTORY == OWNERS_END / DIRECTORY));

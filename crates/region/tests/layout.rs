@@ -8,22 +8,23 @@ fn rows() -> Vec<[String; 4]> {
     let row = |name: &str, offset: usize, slots: usize, bytes: usize| {
         [name.to_owned(), format!("{offset:#x}"), slots.to_string(), bytes.to_string()]
     };
+    let slab = |name: &str, slab: at::Slab| row(name, slab.offset(0), slab.slots, slab.bytes(0..1).len());
     vec![
         row("runs", at::RUNS_AT, at::RUNS, at::RUN_SIZE),
-        row("lanes", at::LANES_AT, at::LANES, at::LANE_SIZE),
+        slab("lanes", at::LANE_SLAB),
+        slab("hash buckets, downwards", at::BUCKET_SLAB),
+        slab("open files", at::FILE_SLAB),
+        slab("directory entries, downwards", at::DIRENT_SLAB),
+        slab("inodes", at::INODE_SLAB),
+        slab("overflow buckets", at::OVERFLOW_SLAB),
+        slab("long names", at::NAME_SLAB),
+        slab("lock records", at::LOCK_SLAB),
+        slab("mapping records", at::MAPPING_SLAB),
         row("changes of mounts", at::PLANS_AT, at::LANES, at::PLAN_SIZE),
         row("unlinked inodes", at::UNLINKED_AT, at::LANES, at::UNLINKED_SIZE),
-        row("open files", at::FILES_AT, at::FILES, 128),
-        row("inodes", at::INODES_AT, at::INODES, 256),
-        row("directory entries", at::DIRENTS_AT, at::DIRENTS, 64),
-        row("hash buckets", at::BUCKETS_AT, at::BUCKETS, 64),
-        row("overflow buckets", at::OVERFLOWS_AT, at::OVERFLOWS, 64),
-        row("long names", at::NAMES_AT, at::NAMES, 256),
-        row("lock records", at::LOCKS_AT, at::LOCKS, 64),
-        row("mapping records", at::MAPPINGS_AT, at::MAPPINGS, 64),
         row("descriptor tables", at::FD_TABLES_AT, at::PROCESSES, at::FDS * 8),
+        slab("owners of pages, downwards", at::OWNER_SLAB),
         row("chunks", at::CHUNKS_AT, at::CHUNKS, 256),
-        row("owners of pages", at::OWNERS_AT, at::CHUNKS * at::CHUNK_PAGES, 8),
         row("data pages", at::DATA_AT, at::CHUNKS * at::CHUNK_PAGES, lp_abi::PAGE_SIZE),
     ]
 }
@@ -48,13 +49,43 @@ fn the_document_places_processes() {
 
 #[test]
 fn slabs_do_not_overlap() {
-    let number = |text: &str| match text.strip_prefix("0x") {
-        Some(hex) => usize::from_str_radix(hex, 16).expect("a number"),
-        None => text.parse().expect("a number"),
-    };
-    for pair in rows().windows(2) {
-        let end = number(&pair[0][1]) + number(&pair[0][2]) * number(&pair[0][3]);
-        assert!(end <= number(&pair[1][1]), "{} runs into {}", pair[0][0], pair[1][0]);
+    let up = |first: usize, slots: usize, size: usize| at::Slab::up(first, slots, size).all();
+    let mut all = vec![
+        0..at::LANES_AT,
+        at::LANE_SLAB.all(),
+        at::BUCKET_SLAB.all(),
+        at::FILE_SLAB.all(),
+        at::DIRENT_SLAB.all(),
+        at::INODE_SLAB.all(),
+        at::OVERFLOW_SLAB.all(),
+        at::NAME_SLAB.all(),
+        at::LOCK_SLAB.all(),
+        at::MAPPING_SLAB.all(),
+        up(at::PLANS_AT, at::LANES, at::PLAN_SIZE),
+        up(at::UNLINKED_AT, at::LANES, at::UNLINKED_SIZE),
+        up(at::FD_TABLES_AT, at::PROCESSES, at::FDS * 8),
+        at::OWNER_SLAB.all(),
+        up(at::CHUNKS_AT, at::CHUNKS, 256),
+        at::DATA_AT..usize::MAX,
+    ];
+    all.sort_by_key(|part| part.start);
+    for pair in all.windows(2) {
+        assert!(pair[0].end <= pair[1].start, "{:#x?} runs into {:#x?}", pair[0], pair[1]);
+    }
+}
+
+#[test]
+fn slabs_know_the_places_of_their_slots() {
+    for slab in [at::INODE_SLAB, at::DIRENT_SLAB] {
+        let size = slab.bytes(0..1).len();
+        for index in [0, 1, 5, slab.slots - 1] {
+            let bytes = slab.bytes(index..index + 1);
+            assert_eq!(bytes, slab.offset(index)..slab.offset(index) + size);
+            assert_eq!(slab.offset(index + slab.slots), slab.offset(index));
+            assert_eq!(slab.slots_in(bytes.start + 1..bytes.end - 1), index..index + 1);
+        }
+        assert_eq!(slab.slots_in(slab.bytes(3..9)), 3..9);
+        assert_eq!(slab.slots_in(slab.all()), 0..slab.slots);
     }
 }
 

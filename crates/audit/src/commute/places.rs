@@ -2,9 +2,9 @@
 
 use lp_region::lane::Lane;
 use lp_region::layout::{
-    BUCKETS_AT, CHUNKS_AT, DATA_AT, DIRENTS_AT, FD_TABLES_AT, FILES_AT, HEADER_AT, INODES_AT, LANE_SIZE,
-    LANES_AT, LOCKS_AT, MAPPINGS_AT, MOUNTS_AT, NAMES_AT, OVERFLOWS_AT, OWNERS_AT, PLANS_AT, PROCESS_SIZE,
-    RUNS_AT, SUPERBLOCKS_AT, UNLINKED_AT,
+    BUCKET_SLAB, CHUNKS_AT, DATA_AT, DIRENT_SLAB, FD_TABLES_AT, FDS_IN_LANE, FILE_SLAB, HEADER_AT,
+    INODE_SLAB, LANE_SIZE, LANES_AT, LOCK_SLAB, MAPPING_SLAB, MOUNTS_AT, NAME_SLAB, OVERFLOW_SLAB,
+    OWNER_SLAB, PLANS_AT, PROCESS_IN_LANE, RUNS_AT, SUPERBLOCKS_AT, UNLINKED_AT,
 };
 use lp_region::process::Process;
 use lp_region::records::{Dirent, Header, Inode, LockRecord, OpenFile};
@@ -44,19 +44,19 @@ const SLABS: &[(usize, &str, usize, Fields)] = &[
     (RUNS_AT, "run", 16384, &[]),
     (SUPERBLOCKS_AT, "superblock", 64, &[]),
     (LANES_AT, "lane", LANE_SIZE, LANE),
+    (BUCKET_SLAB.all().start, "bucket", 64, &[]),
+    (FILE_SLAB.all().start, "open file", 128, FILE),
+    (DIRENT_SLAB.all().start, "dirent", 64, DIRENT),
+    (INODE_SLAB.all().start, "inode", 256, INODE),
+    (OVERFLOW_SLAB.all().start, "overflow bucket", 64, &[]),
+    (NAME_SLAB.all().start, "long name", 256, &[]),
+    (LOCK_SLAB.all().start, "lock record", 64, LOCK),
+    (MAPPING_SLAB.all().start, "mapping", 64, &[]),
     (PLANS_AT, "plan", 4096, &[]),
     (UNLINKED_AT, "unlinked inodes", 8192, &[]),
-    (FILES_AT, "open file", 128, FILE),
-    (INODES_AT, "inode", 256, INODE),
-    (DIRENTS_AT, "dirent", 64, DIRENT),
-    (BUCKETS_AT, "bucket", 64, &[]),
-    (OVERFLOWS_AT, "overflow bucket", 64, &[]),
-    (NAMES_AT, "long name", 256, &[]),
-    (LOCKS_AT, "lock record", 64, LOCK),
-    (MAPPINGS_AT, "mapping", 64, &[]),
     (FD_TABLES_AT, "descriptor table", 64, &[]),
+    (OWNER_SLAB.all().start, "page owners", 64, &[]),
     (CHUNKS_AT, "chunk", 256, &[]),
-    (OWNERS_AT, "page owners", 64, &[]),
     (DATA_AT, "page", 4096, &[]),
 ];
 
@@ -66,9 +66,11 @@ pub(super) fn name(offset: u64) -> String {
     let slab = SLABS.partition_point(|(start, ..)| *start <= offset).saturating_sub(1);
     let (start, mut record, size, mut fields) = SLABS[slab];
     let mut within = (offset - start) % size;
-    // A process's record lies at the end of the lane with its number.
-    if record == "lane" && within >= LANE_SIZE - PROCESS_SIZE {
-        (record, fields, within) = ("process", PROCESS, within - (LANE_SIZE - PROCESS_SIZE));
+    // A process's record and the start of its descriptor table lie behind the lane with its number.
+    if record == "lane" && within >= FDS_IN_LANE {
+        (record, fields) = ("descriptor table", &[]);
+    } else if record == "lane" && within >= PROCESS_IN_LANE {
+        (record, fields, within) = ("process", PROCESS, within - PROCESS_IN_LANE);
     }
     match fields.partition_point(|(start, _)| *start <= within).checked_sub(1) {
         Some(field) => format!("{record}.{}", fields[field].1),
@@ -82,13 +84,15 @@ mod tests {
 
     #[test]
     fn offsets_have_names() {
-        assert_eq!(name((INODES_AT + 3 * 256 + offset_of!(Inode, mtime) + 8) as u64), "inode.mtime");
+        assert_eq!(name((INODE_SLAB.offset(3) + offset_of!(Inode, mtime) + 8) as u64), "inode.mtime");
         assert_eq!(name((LANES_AT + 2 * LANE_SIZE + offset_of!(Lane, pins)) as u64), "lane.pins");
         assert_eq!(
-            name((LANES_AT + 3 * LANE_SIZE - PROCESS_SIZE + offset_of!(Process, cwd)) as u64),
+            name((LANES_AT + 2 * LANE_SIZE + PROCESS_IN_LANE + offset_of!(Process, cwd)) as u64),
             "process.cwd"
         );
-        assert_eq!(name((BUCKETS_AT + 64) as u64), "bucket");
+        assert_eq!(name((LANES_AT + LANE_SIZE + FDS_IN_LANE + 64) as u64), "descriptor table");
+        assert_eq!(name(BUCKET_SLAB.offset(1) as u64), "bucket");
+        assert_eq!(name((DIRENT_SLAB.offset(7) + offset_of!(Dirent, parent)) as u64), "dirent.parent");
         assert_eq!(name((DATA_AT + 5000) as u64), "page");
     }
 

@@ -133,7 +133,7 @@ impl Rebuild {
     /// Collects pages of content that no map names any more, for the files that own them: the map, or a page
     /// of it, may be older than the pages.
     fn strays(&mut self) {
-        let pages = self.extents.records(at::OWNERS_AT, size_of::<u64>(), at::CHUNKS * at::CHUNK_PAGES);
+        let pages = self.extents.records(at::OWNER_SLAB);
         let data_pages = self.region.header().data_pages.load(Relaxed);
         for page in pages.filter(|page| *page != 0 && u64::from(*page) <= data_pages) {
             let Some(home) = owner::content_of(self.region, PageId(page)) else { continue };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use lp_abi::PAGE_SIZE;
-use lp_region::layout::{self as at, CHUNK_PAGES};
+use lp_region::layout::{self as at, CHUNK_PAGES, Slab};
 use lp_region::life::Life;
 use lp_region::mount::{Mount, Superblock};
 use lp_region::records::{
@@ -70,24 +70,25 @@ impl Rebuild {
 
     /// Lanes, processes, tables, runs, buckets, open files, locks, mappings.
     fn records(&self) {
-        let clear = |offset: usize, size: usize, count: usize| {
-            for index in self.extents.records(offset, size, count) {
-                self.zero(self.region.base().addr() + offset + index as usize * size, size);
+        let clear = |slab: Slab| {
+            for index in self.extents.records(slab) {
+                let bytes = slab.bytes(index as usize..index as usize + 1);
+                self.zero(self.region.base().addr() + bytes.start, bytes.len());
             }
         };
-        let lanes: Vec<u32> = self.extents.records(at::LANES_AT, at::LANE_SIZE, at::LANES).collect();
+        let lanes: Vec<u32> = self.extents.records(at::LANE_SLAB).collect();
         let next = |index: &u32| {
             let generation = self.region.lane(LaneId(*index)).generation.load(Relaxed);
             let life = self.region.process(ProcessId(*index)).life.get().freed();
             (generation.wrapping_add(1) % at::LANE_GENERATIONS, life)
         };
         let generations: Vec<(u32, Life)> = lanes.iter().map(next).collect();
-        clear(at::RUNS_AT, PAGE_SIZE, at::RUNS * at::RUN_SIZE / PAGE_SIZE);
-        clear(at::MOUNTS_AT, size_of::<Mount>(), at::MOUNTS);
-        clear(at::SUPERBLOCKS_AT, size_of::<Superblock>(), at::SUPERBLOCKS);
-        clear(at::LANES_AT, at::LANE_SIZE, at::LANES);
-        clear(at::PLANS_AT, at::PLAN_SIZE, at::LANES);
-        clear(at::UNLINKED_AT, at::UNLINKED_SIZE, at::LANES);
+        clear(Slab::up(at::RUNS_AT, at::RUNS * at::RUN_SIZE / PAGE_SIZE, PAGE_SIZE));
+        clear(Slab::up(at::MOUNTS_AT, at::MOUNTS, size_of::<Mount>()));
+        clear(Slab::up(at::SUPERBLOCKS_AT, at::SUPERBLOCKS, size_of::<Superblock>()));
+        clear(at::LANE_SLAB);
+        clear(Slab::up(at::PLANS_AT, at::LANES, at::PLAN_SIZE));
+        clear(Slab::up(at::UNLINKED_AT, at::LANES, at::UNLINKED_SIZE));
         for (index, (generation, life)) in lanes.iter().zip(generations) {
             self.region.lane(LaneId(*index)).generation.store(generation, Relaxed);
             if (*index as usize) < at::PROCESSES {
@@ -95,12 +96,10 @@ impl Rebuild {
                 word.change(word.get(), life);
             }
         }
-        clear(at::FD_TABLES_AT, PAGE_SIZE, at::PROCESSES * at::FDS * 8 / PAGE_SIZE);
-        clear(at::FILES_AT, size_of::<OpenFile>(), at::FILES);
-        clear(at::LOCKS_AT, size_of::<LockRecord>(), at::LOCKS);
-        clear(at::MAPPINGS_AT, size_of::<Mapping>(), at::MAPPINGS);
-        clear(at::BUCKETS_AT, size_of::<Bucket>(), at::BUCKETS);
-        clear(at::OVERFLOWS_AT, size_of::<Bucket>(), at::OVERFLOWS);
+        clear(Slab::up(at::FD_TABLES_AT, at::PROCESSES * at::FDS * 8 / PAGE_SIZE, PAGE_SIZE));
+        [at::FILE_SLAB, at::LOCK_SLAB, at::MAPPING_SLAB, at::BUCKET_SLAB, at::OVERFLOW_SLAB]
+            .into_iter()
+            .for_each(clear);
     }
 
     /// Sets words to zero: `length` bytes at an address inside the region.
@@ -117,9 +116,9 @@ impl Rebuild {
     fn chunks(&self) {
         let count = self.region.chunk_count();
         let mut touched: BTreeSet<u32> =
-            self.extents.records(at::DATA_AT, CHUNK_PAGES * PAGE_SIZE, count).collect();
-        touched.extend(self.extents.records(at::OWNERS_AT, CHUNK_PAGES * size_of::<u64>(), count));
-        touched.extend(self.extents.records(at::CHUNKS_AT, size_of::<Chunk>(), count));
+            self.extents.records(Slab::up(at::DATA_AT, count, CHUNK_PAGES * PAGE_SIZE)).collect();
+        touched.extend(self.extents.records(at::CHUNK_OWNER_SLAB));
+        touched.extend(self.extents.records(Slab::up(at::CHUNKS_AT, count, size_of::<Chunk>())));
         let limit = self.pages.iter().last().map_or(0, |page| page / CHUNK_PAGES as u32 + 1);
         for index in &touched {
             let Some(chunk) = self.region.chunk(*index as usize) else { continue };
@@ -141,8 +140,8 @@ impl Rebuild {
 
     /// Clears the owners of free pages. `free` has the bits of 64 pages.
     fn forget_owners(&self, first: usize, free: u64) {
-        let offset = at::OWNERS_AT + first * size_of::<u64>();
-        if self.extents.has(offset as u64) || self.extents.has((offset + 64 * size_of::<u64>() - 1) as u64) {
+        let words = at::OWNER_SLAB.bytes(first..first + 64);
+        if self.extents.has(words.start as u64) || self.extents.has(words.end as u64 - 1) {
             let pages = (0..64).filter(|bit| free & 1 << bit != 0).map(|bit| PageId((first + bit) as u32));
             pages.for_each(|page| owner::forget(self.region, page));
         }

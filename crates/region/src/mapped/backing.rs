@@ -9,6 +9,8 @@
 //! Nothing is reserved for a region in a memfd, whose pages are memory. On a file system without fallocate(2)
 //! the kernel faults in the pages instead: madvise(2) fails where a store would cause SIGBUS.
 
+use core::ops::Range;
+
 use lp_abi::linux::{
     __NR_fallocate, __NR_madvise, FALLOC_FL_KEEP_SIZE, MADV_POPULATE_READ, MADV_POPULATE_WRITE, MADV_RANDOM,
 };
@@ -21,15 +23,14 @@ use crate::region::Region;
 use crate::slab::Slot;
 use crate::sync::Ordering;
 
-/// Space is reserved in multiples of this; every slab starts at a multiple.
+/// Space is reserved up to multiples of this.
 const STEP: usize = 64 << 10;
 /// Largest step by which space is reserved ahead.
 const MOST_AHEAD: usize = 4 << 20;
 /// Processes that have space from the start: what a shell needs to clean up when no more is available.
 const SLOTS: u32 = 32;
-/// Bytes of a descriptor table that have space from its slot's first use. More is reserved in multiples of
-/// this.
-const TABLE: usize = at::FDS_BACKED * 8;
+/// Descriptors of a table beyond its lane get space in multiples of this.
+const FDS: usize = at::FDS_NEAR;
 
 /// How long the file of a region has existed, as [`Header::in_file`](crate::records::Header::in_file) says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -112,39 +113,43 @@ impl Region<'_> {
         }
     }
 
-    /// Reserves space for a part at `offset` that grows from `old` bytes to `new`, and faults it in; both
-    /// were done up to the step after `old`, except for the first step of a region in memory.
+    /// Reserves space for a slab that grows from `old` slots to `new`, and faults it in; both were done up to
+    /// the step after `old`, except for the first step of a region in memory.
     ///
     /// # Errors
     /// As [`Region::back`].
-    pub fn back_growth(self, offset: usize, old: usize, new: usize) -> Result<()> {
-        let (from, to) = ((offset + old).next_multiple_of(STEP), (offset + new).next_multiple_of(STEP));
-        if to <= from {
-            return Ok(());
+    #[inline]
+    pub fn back_growth(self, slab: at::Slab, old: usize, new: usize) -> Result<()> {
+        let (old, new) = (whole(slab.bytes(0..old)), whole(slab.bytes(0..new)));
+        if old == new { Ok(()) } else { self.back_steps(old, new) }
+    }
+
+    /// [`Region::back_growth`] of the parts `old` and `new`. If there is enough, space is reserved for an
+    /// eighth more: parts that grow by turns in small steps would lie in many extents, and a copy that shares
+    /// blocks costs time for each.
+    #[cold]
+    fn back_steps(self, old: Range<usize>, new: Range<usize>) -> Result<()> {
+        let step = (new.len() / 8).clamp(STEP, MOST_AHEAD).next_power_of_two();
+        let ahead = new.len().next_multiple_of(step) - new.len();
+        let (more, ahead) = match new.start < old.start {
+            true => (new.start..old.start, new.start.saturating_sub(ahead)..old.start),
+            false => (old.end..new.end, old.end..new.end + ahead),
+        };
+        match self.back(ahead.start, ahead.len()) {
+            Err(Errno::ENOSPC) => self.back(more.start, more.len())?,
+            done => done?,
         }
-        self.back_ahead(offset, from, to)?;
         // One call costs less than a fault for each page.
-        self.touch(from, to - from)
+        self.touch(more.start, more.len())
     }
 
-    /// Reserves space from `from` to `to` for a part at `offset` and, if there is enough, for an eighth more:
-    /// parts that grow by turns in small steps would lie in many extents, and a copy that shares blocks costs
-    /// time for each.
-    fn back_ahead(self, offset: usize, from: usize, to: usize) -> Result<()> {
-        let step = ((to - offset) / 8).clamp(STEP, MOST_AHEAD).next_power_of_two();
-        let ahead = offset + (to - offset).next_multiple_of(step);
-        match self.back(from, ahead - from) {
-            Err(Errno::ENOSPC) if ahead > to => self.back(from, to - from),
-            done => done,
-        }
-    }
-
-    /// Reserves space for the first `bytes` bytes of a part at `offset`, in whole steps.
+    /// Reserves space for the first `slots` slots of a slab, in whole steps.
     ///
     /// # Errors
     /// As [`Region::back`].
-    pub fn back_used(self, offset: usize, bytes: usize) -> Result<()> {
-        self.back(offset, bytes.next_multiple_of(STEP))
+    pub fn back_used(self, slab: at::Slab, slots: usize) -> Result<()> {
+        let bytes = whole(slab.bytes(0..slots));
+        self.back(bytes.start, bytes.len())
     }
 
     /// Reserves space for the records of process slot `index`, including its lane's, unless it was in use
@@ -156,8 +161,7 @@ impl Region<'_> {
         if index < self.header().process_limit.load(Ordering::Relaxed) {
             return Ok(());
         }
-        self.back_lane(index)?;
-        self.back(at::FD_TABLES_AT + index as usize * at::FDS * 8, TABLE)
+        self.back_lane(index)
     }
 
     /// Reserves space for a descriptor table that grows from `old` entries to `new`; space exists up to the
@@ -167,7 +171,7 @@ impl Region<'_> {
     /// As [`Region::back`].
     #[cold]
     pub fn back_table(self, id: ProcessId, old: usize, new: usize) -> Result<()> {
-        let bytes = |entries: usize| (entries.max(1) * 8).next_multiple_of(TABLE);
+        let bytes = |entries: usize| entries.max(1).next_multiple_of(FDS) * 8;
         let table = at::FD_TABLES_AT + id.index() * at::FDS * 8;
         self.back(table + bytes(old), bytes(new).saturating_sub(bytes(old)))
     }
@@ -178,8 +182,10 @@ impl Region<'_> {
     /// As [`Region::back`].
     pub(crate) fn back_lane(self, index: u32) -> Result<()> {
         let limit = self.slots_backed();
-        let bytes = |count: u32| count as usize * at::LANE_SIZE;
-        if index < limit { Ok(()) } else { self.back_growth(at::LANES_AT, bytes(limit), bytes(index + 1)) }
+        if index < limit {
+            return Ok(());
+        }
+        self.back_growth(at::LANE_SLAB, limit as usize, index as usize + 1)
     }
 
     /// Reserves space for the change of mounts that a lane is about to make.
@@ -213,10 +219,7 @@ impl Region<'_> {
     pub fn back_records(self) -> Result<()> {
         self.back(0, at::LANES_AT)?;
         let slots = self.slots_backed().max(SLOTS);
-        self.back_used(at::LANES_AT, slots as usize * at::LANE_SIZE)?;
-        for index in 1..slots.min(at::PROCESSES as u32) {
-            self.back(at::FD_TABLES_AT + index as usize * at::FDS * 8, TABLE)?;
-        }
+        self.back_used(at::LANE_SLAB, slots as usize)?;
         for lane in (1..slots.min(at::LANES as u32)).map(LaneId) {
             // Relaxed: no process is at work.
             if self.lane(lane).unlinked.far.load(Ordering::Relaxed) != 0 {
@@ -235,6 +238,11 @@ impl Region<'_> {
 
     fn back_slab<T: Slot>(self) -> Result<()> {
         let fresh = self.header().slabs[T::SLAB].last() as usize;
-        self.back_used(T::OFFSET, (fresh.min(T::SLOTS - 1) + 1) * size_of::<T>())
+        self.back_used(T::PLACE, fresh.min(T::SLOTS - 1) + 1)
     }
+}
+
+/// The steps in which a part of the region lies.
+const fn whole(part: Range<usize>) -> Range<usize> {
+    part.start / STEP * STEP..part.end.next_multiple_of(STEP)
 }

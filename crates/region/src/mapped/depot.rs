@@ -97,7 +97,7 @@ impl<'r> Region<'r> {
         if first >= end {
             return Err(Errno::ENOSPC);
         }
-        self.back_growth(T::OFFSET, first * size_of::<T>(), end * size_of::<T>())?;
+        self.back_growth(T::PLACE, first, end)?;
         let batch = Batch { first: first as u32, count: (end - first) as u32 };
         Ok(stack::grow(&head.fresh, lane.number(), seen, batch, self.notes::<T>()))
     }

@@ -15,7 +15,7 @@ use crate::layout as at;
 use crate::lock::OwnerLock;
 use crate::mount::{Mount, Superblock};
 use crate::mount_change::PlanWords;
-use crate::process::{Process, Run};
+use crate::process::{Process, ProcessSlot, Run};
 use crate::records::*;
 use crate::slab::Slot;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -294,7 +294,7 @@ impl<'r> Region<'r> {
     /// The record in slot `index` of its slab; the index is masked into the slab.
     #[inline(always)]
     pub fn slot<T: Slot>(self, index: u32) -> &'r T {
-        self.at(T::OFFSET + (index as usize & (T::SLOTS - 1)) * size_of::<T>())
+        self.at(T::PLACE.offset(index as usize))
     }
 
     /// An inode.
@@ -312,7 +312,7 @@ impl<'r> Region<'r> {
     /// A directory entry of which most fields are read.
     #[inline(always)]
     pub fn whole_dirent(self, id: DirentId) -> &'r Dirent {
-        self.at_once(at::DIRENTS_AT + (id.index() & (at::DIRENTS - 1)) * size_of::<Dirent>())
+        self.at_once(at::DIRENT_SLAB.offset(id.index()))
     }
 
     /// An open file description.
@@ -349,7 +349,7 @@ impl<'r> Region<'r> {
     /// A primary bucket.
     #[inline(always)]
     pub fn bucket(self, index: u32) -> &'r Bucket {
-        self.at_once(at::BUCKETS_AT + (index as usize & (at::BUCKETS - 1)) * size_of::<Bucket>())
+        self.at_once(at::BUCKET_SLAB.offset(index as usize))
     }
 
     /// An overflow bucket.
@@ -361,7 +361,7 @@ impl<'r> Region<'r> {
     /// A process slot.
     #[inline]
     pub fn process(self, id: ProcessId) -> &'r Process {
-        self.at(at::PROCESSES_AT + (id.index() & (at::PROCESSES - 1)) * at::LANE_SIZE)
+        &self.process_slot(id).process
     }
 
     /// The slot of a record of [`Region::process`].
@@ -420,9 +420,9 @@ impl<'r> Region<'r> {
         'r: 'l,
     {
         let Some(place) = place.checked_sub(UNLINKED_NEAR) else { return lane.unlinked.inodes.get(place) };
-        let from_first = (self.offset_of(lane) as usize).wrapping_sub(at::LANES_AT);
-        let offset = from_first & ((at::LANES - 1) * at::UNLINKED_SIZE);
-        let far: &[AtomicU64; UNLINKED - UNLINKED_NEAR] = self.at(at::UNLINKED_AT + offset);
+        let number = (self.offset_of(lane) as usize).wrapping_sub(at::LANES_AT) / at::LANE_SIZE;
+        let offset = at::UNLINKED_AT + (number & (at::LANES - 1)) * at::UNLINKED_SIZE;
+        let far: &[AtomicU64; UNLINKED - UNLINKED_NEAR] = self.at(offset);
         far.get(place)
     }
 
@@ -437,9 +437,15 @@ impl<'r> Region<'r> {
         fits.then(|| self.at(offset as usize))
     }
 
-    /// The lines of the descriptor table of a process; see [`at::fd_place`].
+    /// A process slot, and the first lines of its descriptor table.
     #[inline]
-    pub fn fd_table(self, id: ProcessId) -> &'r at::FdLines {
+    pub fn process_slot(self, id: ProcessId) -> &'r ProcessSlot {
+        self.at(at::PROCESSES_AT + (id.index() & (at::PROCESSES - 1)) * at::LANE_SIZE)
+    }
+
+    /// The lines of the descriptor table of a process, of which [`ProcessSlot`] has the first.
+    #[inline]
+    pub fn far_fds(self, id: ProcessId) -> &'r at::FarFds {
         self.at(at::FD_TABLES_AT + (id.index() & (at::PROCESSES - 1)) * at::FDS * 8)
     }
 
@@ -458,7 +464,7 @@ impl<'r> Region<'r> {
     /// The owner word of a page; none beyond the last page.
     #[inline]
     pub fn page_owner(self, page: PageId) -> Option<&'r AtomicU64> {
-        (page.0 < self.pages()).then(|| self.at(at::OWNERS_AT + page.index() * size_of::<AtomicU64>()))
+        (page.0 < self.pages()).then(|| self.at(at::OWNER_SLAB.offset(page.index())))
     }
 
     /// A page's offset in the region's file; none beyond the last page.

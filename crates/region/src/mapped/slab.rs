@@ -24,10 +24,10 @@ pub trait Slot: Sized {
     type Id: Copy + Into<u32>;
     /// Number of the slab, an index of [`Header::slabs`].
     const SLAB: usize;
-    /// Offset of the slab in the region.
-    const OFFSET: usize;
+    /// Where the slots are.
+    const PLACE: at::Slab;
     /// Number of slots, a power of two.
-    const SLOTS: usize;
+    const SLOTS: usize = Self::PLACE.slots;
 
     /// The word that links free slots.
     fn link(&self) -> &AtomicU32;
@@ -37,7 +37,7 @@ pub trait Slot: Sized {
 }
 
 macro_rules! slots {
-    ($($record:ident $id:ident $number:literal $offset:ident $slots:ident;)*) => {$(
+    ($($record:ident $id:ident $number:literal $place:ident;)*) => {$(
         impl From<$id> for u32 {
             fn from(id: $id) -> u32 {
                 id.0
@@ -46,8 +46,7 @@ macro_rules! slots {
         impl Slot for $record {
             type Id = $id;
             const SLAB: usize = $number;
-            const OFFSET: usize = at::$offset;
-            const SLOTS: usize = at::$slots;
+            const PLACE: at::Slab = at::$place;
             fn link(&self) -> &AtomicU32 {
                 &self.link
             }
@@ -59,11 +58,11 @@ macro_rules! slots {
 }
 
 slots! {
-    OpenFile FileId 0 FILES_AT FILES;
-    Inode InodeId 1 INODES_AT INODES;
-    Dirent DirentId 2 DIRENTS_AT DIRENTS;
-    LockRecord LockId 4 LOCKS_AT LOCKS;
-    Mapping MappingId 5 MAPPINGS_AT MAPPINGS;
+    OpenFile FileId 0 FILE_SLAB;
+    Inode InodeId 1 INODE_SLAB;
+    Dirent DirentId 2 DIRENT_SLAB;
+    LockRecord LockId 4 LOCK_SLAB;
+    Mapping MappingId 5 MAPPING_SLAB;
 }
 
 /// A record that is retired to a lane's chain before it is freed.
@@ -101,8 +100,7 @@ impl From<OverflowId> for u32 {
 impl Slot for Bucket {
     type Id = OverflowId;
     const SLAB: usize = 3;
-    const OFFSET: usize = at::OVERFLOWS_AT;
-    const SLOTS: usize = at::OVERFLOWS;
+    const PLACE: at::Slab = at::OVERFLOW_SLAB;
     fn link(&self) -> &AtomicU32 {
         &self.next
     }
@@ -120,8 +118,7 @@ impl From<NameId> for u32 {
 impl Slot for LongName {
     type Id = NameId;
     const SLAB: usize = 6;
-    const OFFSET: usize = at::NAMES_AT;
-    const SLOTS: usize = at::NAMES;
+    const PLACE: at::Slab = at::NAME_SLAB;
     fn link(&self) -> &AtomicU32 {
         let first: *const _ = &self.bytes;
         // SAFETY: the record is 64-byte aligned and 256 bytes long, and while it is free only the slab uses

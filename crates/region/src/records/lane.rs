@@ -255,7 +255,7 @@ pub struct Reads {
 
 const _: () = {
     use core::mem::offset_of;
-    assert!(size_of::<Lane>() <= crate::layout::LANE_SIZE - crate::layout::PROCESS_SIZE);
+    assert!(size_of::<Lane>() <= crate::layout::PROCESS_IN_LANE);
     assert!(
         offset_of!(Lane, writing) == 64
             && offset_of!(Lane, holding) == 128

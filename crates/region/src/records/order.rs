@@ -163,7 +163,7 @@ mod check {
             let taken = stack.lane.compare_exchange(0, lane, Ordering::AcqRel, Ordering::Acquire);
             taken.is_ok() || taken == Err(lane)
         };
-        // Lanes are 8 KiB apart: the search starts where no other lane's does as a rule.
+        // The search starts where no other lane's does as a rule.
         let start = lane as usize / crate::layout::LANE_SIZE % LANES;
         let (before, from) = STACKS.split_at(start);
         let stack = from.iter().chain(before).find(is_its)?;

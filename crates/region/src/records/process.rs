@@ -8,6 +8,15 @@ use lp_abi::{Errno, Result};
 /// [`Process::pid`] of a child that may have been created and whose id the kernel does not write there.
 pub const UNANNOUNCED: u32 = u32::MAX;
 
+/// What a lane has for the process with its number.
+#[repr(C)]
+pub struct ProcessSlot {
+    /// The process.
+    pub process: Process,
+    /// The first entries of its descriptor table.
+    pub fds: crate::layout::NearFds,
+}
+
 /// A process of a run: what Linux keeps in `task_struct`, `files_struct`, `fs_struct` and `cred`. 1 KiB.
 ///
 /// Only its own process writes it, and the lane that `life` names. It survives exec; fork copies it. The
@@ -298,6 +307,7 @@ pub mod protections {
 
 const _: () = {
     assert!(size_of::<Process>() == crate::layout::PROCESS_SIZE);
+    assert!(core::mem::offset_of!(ProcessSlot, fds) == crate::layout::PROCESS_SIZE);
     assert!(core::mem::offset_of!(Process, cwd) == 64 && core::mem::offset_of!(Process, parked) == 128);
     assert!(core::mem::offset_of!(Process, closed) == 192);
     assert!(core::mem::offset_of!(Process, groups) == 256);

@@ -6,8 +6,8 @@
 //! (`descriptors::table_lock`).
 
 use lp_abi::{Errno, Fd, Result};
-use lp_region::layout::{FDS, FDS_APART, FDS_BACKED, FdLines, fd_place};
-use lp_region::process::Process;
+use lp_region::layout::{FDS, FDS_APART, FDS_NEAR, FarFds, fd_place};
+use lp_region::process::ProcessSlot;
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{FileId, ProcessId, Region, marks};
 
@@ -83,34 +83,37 @@ pub(crate) enum Whose {
 /// The table of a process.
 #[derive(Clone, Copy)]
 pub struct FdTable<'r> {
-    /// See [`fd_place`].
-    lines: &'r FdLines,
-    process: &'r Process,
+    slot: &'r ProcessSlot,
+    /// What the slot has not. See [`fd_place`].
+    far: &'r FarFds,
 }
 
 impl<'r> FdTable<'r> {
     /// The table of any process.
     pub fn of(region: Region<'r>, process: ProcessId) -> FdTable<'r> {
-        FdTable { lines: region.fd_table(process), process: region.process(process) }
+        FdTable { slot: region.process_slot(process), far: region.far_fds(process) }
     }
 
     /// Where the table begins: the entry of descriptor 0.
     #[inline(always)]
     pub fn start(&self) -> *const AtomicU64 {
-        self.lines.as_ptr().cast()
+        self.slot.fds.as_ptr().cast()
     }
 
     /// The entry of a number below [`FDS`], whether or not it has memory; greater numbers wrap around.
     #[inline(always)]
     pub fn place(&self, number: u32) -> &'r AtomicU64 {
         let (line, word) = fd_place(number as usize % FDS);
-        &self.lines[line][word]
+        match self.slot.fds.get(line) {
+            Some(line) => &line[word],
+            None => &self.far[line][word],
+        }
     }
 
     /// [`FdTable::place`] for a number below [`FDS_APART`]; greater ones wrap around.
     #[inline(always)]
     pub fn low(&self, number: u32) -> &'r AtomicU64 {
-        &self.lines[number as usize % FDS_APART][0]
+        &self.slot.fds[number as usize % FDS_APART][0]
     }
 
     /// The entry of `fd`, if its memory exists. Only for the table of the calling process, whose first
@@ -119,10 +122,10 @@ impl<'r> FdTable<'r> {
     pub fn covered(&self, fd: Fd) -> Option<&'r AtomicU64> {
         let number = fd.raw() as u32;
         if number < FDS_APART as u32 {
-            return Some(&self.lines[number as usize][0]);
+            return Some(&self.slot.fds[number as usize][0]);
         }
         // Relaxed: a thread that knows a number added by another has synchronised with that thread.
-        if number >= FDS_BACKED as u32 && number >= self.process.fd_limit.load(Ordering::Relaxed) {
+        if number >= FDS_NEAR as u32 && number >= self.slot.process.fd_limit.load(Ordering::Relaxed) {
             return None;
         }
         Some(self.place(number)) // The limit never exceeds `FDS`.
@@ -168,7 +171,7 @@ impl<'r> FdTable<'r> {
 
     /// The entries that the table covers.
     pub fn entries(&self) -> impl Iterator<Item = (Fd, &'r AtomicU64)> + use<'r> {
-        let limit = self.process.fd_limit.load(Ordering::Acquire); // PAIRS: the release in `table::grow`.
+        let limit = self.slot.process.fd_limit.load(Ordering::Acquire); // PAIRS: the release in `table::grow`.
         let table = *self;
         (0..limit.min(FDS as u32)).map(move |number| (Fd::new(number as i32), table.place(number)))
     }
@@ -190,15 +193,15 @@ impl<'r> FdTable<'r> {
     /// not reached the original, which may be removed from here on.
     pub(crate) fn moved(&self) {
         // PAIRS: the loads in `look_through`.
-        self.process.moves.fetch_add(1, Ordering::Release);
+        self.slot.process.moves.fetch_add(1, Ordering::Release);
     }
 
     /// Calls `found` for each open file that the table names. Returns false if references moved within it
     /// meanwhile, so that one may have been missed.
     pub(crate) fn look_through(&self, found: impl FnMut(FileId)) -> bool {
         // PAIRS: the release in `moved`.
-        let moves = self.process.moves.load(Ordering::Acquire);
+        let moves = self.slot.process.moves.load(Ordering::Acquire);
         self.open().map(|(_, word)| FileId(word as u32)).for_each(found);
-        self.process.moves.load(Ordering::Acquire) == moves
+        self.slot.process.moves.load(Ordering::Acquire) == moves
     }
 }

@@ -6,8 +6,10 @@
 //! that did not change meanwhile; `lp_fsck::rebuild` reads it. Calls ask it only whether a page was taken as
 //! space by fallocate(2) and not written since.
 
+use core::ops::Range;
+
 use lp_abi::{Errno, Result};
-use lp_region::layout::{CHUNK_PAGES, CHUNKS, OWNERS_AT};
+use lp_region::layout::{CHUNK_OWNER_SLAB, CHUNKS};
 use lp_region::sync::AtomicU64;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, PageId, Region};
@@ -78,10 +80,13 @@ fn words(region: Region<'_>, run: PageRun) -> impl Iterator<Item = &AtomicU64> {
 /// those of its neighbours: a page for each chunk, between others' space, would be an extent for each.
 pub(crate) fn back(region: Region, chunk: usize) -> Result<()> {
     const { assert!(CHUNKS.is_multiple_of(NEIGHBOURS)) };
-    let bytes = CHUNK_PAGES * size_of::<AtomicU64>();
+    let back = |chunks: Range<usize>| {
+        let bytes = CHUNK_OWNER_SLAB.bytes(chunks);
+        region.back(bytes.start, bytes.len())
+    };
     let first = chunk - chunk % NEIGHBOURS;
-    match region.back(OWNERS_AT + first * bytes, NEIGHBOURS * bytes) {
-        Err(Errno::ENOSPC) => region.back(OWNERS_AT + chunk * bytes, bytes),
+    match back(first..first + NEIGHBOURS) {
+        Err(Errno::ENOSPC) => back(chunk..chunk + 1),
         done => done,
     }
 }

@@ -21,7 +21,7 @@ use lp_abi::Result;
 use lp_abi::linux::{S_IFDIR, S_IFLNK};
 use lp_region::bucket::{Growing, HashTable, Look, Pair, Vacancy};
 use lp_region::lane::Lane;
-use lp_region::layout::{BUCKETS, BUCKETS_AT, OVERFLOWS};
+use lp_region::layout::{BUCKET_SLAB, BUCKETS, OVERFLOWS};
 use lp_region::order::{self, Rank};
 use lp_region::records::{Bucket, Dirent};
 use lp_region::slab::Slot;
@@ -398,9 +398,6 @@ pub(crate) fn remove(region: Region<'_>, hash: u32, id: DirentId) {
     bucket::remove(&Buckets(region), hash, id.0);
 }
 
-/// Size of a bucket in bytes.
-const BUCKET: usize = size_of::<Bucket>();
-
 /// The number of buckets.
 fn buckets(state: u64) -> usize {
     (1 << (BASE_LEVEL + (state as u32 & 31)).min(MAX_LEVEL)) + (state >> 32) as usize
@@ -412,7 +409,7 @@ fn buckets(state: u64) -> usize {
 /// Those of [`Region::back`].
 pub(crate) fn back(region: Region<'_>) -> lp_abi::Result<()> {
     let state = region.header().hash_state.load(Ordering::Relaxed); // Relaxed: nobody changes it.
-    region.back_used(BUCKETS_AT, buckets(state) * BUCKET)
+    region.back_used(BUCKET_SLAB, buckets(state))
 }
 
 /// Splits one bucket, or finishes a split under way, if nobody else does.
@@ -432,7 +429,7 @@ pub fn split(task: &Task<'_>) {
         // Relaxed: only the holder of the split lock changes it.
         let state = header.hash_state.load(Ordering::Relaxed);
         let count = buckets(state);
-        let has_room = task.region.back_growth(BUCKETS_AT, count * BUCKET, (count + 1) * BUCKET).is_ok();
+        let has_room = task.region.back_growth(BUCKET_SLAB, count, count + 1).is_ok();
         if BASE_LEVEL + (state as u32) < MAX_LEVEL && has_room {
             carry::split(&table);
         }

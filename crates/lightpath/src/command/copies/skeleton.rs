@@ -7,7 +7,7 @@ use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 
 use lp_abi::PAGE_SIZE;
-use lp_region::layout::{DATA_AT, DIRENTS_AT, INODES_AT, OWNERS_AT};
+use lp_region::layout::{DATA_AT, INODE_SLAB, OWNER_SLAB};
 use lp_region::records::{Inode, inode_flags};
 use lp_vfs::below::frozen;
 use lp_vfs::owner;
@@ -22,11 +22,12 @@ pub(super) fn copy(from: &File, to: &File) -> io::Result<()> {
     let length = from.metadata()?.len();
     to.set_len(length)?;
     let all = extents::extents(from)?;
-    let [inodes, entries, owners, data] = [INODES_AT, DIRENTS_AT, OWNERS_AT, DATA_AT].map(|at| at as u64);
-    let waiting = copy_inodes(from, to, &within(&all, inodes, entries))?;
-    let left_out = pages_of(from, &within(&all, owners, data), &waiting)?;
-    let mut rest = within(&all, 0, inodes);
-    rest.extend(within(&all, entries, data));
+    let (inodes, owners, data) = (INODE_SLAB.all(), OWNER_SLAB.all(), DATA_AT as u64);
+    let [inodes, owners] = [inodes, owners].map(|slab| slab.start as u64..slab.end as u64);
+    let waiting = copy_inodes(from, to, &within(&all, inodes.start, inodes.end))?;
+    let left_out = pages_of(from, &within(&all, owners.start, owners.end), &waiting)?;
+    let mut rest = within(&all, 0, inodes.start);
+    rest.extend(within(&all, inodes.end, data));
     rest.extend(without(&within(&all, data, length), &left_out));
     extents::parts(from, to, &rest).map(|_| ())
 }
@@ -62,8 +63,8 @@ fn copy_inodes(from: &File, to: &File, extents: &[Extent]) -> io::Result<Set> {
         for piece in share {
             let room = &mut room[..(piece.end - piece.at) as usize];
             from.read_exact_at(room, piece.at)?;
-            let first = (piece.at - INODES_AT as u64) / size_of::<Inode>() as u64;
-            for (id, record) in (first as u32..).zip(room.chunks_exact_mut(size_of::<Inode>())) {
+            let ids = INODE_SLAB.slots_in(piece.at as usize..piece.end as usize);
+            for (id, record) in (ids.start as u32..).zip(room.chunks_exact_mut(size_of::<Inode>())) {
                 if waits(record) {
                     waiting.push(id);
                     put_off(record);
@@ -110,10 +111,10 @@ fn pages_of(from: &File, owners: &[Extent], waiting: &Set) -> io::Result<Set> {
     for piece in extents::pieces(owners, STEP) {
         let room = &mut room[..(piece.end - piece.at) as usize];
         from.read_exact_at(room, piece.at)?;
-        let first = (piece.at - OWNERS_AT as u64) / size_of::<u64>() as u64;
-        for (page, bytes) in (first as u32..).zip(room.as_chunks().0) {
+        let all = OWNER_SLAB.slots_in(piece.at as usize..piece.end as usize);
+        for (page, bytes) in all.rev().zip(room.as_chunks().0) {
             if waiting.has(owner::inode_of(u64::from_ne_bytes(*bytes)).0) {
-                pages.insert(page);
+                pages.insert(page as u32);
             }
         }
     }
