@@ -326,6 +326,36 @@ int main(void)
 C
 printf '#include <unistd.h>\nint main(void){return write(1,"x\\n",2)!=2;}\n' >line.c; gcc -static -o line line.c; each() { local n=$1; shift; "$@" -pthread -o "$n" storm.c && ./"$n"; echo $?; cat s0 s1 s2 s3 | wc -l; rm -f "$n" s0 s1 s2 s3; }; ways; rm line
 
+#:: threads_that_end_without_a_stack needs gcc
+cat >ends.c <<'C'
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+static void *run(void *argument)
+{
+    char name[32];
+    snprintf(name, sizeof name, "e%ld", (long)argument);
+    int fd = open(name, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+    if (fd < 0 || write(fd, "text", 4) != 4 || close(fd))
+        return argument;
+    __asm__ volatile("xor %%esp, %%esp\n\txor %%edi, %%edi\n\tmov $60, %%eax\n\tsyscall" ::: "memory");
+    return argument;
+}
+int main(void)
+{
+    for (int round = 0; round < 20; round++) {
+        pthread_t threads[8];
+        for (long i = 0; i < 8; i++)
+            pthread_create(threads + i, 0, run, (void *)i);
+        for (int i = 0; i < 8; i++)
+            pthread_join(threads[i], 0);
+    }
+    return 0;
+}
+C
+each() { local n=$1; shift; "$@" -pthread -o "$n" ends.c && ./"$n"; echo $?; cat e?; echo; rm -f "$n" e?; }; each glibc gcc -static; each pie gcc -static-pie; each dynamic gcc
+
 #:: go needs go limit 240 size 4G
 cat >main.go <<'G'
 package main

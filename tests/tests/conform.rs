@@ -24,12 +24,19 @@ fn trials() -> Result<Vec<Trial>> {
     ] {
         let program = compile::compile_with("conform", "cc", options)?;
         let groups = String::from_utf8(Command::new(&program).arg("--list").output()?.stdout)?;
-        trials.extend(groups.lines().enumerate().skip(first).step_by(step).map(|(number, group)| {
-            let mut session = Session::new([program.as_os_str(), group.as_ref()]);
-            session.outlines = number.is_multiple_of(2);
-            session.limit = Duration::from_secs(30);
-            suite::trial(&format!("{prefix}{group}"), session)
-        }));
+        for (number, group) in groups.lines().enumerate().skip(first).step_by(step) {
+            // Groups that execute programs do so in both ways.
+            let is_of_programs = prefix.is_empty() && group.starts_with("program.");
+            let by_outlines = is_of_programs || number.is_multiple_of(2);
+            let mut ways = vec![(prefix, by_outlines)];
+            ways.extend(is_of_programs.then_some(("plain-", false)));
+            trials.extend(ways.into_iter().map(|(prefix, outlines)| {
+                let mut session = Session::new([program.as_os_str(), group.as_ref()]);
+                session.outlines = outlines;
+                session.limit = Duration::from_secs(30);
+                suite::trial(&format!("{prefix}{group}"), session)
+            }));
+        }
     }
     Ok(trials)
 }

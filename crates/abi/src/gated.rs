@@ -8,8 +8,8 @@ pub const CALLS: usize = 512;
 /// First number without a call at the time of writing. Newer calls, from here on, do not exist in a run.
 pub const UNKNOWN: u32 = __NR_file_setattr + 1;
 
-/// Calls that must arrive at the gate: all that name a file, a descriptor, a mapping, a process, a signal's
-/// action or the credentials that file access is checked against. The others (futexes, clocks, scheduling)
+/// Calls that must arrive at the gate: all that name a file, a descriptor, a mapping, a process, a debugger, a
+/// signal's action or the credentials that file access is checked against. The others (futexes, clocks, scheduling)
 /// are never patched.
 ///
 /// A call that creates a descriptor is here even if it has nothing to do with files: a parked placeholder may
@@ -232,6 +232,7 @@ const GATED: &[u32] = &[
     __NR_execveat,
     __NR_exit,
     __NR_exit_group,
+    __NR_ptrace,
     __NR_unshare,
     __NR_setns,
     __NR_prlimit64,

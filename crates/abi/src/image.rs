@@ -10,7 +10,9 @@
 //! the [`GatePage`]; `lea rsp, [rsp + 128]`; `jo` to the site's own `syscall` (the gate returns with the
 //! overflow flag set for "not ours"); `jmp` to the instruction after it. Where the instructions after the
 //! `syscall` are displaced too, `jo` leads to a copy of it at the end of the thunk, and both ways end with
-//! them. The four bytes before the copy are the distance from it to the site's.
+//! them. The four bytes before the copy are the distance from it to the site's. At a site outside of C libraries
+//! that makes exit(2) alone, the displaced instructions are followed by a jump through the slot: the Go runtime
+//! gives a thread's stack away right before.
 //!
 //! The builder appends pages and then fills in an entry, its state last, under flock(2) on the bundle.
 //! Readers take no lock. Entries and pages are never changed or removed afterwards.
@@ -81,7 +83,7 @@ pub const BACK_TO_SITE: [u8; 10] = [0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0, 0x0f,
 /// First bytes of a bundle.
 pub const MAGIC: [u8; 8] = *b"LPsites\n";
 /// Version of the format, of what thunks do, and of what can be patched.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 /// Entries in the table; a power of two.
 pub const ENTRIES: usize = 4096;
 /// Entries probed for one key before it is considered absent.

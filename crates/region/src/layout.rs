@@ -41,9 +41,10 @@ pub const LOCKS: usize = slots(18);
 pub const MAPPINGS: usize = slots(18);
 /// Descriptors of one process that can be ours.
 pub const FDS: usize = slots(16);
-/// So many of them have their entries in the process's lane, and memory as long as its slot is in use; the
-/// others only up to `Process::fd_limit`.
+/// So many of them have their entries in the process's lane.
 pub const FDS_NEAR: usize = 512;
+/// So many of them have memory as long as their slot is in use; the others only up to `Process::fd_limit`.
+pub const FDS_BACKED: usize = 1024;
 /// So many neighbouring descriptors are on lines of their own; see [`fd_place`].
 pub const FDS_APART: usize = 64;
 /// 2 MiB chunks of data.

@@ -178,8 +178,11 @@ pub(crate) fn analyse_for(elf: &Elf<'_>, place: ThunkPlace) -> Result<Analysis, 
         }
         if site.verdict == Verdict::Patch {
             let vectors = !is_libc || window::live(RegisterClass::Vectors, listing, index);
-            let entry =
-                if vectors { GateEntry::Vector } else { plain_entry(elf, listing, index, &site.number) };
+            let entry = match vectors {
+                true if !is_libc && site.number.is(__NR_exit) => GateEntry::Exit,
+                true => GateEntry::Vector,
+                false => plain_entry(elf, listing, index, &site.number),
+            };
             analysis.patch(listing, index, &targets, entry)?;
         }
         analysis.sites.push(site);

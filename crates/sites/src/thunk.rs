@@ -19,6 +19,8 @@ pub enum GateEntry {
     Vector,
     /// As `Plain`, for one of [`lp_abi::image::QUICK_CALLS`], by its index.
     Quick(usize),
+    /// As `Vector`, for exit(2) alone: the site's stack may be another thread's by now.
+    Exit,
     /// As `Quick`, and no argument register is live after the site.
     QuickScratch(usize),
 }
@@ -28,7 +30,7 @@ impl GateEntry {
     pub fn slot(self) -> usize {
         match self {
             GateEntry::Plain => std::mem::offset_of!(GatePage, entry),
-            GateEntry::Vector => std::mem::offset_of!(GatePage, entry_vector),
+            GateEntry::Vector | GateEntry::Exit => std::mem::offset_of!(GatePage, entry_vector),
             GateEntry::Quick(index) => std::mem::offset_of!(GatePage, quick) + 8 * index,
             GateEntry::QuickScratch(index) => std::mem::offset_of!(GatePage, quick_scratch) + 8 * index,
         }
@@ -79,6 +81,13 @@ pub struct Step {
     pub replaces: u64,
 }
 
+/// A branch through memory, as the bits of its ModRM byte that tell it from others.
+#[derive(Clone, Copy)]
+enum Branch {
+    Call = 2 << 3,
+    Jump = 4 << 3,
+}
+
 /// Code being assembled at an address.
 struct Writer {
     at: u64,
@@ -94,9 +103,13 @@ pub(crate) fn assemble(parts: &Parts<'_>, at: u64) -> Result<Thunk, String> {
     let mut code = Writer { at, thunk: empty };
     code.displaced(parts.before)?;
     code.step(0, parts.site);
+    if parts.entry == GateEntry::Exit {
+        code.through(Branch::Jump, parts.slots, parts.entry)?;
+        return Ok(code.thunk);
+    }
     code.raw(&[0x48, 0x8d, 0x64, 0x24, 0x80]); // lea rsp, [rsp - 128]
     code.step(128, parts.site);
-    code.call(parts.slots, parts.entry)?;
+    code.through(Branch::Call, parts.slots, parts.entry)?;
     match parts.behind {
         None => {
             code.branch(&BACK_TO_SITE, parts.site)?;
@@ -147,15 +160,15 @@ impl Writer {
         self.thunk.bytes.extend_from_slice(bytes);
     }
 
-    /// `call [slot]`.
-    fn call(&mut self, slots: Slots, entry: GateEntry) -> Result<(), String> {
+    /// `call [slot]` or `jmp [slot]`.
+    fn through(&mut self, branch: Branch, slots: Slots, entry: GateEntry) -> Result<(), String> {
         match slots {
             Slots::Process => {
-                self.raw(&[0xff, 0x14, 0x25]);
+                self.raw(&[0xff, branch as u8 | 4, 0x25]);
                 self.raw(&((GATE_PAGE + entry.slot()) as u32).to_le_bytes());
             }
             Slots::Object(at) => {
-                self.raw(&[0xff, 0x15]);
+                self.raw(&[0xff, branch as u8 | 5]);
                 let distance = self.distance(at + entry.slot() as u64)?;
                 self.raw(&distance.to_le_bytes());
             }

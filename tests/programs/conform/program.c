@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
 
 /* Puts the content of the file `from` at the start of the file `to`, by write(2) or through a mapping. */
 static void put(const char *to, const char *from, int flags, int mapped)
@@ -233,4 +234,42 @@ GROUP(program, vector_behind_the_environment)
     char *environments[][4] = { { "AGAIN=1", NULL }, { "AGAIN=1", "LD_PRELOAD=libm.so.6", NULL }, { "AGAIN=1", "LD_LIBRARY_PATH=/lib", "B=c", NULL } };
     for (unsigned i = 0; i < COUNT(environments); i++)
         CHILD execve(self, arguments, environments[i]);
+}
+
+/* Whether a stopped program has code where it begins. */
+static int has_code(pid_t child)
+{
+    char path[64];
+    Elf64_auxv_t pairs[64] = {{0}};
+    snprintf(path, sizeof path, "/proc/%d/auxv", child);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = read(fd, pairs, sizeof pairs - sizeof *pairs);
+    close(fd);
+    Elf64_auxv_t *pair = pairs;
+    while (length > 0 && pair->a_type != AT_NULL && pair->a_type != AT_ENTRY)
+        pair++;
+    errno = 0;
+    return ptrace(PTRACE_PEEKTEXT, child, pair->a_un.a_val, 0) != 0 && !errno;
+}
+
+/* A debugger sees a new program first before its linker has run, and sets breakpoints in it. */
+GROUP(program, is_there_when_a_debugger_sees_it)
+{
+    for (int time = 1; time <= 3; time++) {
+        CHILD {
+            T(execl("/usr/bin/true", "true", NULL));
+        }
+        pid_t child = fork();
+        if (!child) {
+            if (ptrace(PTRACE_TRACEME, 0, 0, 0))
+                _exit(9);
+            execl("/usr/bin/true", "true", NULL);
+            _exit(8);
+        }
+        int status;
+        T(waitpid(child, &status, 0) == child && WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP);
+        T(has_code(child));
+        T(ptrace(PTRACE_DETACH, child, 0, 0));
+        say_wait(child);
+    }
 }

@@ -29,8 +29,6 @@ const STEP: usize = 64 << 10;
 const MOST_AHEAD: usize = 4 << 20;
 /// Processes that have space from the start: what a shell needs to clean up when no more is available.
 const SLOTS: u32 = 32;
-/// Descriptors of a table beyond its lane get space in multiples of this.
-const FDS: usize = at::FDS_NEAR;
 
 /// How long the file of a region has existed, as [`Header::in_file`](crate::records::Header::in_file) says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -161,7 +159,14 @@ impl Region<'_> {
         if index < self.header().process_limit.load(Ordering::Relaxed) {
             return Ok(());
         }
-        self.back_lane(index)
+        self.back_lane(index)?;
+        self.back_first_table(index)
+    }
+
+    /// Reserves space for what [`at::FDS_BACKED`] promises of a descriptor table beyond its lane.
+    fn back_first_table(self, index: u32) -> Result<()> {
+        const FIRST: usize = at::FDS_NEAR * 8;
+        self.back(at::FD_TABLES_AT + index as usize * at::FDS * 8 + FIRST, at::FDS_BACKED * 8 - FIRST)
     }
 
     /// Reserves space for a descriptor table that grows from `old` entries to `new`; space exists up to the
@@ -171,7 +176,7 @@ impl Region<'_> {
     /// As [`Region::back`].
     #[cold]
     pub fn back_table(self, id: ProcessId, old: usize, new: usize) -> Result<()> {
-        let bytes = |entries: usize| entries.max(1).next_multiple_of(FDS) * 8;
+        let bytes = |entries: usize| entries.max(1).next_multiple_of(at::FDS_BACKED) * 8;
         let table = at::FD_TABLES_AT + id.index() * at::FDS * 8;
         self.back(table + bytes(old), bytes(new).saturating_sub(bytes(old)))
     }
@@ -220,6 +225,9 @@ impl Region<'_> {
         self.back(0, at::LANES_AT)?;
         let slots = self.slots_backed().max(SLOTS);
         self.back_used(at::LANE_SLAB, slots as usize)?;
+        for index in 1..slots.min(at::PROCESSES as u32) {
+            self.back_first_table(index)?;
+        }
         for lane in (1..slots.min(at::LANES as u32)).map(LaneId) {
             // Relaxed: no process is at work.
             if self.lane(lane).unlinked.far.load(Ordering::Relaxed) != 0 {

@@ -6,7 +6,7 @@
 //! (`descriptors::table_lock`).
 
 use lp_abi::{Errno, Fd, Result};
-use lp_region::layout::{FDS, FDS_APART, FDS_NEAR, FarFds, fd_place};
+use lp_region::layout::{FDS, FDS_APART, FDS_BACKED, FarFds, fd_place};
 use lp_region::process::ProcessSlot;
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{FileId, ProcessId, Region, marks};
@@ -125,7 +125,7 @@ impl<'r> FdTable<'r> {
             return Some(&self.slot.fds[number as usize][0]);
         }
         // Relaxed: a thread that knows a number added by another has synchronised with that thread.
-        if number >= FDS_NEAR as u32 && number >= self.slot.process.fd_limit.load(Ordering::Relaxed) {
+        if number >= FDS_BACKED as u32 && number >= self.slot.process.fd_limit.load(Ordering::Relaxed) {
             return None;
         }
         Some(self.place(number)) // The limit never exceeds `FDS`.

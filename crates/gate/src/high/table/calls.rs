@@ -188,7 +188,7 @@ calls! {
     __NR_getrusage: Neither;
     __NR_sysinfo: Neither;
     __NR_times: Neither;
-    __NR_ptrace: Neither;
+    __NR_ptrace: Handled(process::ptrace, process::ptrace);
     __NR_getuid: Neither;
     __NR_syslog: Neither;
     __NR_getgid: Neither;

@@ -11,7 +11,9 @@
 //! # Stacks
 //! A C library's functions run on stacks with room for their callees, and the gate uses that room. Other
 //! objects may make calls on small stacks (a goroutine's has a few hundred bytes left). Their entry switches
-//! to the thread's own stack in its record, and saves vector registers there too.
+//! to the thread's own stack in its record, and saves vector registers there too. exit(2) leaves the site's stack
+//! alone, because the Go runtime has given it away by then; the record goes to another thread only when the
+//! kernel knows its thread no more ([`crate::low::thread::pool`]).
 //!
 //! # A child that shares memory
 //! vfork(2) and clone(2) with CLONE_VM|CLONE_VFORK give the child the parent's memory, thread-local storage
@@ -71,6 +73,8 @@ global_asm!(
     "lp_entry_vector:",
     ".cfi_startproc",
     unwind!(entered),
+    "cmp eax, {nr_exit}",
+    "je 11f",
     // Calls that return in the child too, on a stack that must not hold anything of ours.
     "cmp eax, {nr_clone}",
     "je 3f",
@@ -190,6 +194,26 @@ global_asm!(
     "jmp 9b",
     "5:",
     "ud2", // No memory for a stack: nothing can continue.
+    // exit(2) does not return, and the site's stack may be another thread's already: nothing is pushed there.
+    "11:",
+    ".cfi_undefined rip",
+    "mov r11, [rip + lp_tls@GOTTPOFF]",
+    "mov rcx, fs:[r11 + {current}]",
+    "test rcx, rcx",
+    "jz 13f", // A thread that has made no call has nothing to give back.
+    "lea r11, [rcx + {stack}]",
+    "mov rcx, rsp",
+    "sub rcx, r11",
+    "cmp rcx, {stack_bytes}",
+    "jb 12f",
+    "lea rsp, [r11 + {stack_bytes}]",
+    "12:",
+    "and rsp, -16",
+    "call lp_entry",
+    "13:",
+    "mov eax, {nr_exit}",
+    "syscall",
+    "ud2",
     ".cfi_endproc",
     ".purgem lp_save_vectors",
     ".purgem lp_load_vectors",
@@ -468,6 +492,7 @@ global_asm!(
     "ret",
     ".cfi_endproc",
     ".popsection",
+    nr_exit = const lp_abi::linux::__NR_exit,
     nr_clone = const lp_abi::linux::__NR_clone,
     nr_vfork = const lp_abi::linux::__NR_vfork,
     nr_clone3 = const lp_abi::linux::__NR_clone3,

@@ -1,4 +1,4 @@
-//! fork(2), vfork(2), clone(2), clone3(2), exit(2), exit_group(2).
+//! fork(2), vfork(2), clone(2), clone3(2), ptrace(2), exit(2), exit_group(2).
 //!
 //! By the kind of child:
 //! - a thread (CLONE_THREAD): [`crate::low::arrive::entry`] makes the kernel's call and learns whether it
@@ -33,6 +33,7 @@ use crate::low::thread::lend;
 use crate::low::thread::pool;
 use crate::low::thread::record::Thread;
 use crate::low::thread::tls;
+use crate::low::tools::status;
 
 /// The calling thread's record.
 fn current() -> &'static Thread {
@@ -116,6 +117,19 @@ pub(crate) unsafe extern "sysv64" fn clone3(
     make(__NR_clone3, [arguments, size, third, 0, 0, 0], flags, stack)
 }
 
+/// ptrace(2): the process is a debugger, or gets one.
+pub(crate) unsafe extern "sysv64" fn ptrace(
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+) -> isize {
+    status::may_be_traced_at_any_time();
+    NOT_OURS
+}
+
 /// exit(2): the thread's end.
 pub(crate) unsafe extern "sysv64" fn exit(
     status: usize,
@@ -142,7 +156,7 @@ fn leave() -> isize {
     }
     High::thread_exit(thread);
     current::leave();
-    pool::give_back(core::ptr::from_ref(thread).cast_mut());
+    pool::leave(core::ptr::from_ref(thread).cast_mut());
     NOT_OURS
 }
 

@@ -14,6 +14,7 @@ crate::low::dispatch::dispatch_table! {
     __NR_vfork => crate::low::live::process::vfork,
     __NR_execve => crate::low::exec::run::execve,
     __NR_exit => crate::low::live::process::exit,
+    __NR_ptrace => crate::low::live::process::ptrace,
     __NR_exit_group => crate::low::live::process::exit_group,
     __NR_execveat => crate::low::exec::run::execveat,
     __NR_clone3 => crate::low::live::process::clone3,

@@ -3,8 +3,10 @@
 use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
+use lp_abi::Errno;
 use lp_abi::linux::{
-    __NR_gettid, __NR_mmap, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE,
+    __NR_getpid, __NR_gettid, __NR_mmap, __NR_tgkill, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ,
+    PROT_WRITE,
 };
 
 use crate::low::thread::record::Thread;
@@ -77,24 +79,52 @@ pub(crate) fn restore_first() -> bool {
 }
 
 /// An unused record, ready for use; `None` if memory is exhausted.
-///
-/// Takes the whole list at once and puts back all but the first record, so a signal handler that interrupts
-/// this finds the list either empty or whole.
 pub(crate) fn take() -> Option<*mut Thread> {
-    // PAIRS: the release in `push`.
-    let first = UNUSED.swap(null_mut(), Ordering::Acquire);
-    let thread = if first.is_null() {
-        let new = take_ready().or_else(make)?;
-        list(new);
-        new
-    } else {
-        // SAFETY: a record taken from the list is valid and belongs to the taker alone.
-        push(unsafe { (*first).next.get() });
-        first
+    let thread = match take_unused() {
+        Some(thread) => thread,
+        None => {
+            let new = take_ready().or_else(make)?;
+            list(new);
+            new
+        }
     };
     // SAFETY: the record is zeroed or was used before, and belongs to this thread alone.
     unsafe { prepare(thread) };
     Some(thread)
+}
+
+/// The first record in the list that its last thread does not use any more.
+///
+/// Takes the whole list at once and puts back all but that record, so a signal handler that interrupts this
+/// finds the list either empty or whole.
+fn take_unused() -> Option<*mut Thread> {
+    // PAIRS: the release in `push`.
+    let mut rest = UNUSED.swap(null_mut(), Ordering::Acquire);
+    let (mut found, mut before) = (null_mut::<Thread>(), null_mut::<Thread>());
+    while !rest.is_null() {
+        let record = rest;
+        // SAFETY: records taken from the list are valid and belong to the taker alone.
+        unsafe {
+            rest = (*record).next.get();
+            if has_ended((*record).tid.get()) {
+                found = record;
+                break;
+            }
+            (*record).next.set(before);
+        }
+        before = record;
+    }
+    push(before);
+    push(rest);
+    (!found.is_null()).then_some(found)
+}
+
+/// Whether the thread has ended that returned its record: until then it may run on the record's stack. A
+/// limited process makes no call for that.
+fn has_ended(tid: u32) -> bool {
+    // SAFETY: neither call takes pointers, and no signal is sent.
+    let asked = || unsafe { lp_abi::syscall!(__NR_tgkill, lp_abi::syscall!(__NR_getpid)?, tid, 0) };
+    tid == 0 || lp_abi::sys::is_limited() || asked() == Err(Errno::ESRCH)
 }
 
 /// A new record.
@@ -137,8 +167,16 @@ pub(crate) fn are_ready() -> bool {
         || READY[0].load(Ordering::Relaxed) < READY[1].load(Ordering::Relaxed)
 }
 
-/// Returns a record to the pool. The caller must not use it afterwards.
+/// Returns a record that nobody uses to the pool.
 pub(crate) fn give_back(thread: *mut Thread) {
+    // SAFETY: the record is the caller's to give.
+    unsafe { (*thread).tid.set(0) };
+    leave(thread);
+}
+
+/// Returns its record for the calling thread, which may use only its stack from here on, until the thread's
+/// end.
+pub(crate) fn leave(thread: *mut Thread) {
     if core::ptr::eq(thread, first()) {
         return;
     }

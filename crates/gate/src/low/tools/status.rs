@@ -13,21 +13,28 @@ pub(crate) fn is_filtered() -> bool {
 /// debugger to attach, read the symbols and let the process go on.
 const UNTRACED_FOR: u64 = 20_000_000;
 
-/// When the process, or the one that it was copied from, was found without a debugger; 0: never.
+/// When the process, or the one that it was copied from, was found without a debugger; 0: never;
+/// [`ASK`]: that holds for no time.
 static UNTRACED: AtomicU64 = AtomicU64::new(0);
+const ASK: u64 = u64::MAX;
+
+/// The process, or a child of its, may get a debugger in an instant: it calls ptrace(2).
+pub(crate) fn may_be_traced_at_any_time() {
+    UNTRACED.store(ASK, Ordering::Relaxed); // Relaxed: the process's own word.
+}
 
 /// Whether a debugger traces the thread, as far as that can be told.
 pub(crate) fn is_traced() -> bool {
     let now = clock::now();
     let now = now.sec as u64 * 1_000_000_000 + u64::from(now.nsec);
     // Relaxed, here and below: the time stands alone. One in the future is that of a clock set back.
-    let ago = now.checked_sub(UNTRACED.load(Ordering::Relaxed));
-    if ago.is_some_and(|ago| ago < UNTRACED_FOR) {
+    let untraced = UNTRACED.load(Ordering::Relaxed);
+    if now.checked_sub(untraced).is_some_and(|ago| ago < UNTRACED_FOR) {
         return false;
     }
     let is_traced = own(b"\nTracerPid:\t") != Some(0);
-    if !is_traced {
-        UNTRACED.store(now, Ordering::Relaxed);
+    if !is_traced && untraced != ASK {
+        let _ = UNTRACED.compare_exchange(untraced, now, Ordering::Relaxed, Ordering::Relaxed);
     }
     is_traced
 }
