@@ -10,7 +10,7 @@ use lp_abi::linux::{
     __NR_faccessat, __NR_fcntl, __NR_memfd_create, __NR_pread64, __NR_prlimit64, __NR_pwrite64, F_SETFD,
     MFD_CLOEXEC, RLIMIT_FSIZE,
 };
-use lp_abi::outline::{FOR_HOST, NAME, Plan, linker_name};
+use lp_abi::outline::{NAME, Plan, linker_name};
 use lp_abi::text::Writer;
 use lp_abi::{Fd, OwnedFd, PAGE_SIZE, Result};
 use lp_region::ucopy;
@@ -36,7 +36,7 @@ impl Outline {
     /// # Safety
     /// The file's path must be NUL-terminated, or bad in a way that the kernel answers with `EFAULT`.
     pub(crate) unsafe fn of(thread: &Thread, file: Executed) -> Option<Outline> {
-        if !are_for_host() || lp_abi::sys::is_limited() || !may_write_a_page() {
+        if !home::settings().outlines_host() || lp_abi::sys::is_limited() || !may_write_a_page() {
             return None;
         }
         // A debugger stops the new image before the linker has run, and looks for the program's code then.
@@ -70,19 +70,6 @@ impl Outline {
         let _ = unsafe { lp_abi::syscall!(__NR_fcntl, self.program.fd(), F_SETFD, 0) };
         self.memfd.get()
     }
-}
-
-/// A child is about to be created, which may execute a program. The parent finds out for it whether a
-/// debugger traces them: to look up a new process in /proc costs more than to read about it.
-pub(crate) fn before_child() {
-    if are_for_host() && !lp_abi::sys::is_limited() {
-        status::is_traced();
-    }
-}
-
-/// Whether programs of the host are executed by outlines.
-pub(crate) fn are_for_host() -> bool {
-    home::settings().linker & FOR_HOST != 0
 }
 
 /// A plan for the linker, without files.

@@ -9,7 +9,7 @@ use lp_region::ucopy;
 
 use crate::low::exec::check::{File, interpreter_of};
 use crate::low::exec::load::Executed;
-use crate::low::exec::outline;
+use crate::low::thread::home;
 use crate::low::thread::record::Thread;
 
 /// Bytes of a script that the kernel examines.
@@ -38,7 +38,7 @@ impl Script {
         argv: usize,
         head: &mut [u8; HEAD],
     ) -> Option<Script> {
-        if !outline::are_for_host() || file.flags != 0 || thread.arguments.holds(argv) {
+        if !home::settings().outlines_host() || file.flags != 0 || thread.arguments.holds(argv) {
             return None;
         }
         // SAFETY: the copy routine handles bad pointers.

@@ -25,10 +25,10 @@ use lp_region::ucopy;
 use crate::High;
 use crate::low::above::Above;
 use crate::low::dispatch::{AGAIN, MAKE_THREAD, NOT_OURS, SHARE_MEMORY};
-use crate::low::exec::outline;
 use crate::low::live::deferred;
 use crate::low::live::signal::{self, set_mask};
 use crate::low::thread::current;
+use crate::low::thread::home;
 use crate::low::thread::lend;
 use crate::low::thread::pool;
 use crate::low::thread::record::Thread;
@@ -50,7 +50,7 @@ pub(crate) unsafe extern "sysv64" fn fork(
     _: usize,
     _: usize,
 ) -> isize {
-    outline::before_child();
+    before_process();
     let thread = current();
     thread.makes_plain_child();
     // fork(2) as clone(2), which can say where the child's id goes.
@@ -67,7 +67,7 @@ pub(crate) unsafe extern "sysv64" fn vfork(
     _: usize,
     _: usize,
 ) -> isize {
-    outline::before_child();
+    before_process();
     let thread = current();
     thread.set_share_call([__NR_vfork as usize, first, second, third]);
     thread.share_given.set([first, second, third]);
@@ -180,6 +180,14 @@ pub(crate) unsafe extern "sysv64" fn munmap(
     if unmaps_stack(address, length) { leave() } else { NOT_OURS }
 }
 
+/// A process is about to be created, which may execute a program. Its creator finds out for it whether a
+/// debugger traces them: to look up a new process in /proc costs more than to read about it.
+fn before_process() {
+    if home::settings().outlines_host() && !sys::is_limited() {
+        status::is_traced();
+    }
+}
+
 /// Whether unmapping this range removes the running thread's stack. A caller that does so (musl, when a
 /// detached thread ends) makes one more call, exit, at a site that cannot be patched because it has no stack.
 /// As far as the gate can see, this is the thread's end.
@@ -218,7 +226,7 @@ fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: ChildStack) -> isize 
         }
         return make_thread(stack);
     }
-    outline::before_child();
+    before_process();
     let [first, second, third, fourth, fifth, _] = arguments;
     thread.share_given.set([first, second, third]);
     thread.set_share_call([nr as usize, first, second, third]);

@@ -1,6 +1,7 @@
 //! The settings from the process's environment, kept for the images that it will exec.
 
 use lp_abi::linux::{__NR_mmap, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use lp_abi::outline::FOR_HOST;
 
 use crate::low::tools::report;
 
@@ -62,6 +63,11 @@ impl Text {
 }
 
 impl Settings {
+    /// Whether programs of the host are executed by outlines.
+    pub(crate) fn outlines_host(&self) -> bool {
+        self.linker & FOR_HOST != 0
+    }
+
     /// Keeps a copy of `text`.
     pub(crate) fn keep(&mut self, text: &[u8]) -> Text {
         let bytes = text.len() + 1;
