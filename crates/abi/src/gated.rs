@@ -9,8 +9,8 @@ pub const CALLS: usize = 512;
 pub const UNKNOWN: u32 = __NR_file_setattr + 1;
 
 /// Calls that must arrive at the gate: all that name a file, a descriptor, a mapping, a process, a debugger, a
-/// signal's action or the credentials that file access is checked against. The others (futexes, clocks, scheduling)
-/// are never patched.
+/// signal's action or the credentials that file access is checked against. The others (futexes, clocks,
+/// scheduling) are never patched.
 ///
 /// A call that creates a descriptor is here even if it has nothing to do with files: a parked placeholder may
 /// occupy the number that the kernel must return next.

@@ -10,9 +10,9 @@
 //! the [`GatePage`]; `lea rsp, [rsp + 128]`; `jo` to the site's own `syscall` (the gate returns with the
 //! overflow flag set for "not ours"); `jmp` to the instruction after it. Where the instructions after the
 //! `syscall` are displaced too, `jo` leads to a copy of it at the end of the thunk, and both ways end with
-//! them. The four bytes before the copy are the distance from it to the site's. At a site outside of C libraries
-//! that makes exit(2) alone, the displaced instructions are followed by a jump through the slot: the Go runtime
-//! gives a thread's stack away right before.
+//! them. The four bytes before the copy are the distance from it to the site's. At a site outside of C
+//! libraries that makes exit(2) alone, the displaced instructions are followed by a jump through the slot: the
+//! Go runtime gives a thread's stack away right before.
 //!
 //! The builder appends pages and then fills in an entry, its state last, under flock(2) on the bundle.
 //! Readers take no lock. Entries and pages are never changed or removed afterwards.

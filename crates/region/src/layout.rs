@@ -56,7 +56,7 @@ pub const CHUNK_PAGES: usize = 512;
 pub const FDS_OF_A_LINE: usize = 8;
 
 /// Lines of a descriptor table.
-pub type FdLines<const FDS: usize> = [[crate::sync::AtomicU64; FDS_OF_A_LINE]; FDS];
+pub type FdLines<const LINES: usize> = [[crate::sync::AtomicU64; FDS_OF_A_LINE]; LINES];
 
 /// The entries in the lane.
 pub type NearFds = FdLines<{ FDS_NEAR / FDS_OF_A_LINE }>;
@@ -182,8 +182,8 @@ pub const PROCESSES_AT: usize = LANES_AT + PROCESS_IN_LANE;
 pub const FDS_IN_LANE: usize = PROCESS_IN_LANE + PROCESS_SIZE;
 
 const BUCKETS_END: usize = between(LANES_AT, LANES * LANE_SIZE + BUCKETS * 64);
-/// The primary hash buckets. They and the open files grow away from each other, and so do other slabs that a
-/// process with few files uses: each slab of its own would need a page table, and often a directory of those.
+/// The primary hash buckets. They and the open files grow away from each other, and so do the other slabs that
+/// a process with few files uses: a slab on its own needs a page table, and often a directory of page tables.
 pub const BUCKET_SLAB: Slab = Slab::down(BUCKETS_END - 64, BUCKETS, 64);
 /// The open file descriptions.
 pub const FILE_SLAB: Slab = Slab::up(BUCKETS_END, FILES, 128);
@@ -212,7 +212,7 @@ pub const UNLINKED_SIZE: usize = 2 * PAGE_SIZE;
 /// Offset of the descriptor tables beyond what is in the lanes.
 pub const FD_TABLES_AT: usize = after(UNLINKED_AT, LANES, UNLINKED_SIZE);
 
-/// What page tables share a directory: 1 GiB. Miri allocates the whole region.
+/// Bytes whose page tables share a directory. Miri allocates the whole region.
 const DIRECTORY: usize = if cfg!(miri) { 2 * MIB } else { 1 << 30 };
 const OWNERS_END: usize =
     between((FD_TABLES_AT + PROCESSES * FDS * 8 + CHUNKS * CHUNK_PAGES * 8).next_multiple_of(DIRECTORY), 0);

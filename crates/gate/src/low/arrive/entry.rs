@@ -11,9 +11,9 @@
 //! # Stacks
 //! A C library's functions run on stacks with room for their callees, and the gate uses that room. Other
 //! objects may make calls on small stacks (a goroutine's has a few hundred bytes left). Their entry switches
-//! to the thread's own stack in its record, and saves vector registers there too. exit(2) leaves the site's stack
-//! alone, because the Go runtime has given it away by then; the record goes to another thread only when the
-//! kernel knows its thread no more ([`crate::low::thread::pool`]).
+//! to the thread's own stack in its record, and saves vector registers there too. exit(2) leaves the site's
+//! stack alone, because the Go runtime has given it away by then; the record goes to another thread only when
+//! the kernel does not know its thread any more ([`crate::low::thread::pool`]).
 //!
 //! # A child that shares memory
 //! vfork(2) and clone(2) with CLONE_VM|CLONE_VFORK give the child the parent's memory, thread-local storage

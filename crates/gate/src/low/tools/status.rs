@@ -9,8 +9,8 @@ pub(crate) fn is_filtered() -> bool {
     own(b"\nSeccomp:\t") != Some(0)
 }
 
-/// How long a process that no debugger traced is taken to be without one, in nanoseconds: less than it takes a
-/// debugger to attach, read the symbols and let the process go on.
+/// How long a process that no debugger traced is taken to be without one, in nanoseconds: less than a debugger
+/// takes to attach, read the symbols and let the process go on.
 const UNTRACED_FOR: u64 = 20_000_000;
 
 /// When the process, or the one that it was copied from, was found without a debugger; 0: never;
