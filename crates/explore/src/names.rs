@@ -16,7 +16,7 @@ pub(crate) fn of(region: Region<'static>, address: u64) -> &'static str {
     let offset = offset as usize;
     let within = |slab: at::Slab| slab.all().contains(&offset);
     if within(at::INODE_SLAB) {
-        let id = InodeId(at::INODE_SLAB.slots_in(offset..offset + 1).start as u32);
+        let id = InodeId(at::INODE_SLAB.slot_at(offset) as u32);
         // Relaxed: one party acts at a time.
         let mode = region.inode(id).mode.load(Ordering::Relaxed);
         return if mode & libc::S_IFMT == libc::S_IFDIR { "directory" } else { "file" };

@@ -5,8 +5,7 @@ use core::mem::offset_of;
 use lp_region::LaneId;
 use lp_region::bias::BiasedLock;
 use lp_region::lane::Lane;
-use lp_region::layout as at;
-use lp_region::layout::LANE_BITS;
+use lp_region::layout::{self as at, LANE_BITS, Slab};
 use lp_region::lock::OwnerLock;
 use lp_region::process::Process;
 use lp_region::records::{Header, Inode, OpenFile};
@@ -71,34 +70,23 @@ pub(crate) fn inner(lock: &BiasedLock) -> &OwnerLock {
 /// What the lock at an offset of the region guards, if there is one: what a lane waits for
 /// ([`Lane::waits_for`]).
 pub fn lock_at(offset: u64) -> Option<&'static str> {
-    // Area, records, their size, and the lock in each.
+    // The records, and the lock in each.
     let records = [
-        ("thread's burial", at::LANES_AT, at::LANES, at::LANE_SIZE, offset_of!(Lane, burial)),
-        ("descriptor table", at::PROCESSES_AT, at::PROCESSES, at::LANE_SIZE, offset_of!(Process, table_lock)),
+        ("thread's burial", at::LANE_SLAB, offset_of!(Lane, burial)),
         (
-            "file position",
-            at::FILE_SLAB.offset(0),
-            at::FILES,
-            size_of::<OpenFile>(),
-            offset_of!(OpenFile, lock),
+            "descriptor table",
+            Slab::up(at::PROCESSES_AT, at::PROCESSES, at::LANE_SIZE),
+            offset_of!(Process, table_lock),
         ),
-        ("inode", at::INODE_SLAB.offset(0), at::INODES, size_of::<Inode>(), offset_of!(Inode, lock)),
-        (
-            "file's locks",
-            at::INODE_SLAB.offset(0),
-            at::INODES,
-            size_of::<Inode>(),
-            offset_of!(Inode, locks_lock),
-        ),
+        ("file position", at::FILE_SLAB, offset_of!(OpenFile, lock)),
+        ("inode", at::INODE_SLAB, offset_of!(Inode, lock)),
+        ("file's locks", at::INODE_SLAB, offset_of!(Inode, locks_lock)),
     ];
     let offset = usize::try_from(offset).ok()?;
     if offset == offset_of!(Header, split_lock) {
         return Some("hash table's size");
     }
-    let within = |start: usize, count: usize, size: usize, inside: usize| {
-        let from = offset.wrapping_sub(start + inside);
-        from < count * size && from.is_multiple_of(size)
-    };
-    let found = records.iter().find(|(_, start, count, size, inside)| within(*start, *count, *size, *inside));
+    let starts_at = |slab: Slab, at: usize| slab.all().contains(&at) && slab.offset(slab.slot_at(at)) == at;
+    let found = records.iter().find(|(_, slab, lock)| starts_at(*slab, offset.wrapping_sub(*lock)));
     found.map(|(what, ..)| *what)
 }

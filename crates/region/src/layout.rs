@@ -140,6 +140,11 @@ impl Slab {
         };
         from / self.size..to.div_ceil(self.size)
     }
+
+    /// The slot that has this byte of the slab's.
+    pub const fn slot_at(&self, offset: usize) -> usize {
+        self.slots_in(offset..offset + 1).start
+    }
 }
 
 /// Offset of the header.

@@ -83,6 +83,7 @@ fn slabs_know_the_places_of_their_slots() {
             assert_eq!(bytes, slab.offset(index)..slab.offset(index) + size);
             assert_eq!(slab.offset(index + slab.slots), slab.offset(index));
             assert_eq!(slab.slots_in(bytes.start + 1..bytes.end - 1), index..index + 1);
+            assert_eq!([slab.slot_at(bytes.start), slab.slot_at(bytes.end - 1)], [index; 2]);
         }
         assert_eq!(slab.slots_in(slab.bytes(3..9)), 3..9);
         assert_eq!(slab.slots_in(slab.all()), 0..slab.slots);

@@ -84,7 +84,7 @@ pub(crate) enum Whose {
 #[derive(Clone, Copy)]
 pub struct FdTable<'r> {
     slot: &'r ProcessSlot,
-    /// What the slot has not. See [`fd_place`].
+    /// The entries that are not in the slot. See [`fd_place`].
     far: &'r FarFds,
 }
 

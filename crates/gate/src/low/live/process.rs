@@ -41,6 +41,14 @@ fn current() -> &'static Thread {
     unsafe { &*current::thread() }
 }
 
+/// A process is about to be created, which may execute a program. Its creator finds out for it whether a
+/// debugger traces them: to look up a new process in /proc costs more than to read about it.
+fn before_process() {
+    if home::settings().outlines_host() && !sys::is_limited() {
+        status::is_traced();
+    }
+}
+
 /// fork(2).
 pub(crate) unsafe extern "sysv64" fn fork(
     _: usize,
@@ -178,14 +186,6 @@ pub(crate) unsafe extern "sysv64" fn munmap(
     _: usize,
 ) -> isize {
     if unmaps_stack(address, length) { leave() } else { NOT_OURS }
-}
-
-/// A process is about to be created, which may execute a program. Its creator finds out for it whether a
-/// debugger traces them: to look up a new process in /proc costs more than to read about it.
-fn before_process() {
-    if home::settings().outlines_host() && !sys::is_limited() {
-        status::is_traced();
-    }
 }
 
 /// Whether unmapping this range removes the running thread's stack. A caller that does so (musl, when a

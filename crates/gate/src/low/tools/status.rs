@@ -13,12 +13,13 @@ pub(crate) fn is_filtered() -> bool {
 /// takes to attach, read the symbols and let the process go on.
 const UNTRACED_FOR: u64 = 20_000_000;
 
-/// When the process, or the one that it was copied from, was found without a debugger; 0: never;
-/// [`ASK`]: that holds for no time.
+/// When the process, or the one that it was copied from, was found without a debugger; 0: never; [`ASK`].
 static UNTRACED: AtomicU64 = AtomicU64::new(0);
+
+/// In place of the time: the process is to be looked up each time.
 const ASK: u64 = u64::MAX;
 
-/// The process, or a child of its, may get a debugger in an instant: it calls ptrace(2).
+/// The process calls ptrace(2): it, or a child that it makes, may be traced a moment later.
 pub(crate) fn may_be_traced_at_any_time() {
     UNTRACED.store(ASK, Ordering::Relaxed); // Relaxed: the process's own word.
 }
