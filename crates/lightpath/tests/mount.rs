@@ -1,9 +1,15 @@
 //! What a run's mounts hold: several of them, programs in them, what a region file keeps, what `--stats`
 //! counts.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use lp_abi::Fd;
+use lp_region::{Region, RunId};
 
 fn run(options: &[&str], command: &[&str]) -> Output {
     let mut run = Command::new(env!("CARGO_BIN_EXE_lightpath"));
@@ -93,6 +99,24 @@ fn runs_share_a_region_while_they_last() {
     }
     let (_, counts, complaints) = sh(&["--region", &region], "cd $LIGHTPATH; wc -l < all; ls | wc -l");
     assert_eq!((counts.split_whitespace().collect::<Vec<_>>(), &*complaints), (vec!["40", "41"], ""));
+}
+
+/// The kernel closes the descriptors of a process that ends a while after it has stopped showing them in
+/// /proc.
+#[test]
+fn a_run_begins_as_the_last_process_of_another_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let region = region_in(dir.path());
+    assert_eq!(sh(&["--region", &region], "echo kept > $LIGHTPATH/file"), said(""));
+    let [mapped, held] = [(); 2].map(|()| File::options().read(true).write(true).open(&region).unwrap());
+    let opened = Region::open(Fd::new(mapped.as_raw_fd())).unwrap();
+    opened.with_fd(Fd::new(held.as_raw_fd())).hold_run(RunId(1)).unwrap();
+    let ends = std::thread::spawn(|| {
+        std::thread::sleep(Duration::from_millis(200));
+        drop(held);
+    });
+    assert_eq!(sh(&["--region", &region], "cat $LIGHTPATH/file"), said("kept\n"));
+    ends.join().unwrap();
 }
 
 #[test]

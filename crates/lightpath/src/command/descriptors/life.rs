@@ -13,6 +13,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use lp_region::layout::RUNS;
 use lp_region::sync::Ordering::Relaxed;
@@ -21,13 +22,16 @@ use lp_region::{Region, RunId, life_file};
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::program::caller::check_outside;
 
-/// How often the processes are scanned before the life file counts as unreachable: in each scan, the
-/// processes that had it may have ended after a fork that the scan missed.
-const LOOKS: usize = 10;
+/// How often the processes are scanned before the life file counts as unreachable. In each scan, the
+/// processes that had it may have ended after a fork that the scan missed; and a process that ends shows no
+/// descriptors any more a while before the kernel closes them.
+const LOOKS: u32 = 11;
+/// Pause after the first scan; each further one is twice as long, a second in all.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Opens or creates the life file of a region; `name` appears in messages.
 pub(crate) fn of(region: Region<'static>, name: &str) -> Result<OwnedFd, Failure> {
-    for _ in 0..LOOKS {
+    for look in 0..LOOKS {
         let numbers = numbers(region);
         if numbers.is_empty() {
             return make(region);
@@ -35,6 +39,7 @@ pub(crate) fn of(region: Region<'static>, name: &str) -> Result<OwnedFd, Failure
         if let Some(found) = find(region, &numbers) {
             return Ok(found);
         }
+        std::thread::sleep(PAUSE * (1 << look));
     }
     check_outside()?;
     Err(Failure::new(
