@@ -262,6 +262,49 @@ int main(int count, char **words)
 X
 gcc -pthread -o "$OUT/p" p.c; gcc -pthread -o p p.c; ulimit -n 256; for state in now thread after fork full limit; do "$OUT/p" ./lib.so $state; "$OUT/p" libm.so.6 $state; ./p "$T/lib.so" $state; done
 
+#:: loads_after_a_killed_child needs gcc limit 120
+# A host program's child of vfork is killed as it makes a call before which the loader is patched, for its
+# parent too.
+library lib.so late; cat >p.c <<'X'
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(int count, char **words)
+{
+    int ends[2];
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    fclose(fopen("f", "w"));
+    if (pipe(ends))
+        return count;
+    if (!fork()) {
+        pid_t child;
+        read(ends[0], &child, sizeof child);
+        kill(child, SIGKILL);
+        _exit(0);
+    }
+    if (!vfork()) {
+        pid_t own = getpid();
+        write(ends[1], &own, sizeof own);
+        for (volatile int left = atoi(words[1]) * 1000; left > 0; left--)
+            ;
+        for (;;)
+            setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    while (wait(NULL) > 0)
+        ;
+    void *library = dlopen("./lib.so", RTLD_NOW);
+    const char *(*who)(void) = library ? dlsym(library, "who") : NULL;
+    puts(who ? who() : dlerror());
+    return 0;
+}
+X
+gcc -o "$OUT/p" p.c; for turn in $(seq 0 400); do "$OUT/p" $turn; done | sort | uniq -c
+
 #:: loads_in_another_root needs gcc
 # Of the libraries there, none has the bytes of a system call.
 mkdir "$OUT/root"; library "$OUT/root/lib.so" elsewhere; cat >p.c <<'X'

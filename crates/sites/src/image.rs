@@ -52,7 +52,7 @@ pub struct Site {
 pub enum Verdict {
     /// The gate does not need to see the call.
     NotNeeded,
-    /// It must not be patched: it runs without a stack.
+    /// It must not be patched: it runs without a stack and without the thread's storage.
     NoStack,
     /// It is patched.
     Patch,
@@ -294,8 +294,9 @@ fn judge<'a>(
     all
 }
 
-/// Whether the site is the exit of a thread that has unmapped its own stack (musl's `__unmapself`): a thunk
-/// could not push anything. The gate treats that munmap as the thread's end.
+/// Whether the site is the exit of a thread that has unmapped its own stack (musl's `__unmapself`): its
+/// thread-local storage, which the gate's entry reads, was in the same mapping. The gate treats that munmap as
+/// the thread's end.
 fn has_no_stack(listing: &Listing, index: usize, number: &Number, targets: &BTreeSet<u64>) -> bool {
     let is_syscall = |at: &usize| listing.instructions[*at].code() == iced_x86::Code::Syscall;
     let start = index.saturating_sub(UNMAP_EXIT);

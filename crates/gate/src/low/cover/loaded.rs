@@ -20,20 +20,22 @@ const SMALL_TEXT: usize = 64 << 10;
 /// C library calls this before it asks the loader to load something for the program, and the gate before
 /// something that would make it impossible. Where it is impossible already, the loader stays as it is: in
 /// another root directory, say, or without a free descriptor, which the loader would need, too.
+///
+/// A child of vfork that is killed here leaves the rest to its parent, which may map some of it again.
 #[cold]
 pub(crate) extern "C" fn cover_rest() {
-    if !is_left() {
-        return;
-    }
+    let Some(Rest { auxiliary, known }) = rest() else { return };
     // SAFETY: the settings' strings are NUL-terminated.
     let Some(bundle) = (unsafe { Bundle::open(home::settings().bundle.pointer()) }) else { return };
-    let Some(Rest { auxiliary, known }) = take_rest() else { return };
-    // SAFETY: the loader's list is consistent between its calls, and while it opens a file.
-    let Some(objects) = (unsafe { auxiliary.objects() }) else { return };
     let waiting = |(index, object): &(usize, Object<'_>)| *index >= known || object.base == auxiliary.linker;
-    // SAFETY: the objects are mapped, and nothing executes the loader's text at a patched place, because it
-    // has called out.
-    unsafe { cover_by(Some(&bundle), objects.enumerate().filter(waiting).map(|(_, object)| object)) };
+    // SAFETY: the loader's list is consistent between its calls, and while it opens a file. The objects are
+    // mapped, and nothing executes the loader's text at a patched place, because it has called out.
+    unsafe {
+        if let Some(objects) = auxiliary.objects() {
+            cover_by(Some(&bundle), objects.enumerate().filter(waiting).map(|(_, object)| object));
+        }
+    }
+    forget_rest();
 }
 
 /// [`cover_rest`] before the first thread is made, or never: others may execute the loader's text from then
@@ -41,22 +43,22 @@ pub(crate) extern "C" fn cover_rest() {
 #[cold]
 pub(crate) fn cover_rest_now() {
     cover_rest();
-    if is_left() {
-        take_rest();
-    }
+    forget_rest();
 }
 
-/// Whether something waits to be patched.
-fn is_left() -> bool {
+/// What waits to be patched.
+fn rest() -> Option<Rest> {
     // SAFETY: the home is mapped, and only a process with one thread has something left and changes that.
-    unsafe { (*home::home()).rest.is_some() }
+    unsafe { (*home::home()).rest }
 }
 
-/// Takes what waits; nothing does afterwards. The process must have one thread.
-fn take_rest() -> Option<Rest> {
-    patch::load_freely();
-    // SAFETY: the process has one thread, and no other reference to the home's `rest` exists.
-    unsafe { (*home::home()).rest.take() }
+/// Nothing waits any more.
+fn forget_rest() {
+    if rest().is_some() {
+        patch::load_freely();
+        // SAFETY: the process has one thread, and no reference to the home's `rest` exists.
+        unsafe { (*home::home()).rest = None };
+    }
 }
 
 /// Patches the loaded objects.

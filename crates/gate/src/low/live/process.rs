@@ -189,8 +189,9 @@ pub(crate) unsafe extern "sysv64" fn munmap(
 }
 
 /// Whether unmapping this range removes the running thread's stack. A caller that does so (musl, when a
-/// detached thread ends) makes one more call, exit, at a site that cannot be patched because it has no stack.
-/// As far as the gate can see, this is the thread's end.
+/// detached thread ends) makes one more call, exit, at a site that is not patched: with the stack it has
+/// unmapped the thread's storage, where the gate's entry finds the thread's record. As far as the gate can
+/// see, this is the thread's end.
 pub(crate) fn unmaps_stack(address: usize, length: usize) -> bool {
     let stack: usize;
     // SAFETY: only reads a register.

@@ -19,6 +19,7 @@ use crate::low::thread::settings::Settings;
 
 /// What is still to be patched where the gate is part of the C library and the program has loaded nothing
 /// itself: the loader, whose calls do not matter until then.
+#[derive(Clone, Copy)]
 pub(crate) struct Rest {
     pub(crate) auxiliary: Auxiliary,
     /// Covered objects at the start of the loader's list; they are never unloaded.
