@@ -79,18 +79,22 @@ lp_ucopy:
     cmp rdx, 16
     ja 4f
 15:
+    cmp edx, 1
+    jbe 5f
     cmp edx, 4
     jae 2f
-    cmp edx, 1
-    jb 1f
-    movzx eax, byte ptr [rsi]
-    je 5f
     // The second byte is the last one, or the one before.
+    movzx eax, byte ptr [rsi]
     movzx ecx, byte ptr [rsi + rdx - 1]
     movzx r8d, byte ptr [rsi + 1]
     mov byte ptr [rdi + 1], r8b
     mov byte ptr [rdi + rdx - 1], cl
+    mov byte ptr [rdi], al
+    xor eax, eax
+    ret
 5:
+    jb 1f
+    movzx eax, byte ptr [rsi]
     mov byte ptr [rdi], al
 1:
     xor eax, eax
