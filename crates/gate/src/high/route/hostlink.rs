@@ -55,35 +55,13 @@ fn joined_task() -> Option<&'static Task<'static>> {
     unsafe { thread().task.get().as_ref() }
 }
 
-/// The route of an absolute path with empty, `.` or `..` components, `length` bytes in the buffer of `which`.
-/// If its text leads past all mounts, the kernel's call fails where a link leads into one, as with other paths.
-#[cold]
-pub(crate) fn route_crooked_text(
-    task: Option<&Task>,
-    which: Which,
-    at: At,
-    last: Last,
-    length: usize,
-) -> Route {
-    if mounts().cover_any() || passes_mount(&buffer(which)[..length]) {
-        route_crooked(task, which, at, last)
-    } else {
-        route_outside(task, which, at, last)
-    }
-}
-
-/// The route of a path with empty, `.` or `..` components. Walks it as the kernel would, up to where it
-/// enters a mount.
+/// The route of an absolute path with empty, `.` or `..` components. Walks it as the kernel would, up to
+/// where it enters a mount.
 #[cold]
 pub(crate) fn route_crooked(task: Option<&Task>, which: Which, at: At, last: Last) -> Route {
-    match Walk::start(which, at).and_then(|walk| walk.run(last)) {
-        Some(inside) => Route::Ours(inside),
-        None => route_outside(task, which, at, last),
+    if let Some(inside) = Walk::start(which, at).and_then(|walk| walk.run(last)) {
+        return Route::Ours(inside);
     }
-}
-
-/// The route of such a path that enters no mount: it may lead to the region.
-fn route_outside(task: Option<&Task>, which: Which, at: At, last: Last) -> Route {
     let text = buffer(which);
     // SAFETY: the gate's fault handler is installed.
     let Ok(length) = (unsafe { ucopy::string(text, at.path.as_ptr()) }) else { return Route::Host };
@@ -92,27 +70,6 @@ fn route_outside(task: Option<&Task>, which: Which, at: At, last: Last) -> Route
         true => Route::Bad(Errno::ENOENT),
         false => Route::Host,
     }
-}
-
-/// Whether an absolute path without symbolic links passes through a mount, or through a directory whose links
-/// lead to what the kernel does not know.
-fn passes_mount(path: &[u8]) -> bool {
-    let walked = spare_buffer();
-    let mut length = 0;
-    path.split(|byte| *byte == b'/').any(|name| match name {
-        b"" | b"." => false,
-        b".." => {
-            length = walked[..length].iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-            false
-        }
-        name => {
-            walked[length] = b'/';
-            walked[length + 1..][..name.len()].copy_from_slice(name);
-            length += 1 + name.len();
-            let walked = &walked[..length];
-            mounts().holds(walked) || walked == b"/proc" || walked == b"/dev"
-        }
-    })
 }
 
 /// The path of a host directory.

@@ -160,7 +160,7 @@ fn route_absolute(
         }
     }
     if is_crooked {
-        return hostlink::route_crooked_text(task, which, at, last, length);
+        return hostlink::route_crooked(task, which, at, last);
     }
     if mounts.cover_any() && !mounts.are_whole() {
         return hostlink::route_covered(which, at, last);
