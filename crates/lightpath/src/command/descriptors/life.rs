@@ -26,12 +26,15 @@ use crate::command::program::caller::check_outside;
 /// processes that had it may have ended after a fork that the scan missed; and a process that ends shows no
 /// descriptors any more a while before the kernel closes them.
 const LOOKS: u32 = 11;
-/// Pause after the first scan; each further one is twice as long, a second in all.
+/// Pause before the second scan; before each further one it is twice as long, a second in all.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Opens or creates the life file of a region; `name` appears in messages.
 pub(crate) fn of(region: Region<'static>, name: &str) -> Result<OwnedFd, Failure> {
     for look in 0..LOOKS {
+        if look > 0 {
+            std::thread::sleep(PAUSE * (1 << (look - 1)));
+        }
         let numbers = numbers(region);
         if numbers.is_empty() {
             return make(region);
@@ -39,7 +42,6 @@ pub(crate) fn of(region: Region<'static>, name: &str) -> Result<OwnedFd, Failure
         if let Some(found) = find(region, &numbers) {
             return Ok(found);
         }
-        std::thread::sleep(PAUSE * (1 << look));
     }
     check_outside()?;
     Err(Failure::new(
