@@ -1,6 +1,7 @@
 //! No way around the gate: `tests/programs/around.c` makes every call that takes a path, on a mount that
 //! covers a host directory. That directory must be unchanged afterwards, in content, names and attributes.
 //! `tests/programs/own_memory.c` makes every call that changes a mapping, on the gate's own memory.
+//! `tests/programs/named.c` makes files with the mount's name in roundabout ways: no host file may get it.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -18,6 +19,9 @@ fn main() -> ExitCode {
     suite::run(Ok(vec![
         Trial::test("the_covered_directory_is_untouched", run),
         Trial::test("the_gates_memory_stays", memory),
+        Trial::test("the_name_of_a_mount_is_taken", || {
+            named().map_err(|error| Failed::from(format!("{error:#}")))
+        }),
     ]))
 }
 
@@ -32,6 +36,36 @@ fn own_memory() -> Result<()> {
     command.stdout(std::fs::File::create(&said)?);
     let status = process::run(&mut command, Duration::from_secs(60))?;
     ensure!(status == "exit 0", "{status}: {}", std::fs::read_to_string(said)?);
+    Ok(())
+}
+
+/// The same answers as where the kernel has mounted something.
+fn named() -> Result<()> {
+    let program = compile::compile("named")?;
+    let (with_tmpfs, with_mount) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    std::fs::create_dir(with_tmpfs.path().join("m"))?;
+    let mount = with_mount.path().join("m");
+    let mut plain = Command::new("unshare");
+    if !rustix::process::geteuid().is_root() {
+        plain.arg("--map-root-user");
+    }
+    plain.args(["--mount", "sh", "-c", "mount -t tmpfs none \"$1/m\" && exec \"$0\" \"$1\""]);
+    plain.arg(&program).arg(with_tmpfs.path());
+    let mut run = Command::new(binary::lightpath()?);
+    run.args(["run", "--size", "64M", "--at"]).arg(&mount).arg("--").arg(&program).arg(with_mount.path());
+    let mut said = Vec::new();
+    for command in [&mut plain, &mut run] {
+        let output = tempfile::NamedTempFile::new()?;
+        command.env("XDG_CACHE_HOME", binary::scratch_dir()?).stdin(Stdio::null());
+        command.stdout(output.reopen()?);
+        let status = process::run(command, Duration::from_secs(60))?;
+        let text = std::fs::read_to_string(output.path())?;
+        ensure!(status == "exit 0", "{status}: {text}");
+        said.push(text);
+    }
+    let differ: Vec<_> = said[0].lines().zip(said[1].lines()).filter(|(a, b)| a != b).collect();
+    ensure!(said[0] == said[1], "on the kernel, in a run: {differ:#?}");
+    ensure!(mount.symlink_metadata().is_err(), "the host has a file with the mount's name");
     Ok(())
 }
 

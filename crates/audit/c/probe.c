@@ -110,7 +110,7 @@ static long do_getdents(void)
 }
 
 /* Calls on the host, which the kernel answers. */
-static const char host[] = "/usr/bin/env", host_missing[] = "/usr/bin/no-such-file";
+static const char host[] = "/usr/bin/env", host_crooked[] = "/usr/lib/../bin/env", host_missing[] = "/usr/bin/no-such-file";
 static int host_fd;
 static long do_host_lseek(void) { return lseek(host_fd, 0, SEEK_SET); }
 static long do_host_fstat(void) { return fstat(host_fd, &st); }
@@ -120,6 +120,7 @@ static long do_host_statx(void) { return statx(AT_FDCWD, host, 0, STATX_BASIC_ST
 static long do_host_stat_missing(void) { return stat(host_missing, &st) == -1 ? 0 : -1; }
 static long do_host_access(void) { return access(host, R_OK); }
 static long do_host_access_missing(void) { return access(host_missing, R_OK) == -1 ? 0 : -1; }
+static long do_host_access_crooked(void) { return access(host_crooked, R_OK); }
 static long do_host_readlink(void) { return readlink("/proc/self/exe", buffer, sizeof buffer); }
 static long do_host_open_missing(void) { return open(host_missing, O_RDONLY) == -1 ? 0 : -1; }
 
@@ -162,6 +163,7 @@ static const struct call {
     { "host_stat_missing", do_host_stat_missing },
     { "host_access", do_host_access },
     { "host_access_missing", do_host_access_missing },
+    { "host_access_crooked", do_host_access_crooked },
     { "host_readlink", do_host_readlink },
     { "host_open_close", do_host_open_close },
     { "host_open_missing", do_host_open_missing },

@@ -48,6 +48,7 @@ pub const CALLS: &[&str] = &[
     "host_stat_missing",
     "host_access",
     "host_access_missing",
+    "host_access_crooked",
     "host_readlink",
     "host_open_close",
     "host_open_missing",

@@ -7,7 +7,8 @@
 use core::cell::Cell;
 
 use lp_abi::linux::{
-    __NR_linkat, __NR_newfstatat, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW, S_IFDIR, S_IFMT, stat,
+    __NR_linkat, __NR_newfstatat, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW, RENAME_EXCHANGE, RENAME_NOREPLACE,
+    S_IFDIR, S_IFMT, stat,
 };
 use lp_abi::{Errno, Fd, Result};
 use lp_region::sync::Ordering;
@@ -15,9 +16,10 @@ use lp_region::ucopy;
 use lp_vfs::task::Task;
 use lp_vfs::{target, writer};
 
-use crate::high::frame::at::{At, Last, Which, buffer, path_in};
+use crate::high::frame::at::{At, Last, Route, Which, buffer, path_in};
 use crate::high::frame::handler::{failed_with, kernel};
-use crate::high::route::path::one;
+use crate::high::route::path::{one, route};
+use crate::high::run::mounts::mounts;
 
 /// The result of link(2) of `old` to `new`: both must resolve, and the new name must be free.
 #[cold]
@@ -42,10 +44,61 @@ pub(crate) fn link(task: &Task, old: At, new: At, flags: u32, last: Last) -> isi
     }
 }
 
-/// The result of rename(2) of `old` to `new`: both parent directories must exist.
+/// The result of rename(2) of `old` to `new`: both parent directories must exist, and the name of a mount of the
+/// command line, which is one of its host directory, is busy.
 #[cold]
-pub(crate) fn rename(task: &Task, old: At, new: At) -> isize {
-    parents(task, [old, new])
+pub(crate) fn rename(task: &Task, old: At, new: At, flags: u32) -> isize {
+    match parents(task, [old, new]) {
+        exdev if failed_with(exdev, Errno::EXDEV) && is_beside_mount(task, [old, new]) => {
+            busy(task, old, new, flags).to_ret()
+        }
+        other => other,
+    }
+}
+
+/// Whether one of the paths is that of a mount of the command line, and the other such a path, or one of the
+/// host's, on the same file system of the host.
+fn is_beside_mount(task: &Task, paths: [At; 2]) -> bool {
+    let sides = paths.map(|at| match route(task, Which::First, at, Last::Name) {
+        Route::Host => Some(false),
+        Route::Ours(inside) => is_mounts(inside).then_some(true),
+        _ => None,
+    });
+    let device = |at: At| {
+        let directory = directory(at).ok()??;
+        // SAFETY: zeros are a valid `stat`, and the kernel fills it in.
+        let mut found: stat = unsafe { core::mem::zeroed() };
+        let done = kernel!(__NR_newfstatat, directory.dirfd, directory.path, &raw mut found, 0);
+        (done == 0).then_some(found.st_dev)
+    };
+    match sides {
+        [Some(old), Some(new)] => (old || new) && device(paths[0]) == device(paths[1]),
+        _ => false,
+    }
+}
+
+/// Whether a path, which leads from the host into a mount, ends there.
+fn is_mounts(at: At) -> bool {
+    let text = buffer(Which::Second);
+    // SAFETY: the gate's fault handler is installed.
+    let length = unsafe { ucopy::string(text, at.path.as_ptr()) }.unwrap_or(0);
+    let end = text[..length].iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+    mounts().paths().contains(&&text[..end])
+}
+
+/// Why a name in the host's directory cannot be moved to or from that of a mount.
+fn busy(task: &Task, old: At, new: At, flags: u32) -> Errno {
+    let mode = Cell::new(0);
+    if look_for(task, old, 0, Last::Link, &mode) != 0 {
+        return Errno::ENOENT;
+    }
+    let is_there = look(task, new, 0, Last::Link) == 0;
+    match flags & (RENAME_NOREPLACE | RENAME_EXCHANGE) {
+        RENAME_NOREPLACE if is_there => Errno::EEXIST,
+        RENAME_EXCHANGE if !is_there => Errno::ENOENT,
+        0 if is_there && mode.get() & S_IFMT != S_IFDIR => Errno::EISDIR,
+        _ => Errno::EBUSY,
+    }
 }
 
 /// `EXDEV`, unless the directory of one of the paths is missing.
@@ -126,9 +179,9 @@ pub(crate) fn look(task: &Task, at: At, flags: u32, last: Last) -> isize {
 
 /// [`look`], which sets `mode` to that of what exists.
 fn look_for(task: &Task, at: At, flags: u32, last: Last, mode: &Cell<u32>) -> isize {
-    let flags = match last {
-        Last::Link => flags | AT_SYMLINK_NOFOLLOW,
-        Last::Follow => flags & !lp_abi::linux::AT_SYMLINK_FOLLOW,
+    let flags = match last.follows() {
+        true => flags & !lp_abi::linux::AT_SYMLINK_FOLLOW,
+        false => flags | AT_SYMLINK_NOFOLLOW,
     };
     let ours = |at: At| {
         target::at(task, at.dirfd, at.path, flags, |_, inode, _| {

@@ -202,7 +202,7 @@ fn ours(task: &'static Task<'static>, given: At, inside: At, last: Last, exec: &
 
 /// Finds the inode to execute, pins it and checks permission.
 fn find(task: &'static Task<'static>, at: At, last: Last, flags: u32) -> Result<Place<Found>> {
-    let follow = if last == Last::Follow { Follow::Link } else { Follow::No };
+    let follow = if last.follows() { Follow::Link } else { Follow::No };
     let found = if flags & AT_EMPTY_PATH != 0 && is_empty(at.path) {
         if at.path.is_null() {
             return Err(Errno::EFAULT);

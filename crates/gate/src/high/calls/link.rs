@@ -55,7 +55,7 @@ handlers! {
 fn make_link(task: &Task, old: At, new: At, flags: u32) -> isize {
     let last = if flags & AT_SYMLINK_FOLLOW != 0 { Last::Follow } else { Last::Link };
     // An O_TMPFILE file gets its name through /proc/self/fd.
-    if last == Last::Follow
+    if last.follows()
         && let Route::Nameless(fd) = route(task, Which::First, old, last)
     {
         let named = At { dirfd: fd, path: EMPTY };
@@ -70,7 +70,7 @@ fn make_link(task: &Task, old: At, new: At, flags: u32) -> isize {
 
 fn make_symlink(task: &Task, target: UserPtr, at: At) -> isize {
     let ours = |at: At| symlink::symlinkat(task, target, at.dirfd, at.path);
-    one(task, at, Last::Link, ours, |at| kernel!(__NR_symlinkat, target, at.dirfd, at.path))
+    one(task, at, Last::Name, ours, |at| kernel!(__NR_symlinkat, target, at.dirfd, at.path))
 }
 
 fn read_link(task: &Task, at: At, buf: UserPtr, size: i32) -> isize {

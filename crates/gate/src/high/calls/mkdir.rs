@@ -69,7 +69,7 @@ handlers! {
 
 fn make_directory(task: &Task, at: At, mode: u32) -> isize {
     let ours = |at: At| mkdir::mkdirat(task, at.dirfd, at.path, mode);
-    one(task, at, Last::Link, ours, |at| kernel!(__NR_mkdirat, at.dirfd, at.path, mode))
+    one(task, at, Last::Name, ours, |at| kernel!(__NR_mkdirat, at.dirfd, at.path, mode))
 }
 
 #[inline(always)]
@@ -121,5 +121,5 @@ fn node_at(task: &Task, at: At) -> Option<InodeRef> {
 /// mknod(2). The host object of a FIFO or socket is created when it is first opened or bound.
 fn make_node(task: &Task, at: At, mode: u32, device: u32) -> isize {
     let ours = |at: At| mknod::mknodat(task, at.dirfd, at.path, mode, device);
-    one(task, at, Last::Link, ours, |at| kernel!(__NR_mknodat, at.dirfd, at.path, mode, device))
+    one(task, at, Last::Name, ours, |at| kernel!(__NR_mknodat, at.dirfd, at.path, mode, device))
 }

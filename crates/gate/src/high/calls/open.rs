@@ -1,6 +1,6 @@
 //! open(2), openat(2), openat2(2), creat(2).
 
-use lp_abi::linux::{__NR_openat, __NR_openat2, O_CLOEXEC, O_CREAT, O_NOFOLLOW, O_TRUNC, O_WRONLY, open_how};
+use lp_abi::linux::{__NR_openat, __NR_openat2, O_CLOEXEC, O_CREAT, O_TRUNC, O_WRONLY, open_how};
 use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
 use lp_region::sync::Ordering;
 use lp_region::{InodeRef, ucopy};
@@ -92,13 +92,8 @@ impl How {
     /// openat2's argument. The callee that makes the call validates it.
     #[cold]
     pub(super) fn extended(given: UserSlice) -> How {
-        let flags = if given.len() < size_of::<open_how>() {
-            0
-        } else {
-            // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid `open_how`.
-            unsafe { ucopy::get(given.start().cast::<open_how>().as_ptr()) }.map_or(0, |how| how.flags)
-        };
-        How { flags: flags as u32, mode: 0, given: Given::How(given) }
+        let (flags, _) = openat2::flags_of(given.start().addr(), given.len());
+        How { flags, mode: 0, given: Given::How(given) }
     }
 
     /// Opens `at` in the file system.
@@ -110,8 +105,13 @@ impl How {
         }
     }
 
+    /// [`hostlink::makes_behind_link`].
+    pub(super) fn makes_behind_link(&self) -> bool {
+        hostlink::makes_behind_link(self.flags)
+    }
+
     pub(super) fn last(&self) -> Last {
-        if self.flags & O_NOFOLLOW != 0 { Last::Link } else { Last::Follow }
+        Last::of_open(self.flags)
     }
 }
 
@@ -245,6 +245,9 @@ fn open_outside(task: &'static Task<'static>, at: At, outside: Outside, how: &Ho
 /// here.
 #[inline(never)]
 fn open_host(task: &'static Task<'static>, at: At, how: &How) -> isize {
+    if how.makes_behind_link() {
+        return make_host(task, at, how);
+    }
     if thread().meets_no_links.get()
         && let Some(done) = open_without_links(task, at, how)
     {
@@ -264,14 +267,27 @@ fn open_host(task: &'static Task<'static>, at: At, how: &How) -> isize {
     }
 }
 
-/// Opens a host file for reading unless a symbolic link is on the way. A search of several directories mostly
-/// fails, and this says at once that no link into a mount is the cause. `None` if the kernel has to be asked
-/// as the program does.
+/// Opens a host file, which the kernel makes if it is missing. Where a link leads to a mount, the kernel must
+/// not be asked.
+#[inline(never)]
+fn make_host(task: &'static Task<'static>, at: At, how: &How) -> isize {
+    if let Some(done) = open_without_links(task, at, how) {
+        return done;
+    }
+    match hostlink::by_links(Which::First, at, how.last()) {
+        Some(inside) => open_inside(task, inside, how, Errno::ELOOP.to_ret()),
+        None => open_by_kernel(task, at, how),
+    }
+}
+
+/// Opens a host file, if [`hostlink::straight`] knows the flags, unless a symbolic link is on the way. A search
+/// of several directories mostly fails, and this says at once that no link into a mount is the cause. `None`
+/// if the kernel has to be asked as the program does.
 fn open_without_links(task: &'static Task<'static>, at: At, how: &How) -> Option<isize> {
     if matches!(how.given, Given::How(_)) || lp_abi::sys::is_limited() {
         return None;
     }
-    let straight = hostlink::straight(how.flags)?;
+    let straight = hostlink::straight(how.flags, how.mode)?;
     let how_given = [(&raw const straight).addr(), size_of::<open_how>()];
     let done = ask(task, at, how, (__NR_openat2, how_given));
     let says = hostlink::met_no_link(done);

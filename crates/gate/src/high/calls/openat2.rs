@@ -64,7 +64,7 @@ pub(crate) fn open(task: &'static Task<'static>, at: At, limits: &Extended, how:
     }
     let last = call.how.last();
     // A host directory of a process whose root is in a mount is outside of it.
-    if !is_rooted && may_enter(from) {
+    if !is_rooted && (call.how.makes_behind_link() || may_enter(from)) {
         return match hostlink::into_mount_limited(Which::First, from, last, limits.resolve) {
             Some(entered) => call.enter(entered),
             None => open_by_kernel(task, at, &call.how),
@@ -108,13 +108,14 @@ pub(crate) fn start(at: At, resolve: u32) -> Result<(At, bool)> {
     Ok((At { path, ..at }, true))
 }
 
-/// The `RESOLVE_*` flags in a `struct open_how` of the program's; 0 if it is too short or cannot be read.
-pub(crate) fn resolve(how: usize, length: usize) -> u32 {
+/// The flags and the `RESOLVE_*` flags in a `struct open_how` of the program's; 0 if it is too short or cannot
+/// be read.
+pub(crate) fn flags_of(how: usize, length: usize) -> (u32, u32) {
     if length < size_of::<open_how>() {
-        return 0;
+        return (0, 0);
     }
     // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid `open_how`.
-    unsafe { ucopy::get(how as *const open_how) }.map_or(0, |how| how.resolve as u32)
+    unsafe { ucopy::get(how as *const open_how) }.map_or((0, 0), |how| (how.flags as u32, how.resolve as u32))
 }
 
 impl Call<'_> {

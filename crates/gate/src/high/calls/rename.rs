@@ -78,7 +78,7 @@ fn move_by(
     let ours = |a: At, b: At| renameat2(task, a.dirfd, a.path, b.dirfd, b.path, flags);
     let host = |a: At, b: At| kernel!(__NR_renameat2, a.dirfd, a.path, b.dirfd, b.path, flags);
     let first = |old: At| across::parent(task, old);
-    let pair = Pair { paths: [old, new], last: Last::Link, ours: &ours, host: &host, first: &first };
+    let pair = Pair { paths: [old, new], last: Last::Name, ours: &ours, host: &host, first: &first };
     let done = two(task, pair);
-    if done == Errno::EXDEV.to_ret() { across::rename(task, old, new) } else { done }
+    if done == Errno::EXDEV.to_ret() { across::rename(task, old, new, flags) } else { done }
 }

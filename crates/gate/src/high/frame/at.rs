@@ -2,6 +2,7 @@
 
 use core::ffi::CStr;
 
+use lp_abi::linux::{O_CREAT, O_EXCL, O_NOFOLLOW, O_PATH};
 use lp_abi::{Errno, Fd, PATH_MAX, UserPtr};
 
 use crate::high::frame::handler::thread;
@@ -52,6 +53,25 @@ pub(crate) enum Last {
     Follow,
     /// No: the call is about the link.
     Link,
+    /// No: the call is about the name, which it makes, moves or replaces. That of a mount the kernel would make.
+    Name,
+}
+
+impl Last {
+    /// That of an open with these flags. One that makes what is behind a link follows it.
+    pub(crate) fn of_open(flags: u32) -> Last {
+        let makes = flags & (O_CREAT | O_PATH) == O_CREAT;
+        match makes && flags & (O_EXCL | O_NOFOLLOW) != 0 {
+            true => Last::Name,
+            false if flags & O_NOFOLLOW != 0 => Last::Link,
+            false => Last::Follow,
+        }
+    }
+
+    /// Whether the link is followed.
+    pub(crate) fn follows(self) -> bool {
+        self == Last::Follow
+    }
 }
 
 /// Selects one of a call's paths and its buffer.

@@ -2,12 +2,13 @@
 //! a host directory.
 
 use lp_abi::linux::{
-    __NR_getcwd, __NR_openat2, __NR_readlink, __NR_stat, O_CLOEXEC, O_DIRECTORY, O_LARGEFILE, O_NOCTTY,
-    O_NOFOLLOW, O_NONBLOCK, O_PATH, RESOLVE_BENEATH, RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS,
-    RESOLVE_NO_SYMLINKS, S_IFDIR, S_IFLNK, S_IFMT, open_how, stat,
+    __NR_getcwd, __NR_openat2, __NR_readlink, __NR_stat, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL,
+    O_LARGEFILE, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_PATH, RESOLVE_BENEATH, RESOLVE_IN_ROOT,
+    RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, S_IFDIR, S_IFLNK, S_IFMT, open_how, stat,
 };
 use lp_abi::{Errno, Fd, MAX_SYMLINKS, PATH_MAX, Result};
 use lp_region::ucopy;
+use lp_vfs::open;
 use lp_vfs::task::Task;
 
 use crate::high::fd::own_descriptor;
@@ -55,21 +56,54 @@ fn joined_task() -> Option<&'static Task<'static>> {
     unsafe { thread().task.get().as_ref() }
 }
 
-/// The route of an absolute path with empty, `.` or `..` components. Walks it as the kernel would, up to
-/// where it enters a mount.
+/// The route of an absolute path with empty, `.` or `..` components, `length` bytes in the buffer of `which`.
+/// Without a symbolic link on the way its text tells.
 #[cold]
-pub(crate) fn route_crooked(task: Option<&Task>, which: Which, at: At, last: Last) -> Route {
-    if let Some(inside) = Walk::start(which, at).and_then(|walk| walk.run(last)) {
-        return Route::Ours(inside);
+pub(crate) fn route_crooked(task: Option<&Task>, which: Which, at: At, last: Last, length: usize) -> Route {
+    let needs_walk = mounts().cover_any() || passes_mount(&buffer(which)[..length]) || meets_link(at, last);
+    if needs_walk { route_walked(task, which, at, last) } else { route_outside_mounts(task, which, at, last) }
+}
+
+/// Walks a path as the kernel would, up to where it enters a mount.
+#[cold]
+pub(crate) fn route_walked(task: Option<&Task>, which: Which, at: At, last: Last) -> Route {
+    match Walk::start(which, at).and_then(|walk| walk.run(last)) {
+        Some(inside) => Route::Ours(inside),
+        None => route_outside_mounts(task, which, at, last),
     }
+}
+
+/// The route of a path that enters no mount. It may lead to the region.
+fn route_outside_mounts(task: Option<&Task>, which: Which, at: At, last: Last) -> Route {
     let text = buffer(which);
     // SAFETY: the gate's fault handler is installed.
     let Ok(length) = (unsafe { ucopy::string(text, at.path.as_ptr()) }) else { return Route::Host };
     let region = task.map(|task| task.region.fd()).or_else(|| Some(apart::extent()?.0)).unwrap_or(Fd::NONE);
-    match last == Last::Follow && own_descriptor::is_behind(region, at, &text[..length]) {
+    match last.follows() && own_descriptor::is_behind(region, at, &text[..length]) {
         true => Route::Bad(Errno::ENOENT),
         false => Route::Host,
     }
+}
+
+/// Whether an absolute path without symbolic links passes through a mount, or through a directory whose links
+/// lead to what the kernel does not know.
+fn passes_mount(path: &[u8]) -> bool {
+    let walked = spare_buffer();
+    let mut length = 0;
+    path.split(|byte| *byte == b'/').any(|name| match name {
+        b"" | b"." => false,
+        b".." => {
+            length = walked[..length].iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+            false
+        }
+        name => {
+            walked[length] = b'/';
+            walked[length + 1..][..name.len()].copy_from_slice(name);
+            length += 1 + name.len();
+            let walked = &walked[..length];
+            mounts().holds(walked) || walked == b"/proc" || walked == b"/dev"
+        }
+    })
 }
 
 /// The path of a host directory.
@@ -110,7 +144,7 @@ pub(crate) fn meets_link(at: At, last: Last) -> bool {
 
 /// Whether the kernel meets a link on the way that `resolve` excludes.
 pub(super) fn meets(at: At, last: Last, resolve: u32) -> bool {
-    let nofollow = if last == Last::Link { O_NOFOLLOW } else { 0 };
+    let nofollow = if last.follows() { 0 } else { O_NOFOLLOW };
     let how =
         open_how { flags: u64::from(O_PATH | O_CLOEXEC | nofollow), mode: 0, resolve: u64::from(resolve) };
     // SAFETY: the kernel reads `how` and the path; a descriptor that it makes is closed below.
@@ -125,12 +159,18 @@ pub(super) fn meets(at: At, last: Last, resolve: u32) -> bool {
     }
 }
 
-/// What makes an open for reading with these `flags` fail where a symbolic link is on the way. `None` for
-/// flags that openat2(2) takes otherwise than openat(2), or that have an effect.
-pub(crate) fn straight(flags: u32) -> Option<open_how> {
+/// Whether an open with these `flags` makes what the symbolic link in the last component leads to, if that is
+/// missing. The kernel misses a mount, and would make a file of that name.
+pub(crate) fn makes_behind_link(flags: u32) -> bool {
+    flags & (O_CREAT | O_EXCL | O_NOFOLLOW | O_PATH) == O_CREAT
+}
+
+/// What makes an open fail where a symbolic link is on the way, if it is one for reading with plain `flags` or
+/// one that [makes what is behind a link](makes_behind_link).
+pub(crate) fn straight(flags: u32, mode: u32) -> Option<open_how> {
     const PLAIN: u32 = O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_DIRECTORY | O_LARGEFILE;
-    let how = open_how { flags: flags.into(), mode: 0, resolve: RESOLVE_NO_SYMLINKS.into() };
-    (flags & !PLAIN == 0).then_some(how)
+    let is_asked = flags & !PLAIN == 0 || makes_behind_link(flags);
+    is_asked.then(|| open_how { resolve: RESOLVE_NO_SYMLINKS.into(), ..open::same_how(flags, mode) })
 }
 
 /// Whether the result of an open that had to be [`straight`] is that of the program's own open. Otherwise a
@@ -229,7 +269,7 @@ impl Walk {
             if mounts().holds(&self.done[..self.length]) {
                 return self.arrive();
             }
-            if is_last && last == Last::Link {
+            if is_last && !last.follows() {
                 return None;
             }
             if self.expand(parent)? {

@@ -27,7 +27,7 @@ pub(super) fn route_relative(
     let Some(length) = hostlink::join_absolute(which, at.dirfd, length) else { return Route::Host };
     let text = &buffer(which)[..length];
     if is_crooked(text) || mounts.holds(text) {
-        return hostlink::route_crooked(task, which, at, last);
+        return hostlink::route_walked(task, which, at, last);
     }
     if is_number && text.starts_with(b"/proc/") {
         return route_magic(task, which, last, length);

@@ -191,7 +191,7 @@ fn leads(task: Option<&Task>, room: &mut [u8; PATH_MAX], length: usize) -> bool 
     let at = At::text(path);
     let routed = match task {
         Some(task) => route(task, Which::Second, at, Last::Follow),
-        None => route_apart(Which::Second, at),
+        None => route_apart(Which::Second, at, Last::Follow),
     };
     match routed {
         Route::Host => hostlink::into_mount(Which::Second, at, Last::Follow).is_some(),

@@ -155,7 +155,7 @@ pub(crate) fn may_concern_mount(path: &[u8]) -> bool {
 #[cold]
 pub(crate) fn route(task: &Task, which: Which, last: Last, length: usize) -> Route {
     let text = buffer(which);
-    if last == Last::Follow && own_descriptor::is_behind(task.region.fd(), At::text(text), &text[..length]) {
+    if last.follows() && own_descriptor::is_behind(task.region.fd(), At::text(text), &text[..length]) {
         return Route::Bad(Errno::ENOENT);
     }
     if let Some(fd) = described(&text[..length])
@@ -164,7 +164,7 @@ pub(crate) fn route(task: &Task, which: Which, last: Last, length: usize) -> Rou
         return Route::Bad(Errno::ENOENT);
     }
     let Some(magic) = parse(task, &text[..length]) else {
-        let ends_here = |end| end == length && last == Last::Link;
+        let ends_here = |end| end == length && !last.follows();
         return match parse_apart(&text[..length]) {
             Some((pid, end)) if !ends_here(end) => route_program(which, (pid, false), end, length),
             _ => Route::Host,
@@ -178,7 +178,7 @@ pub(crate) fn route(task: &Task, which: Which, last: Last, length: usize) -> Rou
         return Route::Bad(Errno::ENOENT);
     }
     let ends_here = magic.end == length;
-    if ends_here && last == Last::Link {
+    if ends_here && !last.follows() {
         return Route::Host;
     }
     if !is_ours(task, magic) {

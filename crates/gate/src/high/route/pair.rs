@@ -15,7 +15,7 @@ use crate::high::route::{hostlink, kernels};
 pub(crate) struct Pair<'c> {
     /// The paths.
     pub(crate) paths: [At; 2],
-    /// Whether it follows the first; never the second.
+    /// Whether it follows the first; never the second, which it may make.
     pub(crate) last: Last,
     /// The call in the file system.
     pub(crate) ours: &'c dyn Fn(At, At) -> Result<Two>,
@@ -27,7 +27,7 @@ pub(crate) struct Pair<'c> {
 
 impl Pair<'_> {
     fn lasts(&self) -> [Last; 2] {
-        [self.last, Last::Link]
+        [self.last, Last::Name]
     }
 }
 
@@ -126,7 +126,7 @@ fn back_inside(task: &Task, which: Which, at: At, last: Last) -> Option<At> {
 
 /// Where a path leads after at most `most` links that lead out and in again, and their number.
 fn through_links(task: &Task, which: Which, mut at: At, last: Last, most: u32) -> (At, u32) {
-    let flags = if last == Last::Follow { 0 } else { AT_SYMLINK_NOFOLLOW };
+    let flags = if last.follows() { 0 } else { AT_SYMLINK_NOFOLLOW };
     for links in 0..most {
         let Ok(Place::Outside(outside)) = target::at(task, at.dirfd, at.path, flags, |_, _, _| Ok(())) else {
             return (at, links);

@@ -92,13 +92,14 @@ pub(crate) fn is_base_ours(task: &Task, dirfd: Fd) -> bool {
 }
 
 /// The route in a process that is [`apart`]. [`Route::Host`] is certain; anything else is a reason to join.
-pub(crate) fn route_apart(which: Which, at: At) -> Route {
-    route_slow(None, which, at, Last::Follow)
+pub(crate) fn route_apart(which: Which, at: At, last: Last) -> Route {
+    route_slow(None, which, at, last)
 }
 
 #[inline(never)]
 fn route_slow(task: Option<&Task>, which: Which, at: At, last: Last) -> Route {
-    if is_plainly_hosts(task, at) {
+    // The name may be that of a mount, behind a link.
+    if last != Last::Name && is_plainly_hosts(task, at) {
         return Route::Host;
     }
     match task.and_then(|task| rooted::route(task, at)) {
@@ -159,8 +160,11 @@ fn route_absolute(
             route => return route,
         }
     }
+    if last == Last::Name && mounts.names(text) {
+        return hostlink::route_walked(task, which, at, last);
+    }
     if is_crooked {
-        return hostlink::route_crooked(task, which, at, last);
+        return hostlink::route_crooked(task, which, at, last, length);
     }
     if mounts.cover_any() && !mounts.are_whole() {
         return hostlink::route_covered(which, at, last);
@@ -233,9 +237,9 @@ fn route_relative(
     }
     let text = &buffer(which)[..length];
     if mounts.names(text) {
-        return match task.and_then(root::of) {
-            Some(_) => hostlink::route_crooked(task, which, at, last),
-            None => hostlink::route_joined(which, at.dirfd, length),
+        return match last == Last::Name || task.and_then(root::of).is_some() {
+            true => hostlink::route_walked(task, which, at, last),
+            false => hostlink::route_joined(which, at.dirfd, length),
         };
     }
     // The directory may be one under /proc.
@@ -361,7 +365,7 @@ pub(crate) fn one_host(
     host: &dyn Fn(At) -> isize,
 ) -> isize {
     let done = host(at);
-    if (may_be_link(done) || last == Last::Follow && may_be_placeholder(done))
+    if (may_be_link(done) || last.follows() && may_be_placeholder(done))
         && let Some(inside) = hostlink::into_mount(Which::First, at, last)
         && let Some(answer) = ours(inside)
     {

@@ -213,9 +213,9 @@ pub(crate) fn bind(task: &Task, fd: Fd, at: *const u8, length: usize) -> Result<
         return Ok(Name::AsGiven);
     };
     let name = At::text(&given.bytes[FAMILY..]);
-    let inside = match route(task, Which::First, name, Last::Link) {
+    let inside = match route(task, Which::First, name, Last::Name) {
         Route::Ours(inside) => inside,
-        Route::Host => match into_mount(Which::First, name, Last::Link) {
+        Route::Host => match into_mount(Which::First, name, Last::Name) {
             Some(inside) => inside,
             None => return Ok(Name::AsGiven),
         },

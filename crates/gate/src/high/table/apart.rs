@@ -36,14 +36,14 @@ fn join() -> isize {
 }
 
 /// Whether a path may lead into a mount.
-fn concerns_mount(at: At) -> bool {
-    !matches!(route_apart(Which::First, at), Route::Host)
+fn concerns_mount(at: At, last: Last) -> bool {
+    !matches!(route_apart(Which::First, at, last), Route::Host)
 }
 
 /// Makes a call with paths. The kernel answers it unless a path may concern a mount, or the call fails as it
 /// does where a link leads into a mount.
 fn by_path(words: [usize; 6], places: &[PathArgument], host: impl Fn() -> isize) -> isize {
-    if places.iter().any(|place| concerns_mount(place.of(&words))) {
+    if places.iter().any(|place| concerns_mount(place.of(&words), place.last())) {
         return join();
     }
     let done = host();
@@ -82,15 +82,15 @@ macro_rules! path_handlers {
     )*};
 }
 
-/// The same for calls that may wait for the other end of a FIFO or a terminal. `$flags` finds the flags among
-/// the arguments.
+/// The same for calls that may wait for the other end of a FIFO or a terminal. `$how` finds the flags and the
+/// mode among the arguments.
 macro_rules! open_handlers {
-    ($($name:ident $nr:ident ($flags:expr))*) => {$(
+    ($($name:ident $nr:ident ($how:expr))*) => {$(
         pub(crate) unsafe extern "sysv64" fn $name(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
             let words = [a, b, c, d, e, f];
             let at = const { paths($nr) }[0].of(&words);
-            let flags: fn([usize; 6]) -> usize = $flags;
-            opened(at, flags(words) as u32).unwrap_or_else(|| by_path(words, const { paths($nr) }, || {
+            let how: fn([usize; 6]) -> [usize; 2] = $how;
+            opened(at, how(words)).unwrap_or_else(|| by_path(words, const { paths($nr) }, || {
                 // SAFETY: the program's own call with its own arguments.
                 let done = unsafe { deferred::programs_syscall($nr, words) };
                 if done >= 0 {
@@ -102,11 +102,16 @@ macro_rules! open_handlers {
     )*};
 }
 
-/// Opens a file for reading while a mount covers a host directory, unless a symbolic link is on the way:
-/// looking for one and opening is one call then. `None` if the open is to be made otherwise.
-fn opened(at: At, flags: u32) -> Option<isize> {
-    let how = hostlink::straight(flags)?;
-    if !is_hosts_without_links(None, at) {
+/// Opens a file unless a symbolic link is on the way, if that needs to be known first: looking for one and
+/// opening is one call then. `None` if the open is to be made otherwise.
+fn opened(at: At, [flags, mode]: [usize; 2]) -> Option<isize> {
+    let (flags, mode) = (flags as u32, mode as u32);
+    if Last::of_open(flags) == Last::Name && concerns_mount(at, Last::Name) {
+        return Some(join());
+    }
+    let how = hostlink::straight(flags, mode)?;
+    let makes = hostlink::makes_behind_link(flags);
+    if !(is_hosts_without_links(None, at) || makes && !concerns_mount(at, Last::Follow)) {
         return None;
     }
     let words = [at.dirfd.word(), at.path.addr(), (&raw const how).addr(), size_of::<open_how>(), 0, 0];
@@ -115,13 +120,16 @@ fn opened(at: At, flags: u32) -> Option<isize> {
     if done >= 0 {
         parent::opened(Fd::new(done as i32), at);
     }
-    hostlink::met_no_link(done).then_some(done)
+    if hostlink::met_no_link(done) {
+        return Some(done);
+    }
+    (makes && hostlink::by_links(Which::First, at, Last::Follow).is_some()).then(join)
 }
 
 open_handlers! {
-    open __NR_open (|words| words[1])
-    openat __NR_openat (|words| words[2])
-    creat __NR_creat (|_| O_CREAT as usize)
+    open __NR_open (|words| [words[1], words[2]])
+    openat __NR_openat (|words| [words[2], words[3]])
+    creat __NR_creat (|words| [(O_CREAT | O_WRONLY | O_TRUNC) as usize, words[1]])
 }
 
 path_handlers! {
@@ -155,8 +163,10 @@ handlers! {
     /// openat2(2). `RESOLVE_IN_ROOT` makes absolute paths start from the directory.
     fn openat2(words) {
         let at = At { dirfd: Fd::new(words[0] as i32), path: given(words[1]) };
-        let how = openat2::resolve(words[2], words[3]);
-        if openat2::start(at, how).is_ok_and(|(at, _)| concerns_mount(at)) {
+        let (flags, resolve) = openat2::flags_of(words[2], words[3]);
+        let may_make = |at| hostlink::makes_behind_link(flags) && hostlink::meets_link(at, Last::Follow);
+        let concerns = |(at, _)| concerns_mount(at, Last::of_open(flags)) || may_make(at);
+        if openat2::start(at, resolve).is_ok_and(concerns) {
             return join();
         }
         by_path(words, const { paths(__NR_openat2) }, || {
@@ -386,7 +396,7 @@ fn exists(at: At) -> bool {
 /// A call with a socket address.
 fn by_address(at: usize, length: usize) -> isize {
     let path = address::path_of(at as *const u8, length).map(At::text);
-    match path.is_some_and(|path| concerns_mount(path) || is_link_into_mount(path)) {
+    match path.is_some_and(|path| concerns_mount(path, Last::Follow) || is_link_into_mount(path)) {
         true => join(),
         false => NOT_OURS,
     }

@@ -6,7 +6,7 @@
 use lp_abi::Fd;
 use lp_abi::linux::*;
 
-use crate::high::frame::at::At;
+use crate::high::frame::at::{At, Last};
 use crate::high::frame::handler::given;
 
 /// Position of a path among a call's arguments.
@@ -16,6 +16,8 @@ pub(crate) struct PathArgument {
     directory: Option<usize>,
     /// The index of the path itself.
     path: usize,
+    /// Whether the call is about the name.
+    is_name: bool,
 }
 
 impl PathArgument {
@@ -24,32 +26,42 @@ impl PathArgument {
         let dirfd = self.directory.map_or(Fd::CWD, |index| Fd::new(words[index] as i32));
         At { dirfd, path: given(words[self.path]) }
     }
+
+    /// [`Last::Name`] if the call is about the name. Else the call follows a link in the last component, or it
+    /// makes no difference to what is known about the path.
+    pub(crate) fn last(&self) -> Last {
+        if self.is_name { Last::Name } else { Last::Follow }
+    }
+
+    const fn name(self) -> PathArgument {
+        PathArgument { is_name: true, ..self }
+    }
 }
 
 const fn alone(path: usize) -> PathArgument {
-    PathArgument { directory: None, path }
+    PathArgument { directory: None, path, is_name: false }
 }
 
 const fn from(directory: usize, path: usize) -> PathArgument {
-    PathArgument { directory: Some(directory), path }
+    PathArgument { directory: Some(directory), path, is_name: false }
 }
 
 /// The paths that a call takes.
 pub(crate) const fn paths(nr: u32) -> &'static [PathArgument] {
     match nr {
         __NR_open | __NR_creat | __NR_execve | __NR_stat | __NR_lstat | __NR_access | __NR_truncate
-        | __NR_chdir | __NR_mkdir | __NR_rmdir | __NR_unlink | __NR_readlink | __NR_chmod | __NR_chown
-        | __NR_lchown | __NR_utime | __NR_utimes | __NR_mknod | __NR_statfs | __NR_chroot | __NR_acct
-        | __NR_umount2 | __NR_swapon | __NR_swapoff | __NR_uselib | __NR_setxattr | __NR_lsetxattr
-        | __NR_getxattr | __NR_lgetxattr | __NR_listxattr | __NR_llistxattr | __NR_removexattr
-        | __NR_lremovexattr => const { &[alone(0)] },
-        __NR_inotify_add_watch | __NR_quotactl | __NR_symlink => const { &[alone(1)] },
-        __NR_rename | __NR_link | __NR_mount | __NR_pivot_root => const { &[alone(0), alone(1)] },
+        | __NR_chdir | __NR_rmdir | __NR_unlink | __NR_readlink | __NR_chmod | __NR_chown | __NR_lchown
+        | __NR_utime | __NR_utimes | __NR_statfs | __NR_chroot | __NR_acct | __NR_umount2 | __NR_swapon
+        | __NR_swapoff | __NR_uselib | __NR_setxattr | __NR_lsetxattr | __NR_getxattr | __NR_lgetxattr
+        | __NR_listxattr | __NR_llistxattr | __NR_removexattr | __NR_lremovexattr => const { &[alone(0)] },
+        __NR_mkdir | __NR_mknod => const { &[alone(0).name()] },
+        __NR_inotify_add_watch | __NR_quotactl => const { &[alone(1)] },
+        __NR_symlink => const { &[alone(1).name()] },
+        __NR_mount | __NR_pivot_root => const { &[alone(0), alone(1)] },
+        __NR_rename | __NR_link => const { &[alone(0), alone(1).name()] },
         __NR_openat
         | __NR_execveat
         | __NR_openat2
-        | __NR_mkdirat
-        | __NR_mknodat
         | __NR_fchownat
         | __NR_futimesat
         | __NR_newfstatat
@@ -72,8 +84,10 @@ pub(crate) const fn paths(nr: u32) -> &'static [PathArgument] {
         | __NR_file_setattr
         | __NR_mount_setattr
         | __NR_fspick => const { &[from(0, 1)] },
-        __NR_symlinkat => const { &[from(1, 2)] },
-        __NR_renameat | __NR_linkat | __NR_renameat2 | __NR_move_mount => const { &[from(0, 1), from(2, 3)] },
+        __NR_mkdirat | __NR_mknodat => const { &[from(0, 1).name()] },
+        __NR_symlinkat => const { &[from(1, 2).name()] },
+        __NR_move_mount => const { &[from(0, 1), from(2, 3)] },
+        __NR_renameat | __NR_linkat | __NR_renameat2 => const { &[from(0, 1), from(2, 3).name()] },
         __NR_fanotify_mark | __NR_fsconfig => const { &[from(3, 4)] },
         _ => &[],
     }

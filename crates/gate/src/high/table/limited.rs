@@ -179,11 +179,15 @@ fn holds_anything(task: &Task) -> bool {
 
 /// In a child that has left the run: mounts are out of its reach.
 fn without(nr: u32, words: [usize; 6]) -> isize {
-    let is_host = |place: &PathArgument| matches!(route_apart(Which::First, place.of(&words)), Route::Host);
+    let is_host = |place: &PathArgument| {
+        matches!(route_apart(Which::First, place.of(&words), place.last()), Route::Host)
+    };
     if !paths(nr).iter().all(is_host) {
         return Errno::EACCES.to_ret();
     }
-    match socket_address(nr, words).is_some_and(|at| !matches!(route_apart(Which::First, at), Route::Host)) {
+    match socket_address(nr, words)
+        .is_some_and(|at| !matches!(route_apart(Which::First, at, Last::Follow), Route::Host))
+    {
         true => Errno::EACCES.to_ret(),
         false if CALLS.is_same(nr, __NR_io_uring_setup) => Errno::ENOSYS.to_ret(),
         false => NOT_OURS,
@@ -221,7 +225,7 @@ fn concerns(task: &Task, nr: u32, words: [usize; 6]) -> bool {
     }
     if !paths.is_empty() {
         let is_host = |place: &PathArgument| {
-            matches!(route(task, Which::First, place.of(&words), Last::Follow), Route::Host)
+            matches!(route(task, Which::First, place.of(&words), place.last()), Route::Host)
         };
         return !paths.iter().all(is_host);
     }
