@@ -65,6 +65,12 @@ printf hello >f; mkdir -p "$OUT/h" sub; ln -s /dev/stdin "$OUT/h/in"; ln -s in "
 #:: symlinks_across
 mkdir -p "$OUT/h"; echo host >"$OUT/h/f"; ln -s "$OUT/h" out; cat out/f; echo new >out/g; cat "$OUT/h/g"; ls out; ln -s "$T" "$OUT/h/in"; echo back >out/in/b; cat b; cat "$OUT/h/in/b"; cd out/in; pwd -P | sed "s:$T:T:"; ls; ln -s ../../../../../../../../etc/passwd up; head -c 5 up; ln -s "$OUT/h/f" file; cat file; echo over >file; cat "$OUT/h/f"; rm file; ls "$OUT/h"; ln -s "$OUT/nosuch" dangle; echo made >dangle; cat "$OUT/nosuch"; mv "$OUT/h/in" .; readlink in | sed "s:$T:T:"; rm -r out/g; ls out/; rm up in dangle out; ls
 
+#:: links_from_the_host_to_the_host
+mkdir "$OUT/h"; cd "$OUT"; echo host >h/f; ln -s "$OUT/h/f" "$T/f"; ln -s "$OUT/h" "$T/d"; ln -s /bin/true "$T/t"; ln -s "$T/f" f; ln -s "$T/d" d; ln -s "$T/t" t
+cat f d/f; stat -L -c '%F %s' f d/f; (cd d; pwd -P | sed "s:$OUT:OUT:"); test -r f; echo $?; ./t; echo $?; cp f "$T/c"; cat "$T/c"; echo more >>d/f; cat h/f; echo new >d/g; cat h/g; echo "d/../h/g" | xargs cat
+mv d/g d/k; ln d/k d/l; mkdir d/sub; rm d/k; ls d/ h; mv d/l "$T/l"; mv "$T/l" d/; ls h; chmod 600 d/l; touch -d 2001-01-01 d/l; stat -c '%a %Y' h/l; truncate -s 2 d/l; cat h/l; echo; ln -s nosuch d/s; readlink h/s
+ln -s "$T/d/made" made; echo made >made; cat h/made; ln -s "$OUT/ring" "$T/ring"; ln -s "$T/ring" ring; cat ring; echo $?; echo x >ring; echo $?; stat -L ring; echo $?; rm ring; cd "$T"; rm f d t ring c
+
 #:: umask_and_modes
 for u in 000 022 027 077 777; do umask $u; : >f$u; mkdir d$u; mkfifo p$u; done; umask 022; stat -c '%n %a' *; umask 777; echo x >g; cat g | wc -c; stat -c %a g
 

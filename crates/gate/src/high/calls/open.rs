@@ -1,7 +1,7 @@
 //! open(2), openat(2), openat2(2), creat(2).
 
 use lp_abi::linux::{__NR_openat, __NR_openat2, O_CLOEXEC, O_CREAT, O_TRUNC, O_WRONLY, open_how};
-use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
+use lp_abi::{Errno, Fd, MAX_SYMLINKS, Result, UserPtr, UserSlice};
 use lp_region::sync::Ordering;
 use lp_region::{InodeRef, ucopy};
 use lp_vfs::file;
@@ -16,7 +16,7 @@ use crate::high::frame::at::{At, Last, Route, Which};
 use crate::high::frame::handler::{given_slice, handlers, interruptible, thread};
 use crate::high::route::hostlink;
 use crate::high::route::path::{
-    is_hosts_without_links, is_plainly_ours, leave, may_be_link, route, route_outside,
+    is_hosts_without_links, is_plainly_hosts, is_plainly_ours, leave_on, may_be_link, route_on,
 };
 use crate::high::run::mount_table;
 use crate::high::run::mounts::may_be_known;
@@ -125,7 +125,12 @@ fn open_extended(task: &Task, at: At, given: UserSlice) -> Result<Place<Opened>>
 #[inline(always)]
 fn open_at(task: &'static Task<'static>, at: At, how: How) -> isize {
     if is_plainly_ours(task, at) {
-        return open_ours(task, &how, || how.open(task, at), |outside| open_outside(task, at, outside, &how));
+        return open_ours(
+            task,
+            &how,
+            || how.open(task, at),
+            |outside| open_on(task, at, Some(outside), &how),
+        );
     }
     open_routed(task, at, &how)
 }
@@ -146,15 +151,46 @@ pub(super) fn open_routed(task: &'static Task<'static>, at: At, how: &How) -> is
     {
         return done;
     }
-    match route(task, Which::First, at, how.last()) {
-        Route::Ours(inside) => {
-            open_ours(task, how, || how.open(task, inside), |outside| open_outside(task, at, outside, how))
-        }
-        Route::Host => open_host(task, at, how),
-        Route::Elsewhere(at) => open_host(task, at, how),
-        Route::Nameless(fd) => reopen(task, fd, how),
-        Route::Bad(errno) => errno.to_ret(),
+    if how.last() != Last::Name
+        && is_plainly_hosts(Some(task), at)
+        && let Host::Done(done) = open_host(task, at, how)
+    {
+        return done;
     }
+    open_on(task, at, None, how)
+}
+
+/// An open of any path, or of that on which a walk left the mounts. Links lead from the host into mounts and out
+/// of them any number of times.
+fn open_on(task: &'static Task<'static>, mut at: At, mut outside: Option<Outside>, how: &How) -> isize {
+    for _ in 0..MAX_SYMLINKS {
+        let (inside, refused) = match route_on(task, Which::First, at, how.last(), outside) {
+            Route::Ours(inside) => (inside, None),
+            Route::Host => match open_host(task, leave_on(task, at, outside), how) {
+                Host::Link(inside, refused) => (inside, Some(refused)),
+                Host::Done(done) => return done,
+            },
+            Route::Elsewhere(at) => return open_by_kernel(task, at, how),
+            Route::Nameless(fd) => return reopen(task, fd, how),
+            Route::Bad(errno) => return errno.to_ret(),
+        };
+        let mut left = None;
+        let done = open_ours(
+            task,
+            how,
+            || how.open(task, inside),
+            |outside| {
+                left = Some(outside);
+                0
+            },
+        );
+        match (left, refused) {
+            (None, _) => return done,
+            (Some(Outside::AsGiven), Some(refused)) => return refused,
+            (Some(_), _) => (at, outside) = (inside, left),
+        }
+    }
+    Errno::ELOOP.to_ret()
 }
 
 /// Installs what `open` opens in the file system. If the path leads to the host after all, `leave` returns
@@ -228,55 +264,41 @@ fn install_other(task: &'static Task<'static>, number: Fd, opened: Opened, flags
     done
 }
 
-/// Opens what a path out of the mounts leads to: a host file or, through a magic link, one of ours.
-#[cold]
-fn open_outside(task: &'static Task<'static>, at: At, outside: Outside, how: &How) -> isize {
-    match route_outside(task, Which::First, at, how.last(), outside) {
-        Route::Host => open_host(task, leave(task, at, outside), how),
-        Route::Elsewhere(at) => open_host(task, at, how),
-        Route::Nameless(fd) => reopen(task, fd, how),
-        Route::Bad(errno) => errno.to_ret(),
-        // Another link out of the mounts: a loop, or a chain longer than anybody needs.
-        Route::Ours(inside) => open_inside(task, inside, how, Errno::ELOOP.to_ret()),
-    }
+/// What has become of an open of a host path.
+enum Host {
+    /// The kernel has opened it, or not.
+    Done(isize),
+    /// A link leads into a mount, by this path. The kernel's result is what it gets without the mount.
+    Link(At, isize),
 }
 
-/// Opens a host file. If the path leads through a link into a mount, the kernel fails and the file is opened
-/// here.
+/// Opens a host file, unless its path leads through a link into a mount: then the kernel fails.
 #[inline(never)]
-fn open_host(task: &'static Task<'static>, at: At, how: &How) -> isize {
-    if how.makes_behind_link() {
-        return make_host(task, at, how);
-    }
-    if thread().meets_no_links.get()
+fn open_host(task: &'static Task<'static>, at: At, how: &How) -> Host {
+    let makes = how.makes_behind_link();
+    if (makes || thread().meets_no_links.get())
         && let Some(done) = open_without_links(task, at, how)
     {
-        return done;
+        return Host::Done(done);
+    }
+    if makes {
+        // The kernel would make a file with the name of a mount.
+        return match hostlink::by_links(Which::First, at, how.last()) {
+            Some(inside) => Host::Link(inside, Errno::ENOENT.to_ret()),
+            None => Host::Done(open_by_kernel(task, at, how)),
+        };
     }
     let done = open_by_kernel(task, at, how);
     if !may_be_link(done) {
-        return done;
+        return Host::Done(done);
     }
     if !hostlink::meets_link(at, how.last()) {
         thread().meets_no_links.set(true);
-        return done;
+        return Host::Done(done);
     }
     match hostlink::by_links(Which::First, at, how.last()) {
-        Some(inside) => open_inside(task, inside, how, done),
-        None => done,
-    }
-}
-
-/// Opens a host file, which the kernel makes if it is missing. Where a link leads to a mount, the kernel must
-/// not be asked.
-#[inline(never)]
-fn make_host(task: &'static Task<'static>, at: At, how: &How) -> isize {
-    if let Some(done) = open_without_links(task, at, how) {
-        return done;
-    }
-    match hostlink::by_links(Which::First, at, how.last()) {
-        Some(inside) => open_inside(task, inside, how, Errno::ELOOP.to_ret()),
-        None => open_by_kernel(task, at, how),
+        Some(inside) => Host::Link(inside, done),
+        None => Host::Done(done),
     }
 }
 
@@ -314,12 +336,6 @@ fn ask(task: &'static Task<'static>, at: At, how: &How, (nr, [third, fourth]): (
         note(task, Fd::new(done as i32), at, how.flags);
     }
     done
-}
-
-/// Opens what a link followed into a mount leads to. `beyond` is the result if that leads out again.
-#[cold]
-fn open_inside(task: &'static Task<'static>, at: At, how: &How, beyond: isize) -> isize {
-    open_ours(task, how, || how.open(task, at), |_| beyond)
 }
 
 /// Records what later calls on a host descriptor must know.

@@ -58,7 +58,7 @@ pub(crate) fn plainly_ours<T: ReturnValue>(
 /// Fast path: whether the text of a path proves that it leads to the host, but for symbolic links on the way.
 /// `task` is that of a process that has joined.
 #[inline(always)]
-fn is_plainly_hosts(task: Option<&Task>, at: At) -> bool {
+pub(crate) fn is_plainly_hosts(task: Option<&Task>, at: At) -> bool {
     // SAFETY: the gate's fault handler is installed.
     let word = unsafe { ucopy::word(at.path.as_ptr()) };
     // SAFETY: as above.
@@ -264,11 +264,11 @@ pub(crate) fn one<T: ReturnValue>(
 ) -> isize {
     let raw = |at: At| ours(at).map(|place| place.map(ReturnValue::rax));
     if !is_plainly_ours(task, at) {
-        return one_slow(task, at, last, &raw, &host);
+        return one_slow(task, at, last, None, &raw, &host);
     }
     match ours(at) {
         Ok(Place::Inside(value)) => value.rax(),
-        Ok(Place::Outside(outside)) => one_outside(task, at, last, outside, &raw, &host),
+        Ok(Place::Outside(outside)) => one_slow(task, at, last, Some(outside), &raw, &host),
         Err(errno) => errno.to_ret(),
     }
 }
@@ -276,19 +276,40 @@ pub(crate) fn one<T: ReturnValue>(
 /// A call's effect on a path in the file system. The value is `rax`.
 type Ours<'a> = &'a dyn Fn(At) -> Result<Place<isize>>;
 
+/// [`one`], where the first bytes do not tell or a walk in the file system has led `outside`. Links lead from the
+/// host into mounts and out of them any number of times.
 #[inline(never)]
-fn one_slow(task: &Task, at: At, last: Last, ours: Ours<'_>, host: &dyn Fn(At) -> isize) -> isize {
-    match route_slow(Some(task), Which::First, at, last) {
-        Route::Ours(inside) => match ours(inside) {
-            Ok(Place::Inside(value)) => value,
-            Ok(Place::Outside(outside)) => one_outside(task, at, last, outside, ours, host),
-            Err(errno) => errno.to_ret(),
-        },
-        Route::Host => one_host(at, last, &|at| flat(ours(at)), host),
-        Route::Elsewhere(at) => host(at),
-        Route::Nameless(fd) => one_nameless(fd, ours),
-        Route::Bad(errno) => errno.to_ret(),
+fn one_slow(
+    task: &Task,
+    mut at: At,
+    last: Last,
+    mut outside: Option<Outside>,
+    ours: Ours<'_>,
+    host: &dyn Fn(At) -> isize,
+) -> isize {
+    for _ in 0..MAX_SYMLINKS {
+        let (inside, refused) = match route_on(task, Which::First, at, last, outside) {
+            Route::Ours(inside) => (inside, None),
+            Route::Host => {
+                let path = leave_on(task, at, outside);
+                let done = host(path);
+                match link_into_mount(path, last, done) {
+                    Some(inside) => (inside, Some(done)),
+                    None => return done,
+                }
+            }
+            Route::Elsewhere(at) => return host(at),
+            Route::Nameless(fd) => return one_nameless(fd, ours),
+            Route::Bad(errno) => return errno.to_ret(),
+        };
+        match (ours(inside), refused) {
+            (Ok(Place::Inside(value)), _) => return value,
+            (Ok(Place::Outside(Outside::AsGiven)), Some(done)) => return done,
+            (Ok(Place::Outside(again)), _) => (at, outside) = (inside, Some(again)),
+            (Err(errno), _) => return errno.to_ret(),
+        }
     }
+    Errno::ELOOP.to_ret()
 }
 
 /// Makes the call on the file of a descriptor, which has no name.
@@ -328,50 +349,25 @@ pub(crate) fn route_outside(task: &Task, which: Which, at: At, last: Last, outsi
     }
 }
 
-#[cold]
-fn one_outside(
-    task: &Task,
-    mut at: At,
-    last: Last,
-    mut outside: Outside,
-    ours: Ours<'_>,
-    host: &dyn Fn(At) -> isize,
-) -> isize {
-    for _ in 0..MAX_SYMLINKS {
-        match route_outside(task, Which::First, at, last, outside) {
-            Route::Host => {
-                return one_host(leave(task, at, outside), last, &|at| flat(ours(at)), host);
-            }
-            Route::Ours(inside) => match ours(inside) {
-                Ok(Place::Inside(value)) => return value,
-                Ok(Place::Outside(again)) => (at, outside) = (inside, again),
-                Err(errno) => return errno.to_ret(),
-            },
-            Route::Elsewhere(at) => return host(at),
-            Route::Nameless(fd) => return one_nameless(fd, ours),
-            Route::Bad(errno) => return errno.to_ret(),
-        }
+/// The route of a path, or of that on which a walk left the mounts.
+#[inline]
+pub(crate) fn route_on(task: &Task, which: Which, at: At, last: Last, outside: Option<Outside>) -> Route {
+    match outside {
+        Some(outside) => route_outside(task, which, at, last, outside),
+        None => route(task, which, at, last),
     }
-    Errno::ELOOP.to_ret()
 }
 
-/// Makes the call in the kernel. If it fails as it does where a host link leads into a mount, looks for such
-/// a link.
-#[inline(never)]
-pub(crate) fn one_host(
-    at: At,
-    last: Last,
-    ours: &dyn Fn(At) -> Option<isize>,
-    host: &dyn Fn(At) -> isize,
-) -> isize {
-    let done = host(at);
-    if (may_be_link(done) || last.follows() && may_be_placeholder(done))
-        && let Some(inside) = hostlink::into_mount(Which::First, at, last)
-        && let Some(answer) = ours(inside)
-    {
-        return answer;
-    }
-    done
+/// That path for the kernel.
+#[inline]
+pub(crate) fn leave_on(task: &Task, at: At, outside: Option<Outside>) -> At {
+    outside.map_or(at, |outside| leave(task, at, outside))
+}
+
+/// If the kernel's result `done` is one that a link into a mount may cause, the path there.
+fn link_into_mount(at: At, last: Last, done: isize) -> Option<At> {
+    let may_be = may_be_link(done) || last.follows() && may_be_placeholder(done);
+    if may_be { hostlink::into_mount(Which::First, at, last) } else { None }
 }
 
 /// Whether the kernel's result is one that a path through a link into a mount gets.
