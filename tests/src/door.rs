@@ -89,6 +89,17 @@ impl Place {
         Ok(Place { kernel, lightpath })
     }
 
+    /// Makes both on one file system, for what tests calls on the host around a mount.
+    pub fn beside() -> Result<Place> {
+        let make = || {
+            Builder::new()
+                .prefix("lp-")
+                .permissions(std::fs::Permissions::from_mode(0o755))
+                .tempdir_in(BESIDE)
+        };
+        Ok(Place { kernel: make()?, lightpath: Some(make()?) })
+    }
+
     /// The directory in which the door's mount appears.
     pub fn of(&self, door: Door) -> &Path {
         match (door, &self.lightpath) {

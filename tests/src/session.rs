@@ -38,6 +38,8 @@ pub struct Session {
     pub size: String,
     /// Whether programs of the host are executed by outlines, wherever the tests run.
     pub outlines: bool,
+    /// Whether the mounts of both doors appear on one file system of the host.
+    pub beside: bool,
 }
 
 impl Session {
@@ -54,6 +56,7 @@ impl Session {
             limit: Duration::from_secs(60),
             size: "1G".to_owned(),
             outlines: true,
+            beside: false,
         }
     }
 
@@ -62,7 +65,7 @@ impl Session {
     /// gives when it is asked once more is right as well.
     pub fn compare(&self) -> Result<()> {
         program::require(&self.needs.iter().map(String::as_str).collect::<Vec<_>>())?;
-        let place = Place::new()?;
+        let place = if self.beside { Place::beside()? } else { Place::new()? };
         let kernel = self.on_kernel(&place)?;
         let tested = self.run(Door::tested()?, &place)?;
         match tested.differences(&kernel) {

@@ -11,7 +11,7 @@ use lp_tests::door::{Door, Place};
 use lp_tests::{binary, compile, process, suite};
 
 /// A case, and what it says on the kernel and on Lightpath.
-const CASES: [(&str, &str, &str); 72] = [
+const CASES: [(&str, &str, &str); 73] = [
     // ids.c
     ("of_two_users", "test 0", "test 1"),
     ("unreadable_program", "exit 0", "exit 126"),
@@ -47,6 +47,7 @@ const CASES: [(&str, &str, &str); 72] = [
         "by a low number listed, by a high number listed",
         "by a low number listed, by a high number not listed",
     ),
+    ("seen_from_above", "3 links, access EACCES", "2 links, access 0"),
     ("link_of_host", "link 0, chroot 0, open 0", "link 0, chroot 0, open ENOENT"),
     (
         "link_to_a_descriptor",

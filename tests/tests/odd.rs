@@ -5,6 +5,9 @@
 //! others, and `LP_TESTS_STEPS=N` another length of the sequences. A sequence that differs is shrunk: steps
 //! are left out as long as the rest differs, and what remains is shown as the statements of a C program, with
 //! the command that does this again. A difference that does not come again is told and is no failure.
+//!
+//! The sequences `beside` work in the host directory in which the mount appears, always the same ones:
+//! `LP_TESTS_BESIDE=FROM..TO` selects others.
 
 use std::iter::once;
 use std::ops::Range;
@@ -22,6 +25,9 @@ const OLD: u64 = 2000;
 const NEW: u64 = 500;
 /// Sequences of one test.
 const BATCH: usize = 50;
+/// Sequences beside a mount, each in a run of its own, and how many one test makes.
+const BESIDE: Range<u64> = 0..600;
+const BESIDE_BATCH: usize = 50;
 /// Comparisons that shrinking one sequence may take.
 const ATTEMPTS: usize = 150;
 
@@ -36,11 +42,19 @@ fn trials() -> Result<Vec<Trial>> {
         let name = format!("seeds_{}..{}", seeds.start, seeds.end);
         Trial::test(name, move || compare(seeds, steps).map_err(|error| Failed::from(format!("{error:#}"))))
     };
-    let batches = |seeds: Range<u64>| {
-        let end = seeds.end;
-        seeds.step_by(BATCH).map(move |from| from..end.min(from + BATCH as u64))
+    let beside = |seeds: Range<u64>| {
+        let name = format!("beside_{}..{}", seeds.start, seeds.end);
+        Trial::test(name, move || {
+            compare_beside(seeds, steps).map_err(|error| Failed::from(format!("{error:#}")))
+        })
     };
-    Ok(seeds()?.into_iter().flat_map(batches).map(batch).collect())
+    let trials = seeds()?.into_iter().flat_map(|seeds| pieces(seeds, BATCH)).map(batch);
+    Ok(trials.chain(pieces(seeds_beside()?, BESIDE_BATCH).map(beside)).collect())
+}
+
+fn pieces(seeds: Range<u64>, most: usize) -> impl Iterator<Item = Range<u64>> {
+    let end = seeds.end;
+    seeds.step_by(most).map(move |from| from..end.min(from + most as u64))
 }
 
 fn seeds() -> Result<Vec<Range<u64>>> {
@@ -49,36 +63,46 @@ fn seeds() -> Result<Vec<Range<u64>>> {
         let new = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() * NEW;
         return Ok(vec![0..OLD - NEW, new..new + NEW]);
     }
-    let (from, to) = text.split_once("..").context("LP_TESTS_ODD is FROM..TO or new")?;
-    Ok(once(from.parse()?..to.parse()?).collect())
+    Ok(vec![range(&text).context("LP_TESTS_ODD is FROM..TO or new")?])
+}
+
+fn seeds_beside() -> Result<Range<u64>> {
+    let Ok(text) = std::env::var("LP_TESTS_BESIDE") else { return Ok(BESIDE) };
+    range(&text).context("LP_TESTS_BESIDE is FROM..TO")
+}
+
+fn range(text: &str) -> Result<Range<u64>> {
+    let (from, to) = text.split_once("..").context("no range")?;
+    Ok(from.parse()?..to.parse()?)
 }
 
 /// Runs the program with these arguments on both doors.
 fn run<const N: usize>(arguments: [String; N]) -> Result<()> {
-    let program = compile::compile("odd")?.into_os_string();
-    Session::new([program].into_iter().chain(arguments.map(Into::into))).compare()
+    session(arguments)?.compare()
 }
 
-/// The steps `kept` of a sequence.
-fn steps_of(seed: u64, kept: &[usize]) -> Result<()> {
+fn session(arguments: impl IntoIterator<Item = String>) -> Result<Session> {
+    let program = compile::compile("odd")?.into_os_string();
+    Ok(Session::new([program].into_iter().chain(arguments.into_iter().map(Into::into))))
+}
+
+/// The steps `kept` of a sequence, and as many as there must be.
+fn selected(seed: u64, kept: &[usize]) -> [String; 3] {
     let list = kept.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
     let last = kept.last().map_or(0, |last| last + 1);
-    run([seed.to_string(), last.to_string(), list])
+    [seed.to_string(), last.to_string(), list]
+}
+
+/// The steps `kept` of a sequence beside a mount.
+fn steps_beside(seed: u64, kept: &[usize]) -> Result<()> {
+    let arguments = ["-b".to_owned()].into_iter().chain(selected(seed, kept));
+    Session { beside: true, ..session(arguments)? }.compare()
 }
 
 fn compare(seeds: Range<u64>, steps: usize) -> Result<()> {
     let whole = || run([format!("{}+{}", seeds.start, seeds.end - seeds.start), steps.to_string()]);
     let Err(error) = whole() else { return Ok(()) };
-    let all: Vec<usize> = (0..steps).collect();
-    for seed in seeds.clone() {
-        if let Err(first) = steps_of(seed, &all) {
-            let (kept, error) = shrink(seed, all, first);
-            return Err(error.context(format!(
-                "seed {seed}, steps {kept:?} are enough; again:\n  LP_TESTS_ODD={seed}..{} LP_TESTS_STEPS={steps} cargo test --release -p lp-tests --test odd\n",
-                seed + 1
-            )));
-        }
-    }
+    compare_each(seeds.clone(), steps, "LP_TESTS_ODD", &|seed, kept| run(selected(seed, kept)))?;
     if whole().is_ok() {
         // On the kernel's side all tests share one tmpfs.
         eprintln!("{seeds:?} differ once, and neither alone nor again: {error:#}");
@@ -87,8 +111,35 @@ fn compare(seeds: Range<u64>, steps: usize) -> Result<()> {
     Err(error.context("none of the sequences differs alone, but all of them do together"))
 }
 
+fn compare_beside(seeds: Range<u64>, steps: usize) -> Result<()> {
+    compare_each(seeds, steps, "LP_TESTS_BESIDE", &steps_beside)
+}
+
+/// Makes steps of a sequence.
+type Make<'m> = &'m dyn Fn(u64, &[usize]) -> Result<()>;
+
+/// Compares sequences one by one. `variable` selects them.
+fn compare_each(seeds: Range<u64>, steps: usize, variable: &str, make: Make<'_>) -> Result<()> {
+    let all: Vec<usize> = (0..steps).collect();
+    for seed in seeds {
+        if let Err(first) = make(seed, &all) {
+            let (kept, error) = shrink(seed, all, first, make);
+            return Err(error.context(format!(
+                "seed {seed}, steps {kept:?} are enough; again:\n  {variable}={seed}..{} LP_TESTS_STEPS={steps} cargo test --release -p lp-tests --test odd\n",
+                seed + 1
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Leaves out halves, quarters and so on of the steps, as long as the rest differs.
-fn shrink(seed: u64, mut kept: Vec<usize>, mut error: anyhow::Error) -> (Vec<usize>, anyhow::Error) {
+fn shrink(
+    seed: u64,
+    mut kept: Vec<usize>,
+    mut error: anyhow::Error,
+    make: Make<'_>,
+) -> (Vec<usize>, anyhow::Error) {
     let mut piece = kept.len().div_ceil(2);
     let mut attempts = 0;
     while piece > 0 {
@@ -96,7 +147,7 @@ fn shrink(seed: u64, mut kept: Vec<usize>, mut error: anyhow::Error) -> (Vec<usi
         while at < kept.len() && attempts < ATTEMPTS {
             let rest: Vec<usize> = [&kept[..at], &kept[(at + piece).min(kept.len())..]].concat();
             attempts += 1;
-            match steps_of(seed, &rest) {
+            match make(seed, &rest) {
                 Err(again) if !rest.is_empty() => (kept, error) = (rest, again),
                 _ => at += piece,
             }

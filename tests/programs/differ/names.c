@@ -53,6 +53,24 @@ CASE(listed_above)
     return 0;
 }
 
+/* The directory that contains the mount: its links, and whether who may not search it reaches the mount. */
+CASE(seen_from_above)
+{
+    char parent[4200];
+    struct stat st;
+    snprintf(parent, sizeof parent, "%s", directory);
+    strrchr(parent, '/')[0] = 0;
+    if (stat(parent, &st) || chmod(parent, 0700) || chdir("/"))
+        return 1;
+    tell("%lu links", (unsigned long)st.st_nlink);
+    IN_CHILD {
+        if (setresuid(1000, 1000, 1000))
+            _exit(1);
+        say("access", access(directory, F_OK));
+    }
+    return chmod(parent, 0755);
+}
+
 /* An absolute link of the host's, from a root directory in a mount. */
 CASE(link_of_host)
 {

@@ -18,7 +18,7 @@ void attributes(void)
         struct statx sx = { 0 };
         unsigned mask = PICK(0, STATX_BASIC_STATS, STATX_ALL, STATX_SIZE, 0x80000000);
         if (!DO(statx(fd, p.at, flags, mask, &sx), "statx(%s, %s, 0x%x, 0x%x, &sx)", dir, p.text, flags, mask))
-            say(0, "/* mask %x mode %o links %u size %llu attributes %llx of %llx */", sx.stx_mask & ~0xfff01000u, sx.stx_mode, sx.stx_nlink,
+            say(0, "/* mask %x mode %o links %lu size %llu attributes %llx of %llx */", sx.stx_mask & ~0xfff01000u, sx.stx_mode, links_of(sx.stx_mode, sx.stx_nlink),
                 (long long)sx.stx_size, (long long)sx.stx_attributes & 0x870, (long long)sx.stx_attributes_mask & 0x70);
         break;
     }

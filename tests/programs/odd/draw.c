@@ -32,9 +32,15 @@ void put(unsigned at, long fd)
 
 static char rooms[2][5000];
 
-struct path path(unsigned which)
+static const char *name(void)
 {
     static const char *names[] = { "a", "b", "c", "d", "e", "l", "k" };
+    unsigned at = roll(COUNT(names));
+    return is_beside && (at == 4 || roll(5) == 0) ? "m" : names[at];
+}
+
+struct path path(unsigned which)
+{
     struct path p = { rooms[which], "" };
     char *room = rooms[which];
     *room = 0;
@@ -73,17 +79,17 @@ struct path path(unsigned which)
         break;
     }
     case 6:
-        sprintf(room, "/proc/self/cwd/%s", names[roll(COUNT(names))]);
+        sprintf(room, "/proc/self/cwd/%s", name());
         break;
     case 7:
-        sprintf(room, "%s/%s", base, names[roll(COUNT(names))]);
+        sprintf(room, "%s/%s", base, name());
         snprintf(p.text, sizeof p.text, "BASE \"/%s\"", room + strlen(base) + 1);
         return p;
     default: {
         unsigned parts = 1 + roll(2) + (roll(4) == 0);
         for (unsigned i = 0; i < parts; i++) {
             /* `..` only behind a name, so that few paths lead out. */
-            const char *part = roll(14) ? names[roll(COUNT(names))] : roll(2) && i + 1 == parts ? "." : i ? ".." : "a";
+            const char *part = roll(14) ? name() : roll(2) && i + 1 == parts ? "." : i ? ".." : "a";
             strcat(strcat(room, i ? roll(20) ? "/" : "//" : ""), part);
         }
         if (roll(14) == 0)

@@ -6,12 +6,21 @@
 #include <sched.h>
 #include <sys/mount.h>
 
-/* Everything but the directory that holds ours becomes read-only, for this process and its children. */
-int fence(void)
+/* Mounts something on $M, if nothing is, with the directory that a session has made there. */
+static int mount_beside(void)
 {
-    char above[sizeof base];
-    strcpy(above, base);
-    *strrchr(above, '/') = 0;
+    struct stat point, around;
+    if (stat(getenv("M"), &point) || stat(base, &around))
+        return -1;
+    if (point.st_dev != around.st_dev)
+        return 0;
+    return mount("none", getenv("M"), "tmpfs", 0, "mode=1777") || chdir(getenv("M")) || mkdir("t", 0755);
+}
+
+/* Everything but the directory `above`, in which ours is or which is ours, becomes read-only for this process
+ * and its children. */
+int fence(const char *above)
+{
     struct mount_attr read_only = { .attr_set = MOUNT_ATTR_RDONLY }, writable = { .attr_clr = MOUNT_ATTR_RDONLY };
     if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) || mount(above, above, NULL, MS_BIND, NULL))
         return -1;
@@ -25,7 +34,7 @@ int fence(void)
         if (!fstat(fd, &st) && S_ISCHR(st.st_mode) && dup2(null, fd) < 0)
             return -1;
     }
-    return chdir(base) || chdir(".");
+    return is_beside && mount_beside() || chdir(base) || chdir(".");
 }
 
 static int without_capabilities(void)

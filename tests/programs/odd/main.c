@@ -1,11 +1,14 @@
-/* odd FROM[+COUNT] STEPS [KEPT]: calls with odd arguments, each chosen by the seed and its own number, so
+/* odd [-b] FROM[+COUNT] STEPS [KEPT]: calls with odd arguments, each chosen by the seed and its own number, so
  * that any of them can be left out. Prints each call in C with its result behind it; two file systems that
  * agree print the same.
  *
  * Each of COUNT seeds gets a directory and processes of its own. KEPT lists the steps to make, separated by
  * commas: how tests/tests/odd.rs shrinks a sequence that differs. The host is read-only meanwhile, in a mount
  * namespace of the program's own, which takes root. The seeds take turns as who a sequence runs as (fence.c);
- * half of them have a second process (peer.c). / */
+ * half of them have a second process (peer.c).
+ *
+ * With -b, one sequence works in the host directory in which the mount $M appears, as root: paths lead from the
+ * host into the mount and back. Where $M is a directory, a tmpfs is mounted on it. */
 #include "odd.h"
 #include <sys/mount.h>
 #include <sys/wait.h>
@@ -42,6 +45,21 @@ static void make(unsigned number)
         lists();
 }
 
+/* Links from the host into the mount and from there to the host. */
+static void begin_beside(void)
+{
+    char full[sizeof base + 8];
+    snprintf(full, sizeof full, "%s/b", base);
+    DO(mkdir("m/a", 0777), "mkdir(\"m/a\", 0777)");
+    put(4, DO(open("m/b", O_CREAT | O_RDWR, 0600), "f[4] = open(\"m/b\", O_CREAT | O_RDWR, 0600)"));
+    DO(symlink("../a", "m/l"), "symlink(\"../a\", \"m/l\")");
+    DO(symlink(full, "m/k"), "symlink(BASE \"/b\", \"m/k\")");
+    DO(symlink("../m/a", "a/l"), "symlink(\"../m/a\", \"a/l\")");
+    DO(symlink("../m/k", "a/k"), "symlink(\"../m/k\", \"a/k\")");
+    DO(symlink("m/l", "c"), "symlink(\"m/l\", \"c\")");
+    DO(symlink("m", "d"), "symlink(\"m\", \"d\")");
+}
+
 /* What every sequence starts from: without it, few names and descriptors would be there. Reads and writes
  * show in times that have been set. */
 static void begin(void)
@@ -56,6 +74,8 @@ static void begin(void)
     DO(symlink("a/d", "k"), "symlink(\"a/d\", \"k\")");
     fill();
     DO(write(f[0], buffer, 5000), "write(f[0], buffer, 5000)");
+    if (is_beside)
+        begin_beside();
     static const struct timespec past[2] = { { 10, 0 }, { 20, 0 } };
     static const char *all[] = { "a", "a/d", "b", "a/c", "l" };
     for (unsigned i = 0; i < COUNT(all); i++)
@@ -91,21 +111,36 @@ static void run(unsigned steps, const char *kept)
     end_peer();
 }
 
-/* One sequence, in a directory below the working directory. */
-static int sequence(unsigned steps, const char *kept)
+/* Finds or makes the directory for one sequence, `base`, and that above it which may be changed. */
+static int place(char *above)
 {
-    char above[4096];
+    if (is_beside) {
+        strcpy(base, getenv("M"));
+        *strrchr(base, '/') = 0;
+        strcpy(above, base);
+        return chmod(base, 0777);
+    }
     if (!getcwd(base, sizeof base))
-        return 2;
+        return -1;
     snprintf(base + strlen(base), 40, "/%lu", (unsigned long)seed);
     strcpy(above, base);
     strcat(base, "/w");
+    return mkdir(above, 0755);
+}
+
+/* One sequence. */
+static int sequence(unsigned steps, const char *kept)
+{
+    char above[sizeof base];
+    int failed = place(above);
     printf("seed %lu\n", (unsigned long)seed), fflush(stdout);
-    pid_t child = mkdir(above, 0755) ? -1 : fork();
+    pid_t child = failed ? -1 : fork();
     if (child < 0)
         return 2;
     if (child == 0) {
-        if (mkdir(base, 0777) || chmod(base, 0777) || fence() || become(seed % 5))
+        if (!is_beside && (mkdir(base, 0777) || chmod(base, 0777)))
+            _exit(3);
+        if (fence(above) || become(is_beside ? 0 : seed % 5))
             _exit(3);
         run(steps, kept);
         _exit(0);
@@ -113,12 +148,15 @@ static int sequence(unsigned steps, const char *kept)
     int status;
     waitpid(child, &status, 0);
     /* A mount that the kernel does not know is in every namespace. */
-    umount2(above, MNT_DETACH);
+    if (!is_beside)
+        umount2(above, MNT_DETACH);
     return status;
 }
 
 int main(int argc, char **argv)
 {
+    if (argc > 1 && !strcmp(argv[1], "-b"))
+        is_beside = 1, argc--, argv++;
     if (argc < 3)
         return 2;
     if (geteuid() != 0)

@@ -23,6 +23,8 @@ extern char base[4096];
 extern unsigned step;
 /* Set in the second process of a sequence that has two. */
 extern int is_peer;
+/* Set in a sequence that works in the host directory in which a mount appears, as `m`. */
+extern int is_beside;
 
 /* draw.c: arguments, chosen by the state that the seed and the step's number give. */
 void begin_step(uint64_t seed, unsigned number);
@@ -60,9 +62,10 @@ __attribute__((format(printf, 2, 3))) long say(long result, const char *format, 
         say((long)(call), __VA_ARGS__);    \
     })
 void say_stat(const struct stat *st);
+unsigned long links_of(unsigned mode, unsigned long links);
 
 /* fence.c */
-int fence(void);
+int fence(const char *above);
 int become(unsigned who);
 
 /* peer.c: the steps of the second process are made there, one at a time, while the first waits. */

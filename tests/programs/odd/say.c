@@ -4,6 +4,7 @@
 char base[4096];
 unsigned step;
 int is_peer;
+int is_beside;
 
 long say(long result, const char *format, ...)
 {
@@ -32,6 +33,12 @@ static const char *class_of(const struct timespec *time, char *text)
     return text;
 }
 
+/* The kernel does not count a mount that it does not know among the directories of another. */
+unsigned long links_of(unsigned mode, unsigned long links)
+{
+    return is_beside && S_ISDIR(mode) ? 0 : links;
+}
+
 void say_stat(const struct stat *st)
 {
     char read[60], written[60];
@@ -40,6 +47,6 @@ void say_stat(const struct stat *st)
         say(0, "/* mode %o links %lu owner %u:%u */", st->st_mode, (unsigned long)st->st_nlink, st->st_uid, st->st_gid);
         return;
     }
-    say(0, "/* mode %o links %lu owner %u:%u size %ld blocks %ld read %s written %s */", st->st_mode, (unsigned long)st->st_nlink, st->st_uid,
+    say(0, "/* mode %o links %lu owner %u:%u size %ld blocks %ld read %s written %s */", st->st_mode, links_of(st->st_mode, st->st_nlink), st->st_uid,
         st->st_gid, (long)st->st_size, (long)st->st_blocks, class_of(&st->st_atim, read), class_of(&st->st_mtim, written));
 }

@@ -31,6 +31,7 @@ pub use crate::names::limits::Top;
 use crate::names::limits::{Free, Limited, Limits};
 use crate::names::mounts;
 use crate::names::name::{Key, Name};
+use crate::names::root;
 use crate::names::walk::{self, AtKnown, Ended, Follow, Found, LastType};
 use crate::rights::{credentials, initial, permission, protected};
 
@@ -239,7 +240,7 @@ fn open_or_make(
         Place::Outside(outside) => return Ok(Place::Outside(outside)),
     };
     // The kernel's open_last_lookups: a slash after the last name is EISDIR, whatever is there.
-    if place.last == LastType::Name && place.trailing_slash {
+    if place.trailing_slash && ends_in_name(task, place.last) {
         return Err(Errno::EISDIR);
     }
     let found = match found {
@@ -257,6 +258,16 @@ fn open_or_make(
         }
     };
     existing(task, dirfd, place.dir, &found, how).map(Place::Inside)
+}
+
+/// Whether a path has a name last: that of a mount of the command line is one in the host's directory.
+#[inline]
+fn ends_in_name(task: &Task, last: LastType) -> bool {
+    match last {
+        LastType::Name => true,
+        LastType::Root => root::of(task).is_none() && !mounts::are_whole(task),
+        LastType::Dot | LastType::DotDot => false,
+    }
 }
 
 /// Open with `O_CREAT` of what a walk has found in the directory `dir`.

@@ -42,8 +42,8 @@ pub(crate) enum Crossing {
 
 /// Finds the mount that an absolute path leads into.
 ///
-/// The host's part of the path is treated as text: `.`, `..` and double slashes are interpreted, the host's
-/// symbolic links are not.
+/// The host's part of the path is treated as text: `.` and double slashes are interpreted, `..` is in the
+/// directories above mounts, and the host's symbolic links are not.
 ///
 /// # Safety
 /// `length` bytes of text must be at `path`, then a NUL and [`crate::caller::task::SLACK`] bytes: all
@@ -116,7 +116,8 @@ fn is_plain(path: &[u8]) -> bool {
     true
 }
 
-/// Interprets the path as text until it reaches a mount.
+/// Interprets the path as text until it reaches a mount. `..` is taken so only in directories above a mount:
+/// another name need not be there, or be that of a symbolic link.
 #[cold]
 fn enter_crooked(task: &Task<'_>, path: &[u8], walk: usize) -> Crossing {
     // SAFETY: the buffer belongs to the task, and any path left in it has been used.
@@ -129,6 +130,7 @@ fn enter_crooked(task: &Task<'_>, path: &[u8], walk: usize) -> Crossing {
         walked = start + name.len();
         match name {
             b"" | b"." => continue,
+            b".." if !is_above_mount(task, &normal[..length]) => return Crossing::Outside,
             b".." => length = normal[..length].iter().rposition(|byte| *byte == b'/').unwrap_or(0),
             name if length + 1 + name.len() < normal.len() => {
                 normal[length] = b'/';
@@ -144,6 +146,13 @@ fn enter_crooked(task: &Task<'_>, path: &[u8], walk: usize) -> Crossing {
         }
     }
     Crossing::Outside
+}
+
+/// Whether a host directory is the root directory or one on the way to a mount of the command line.
+fn is_above_mount(task: &Task<'_>, directory: &[u8]) -> bool {
+    // Relaxed: immutable while the run lives.
+    let count = task.run.mount_count.load(Ordering::Relaxed) as usize;
+    task.run.mounts.iter().take(count).any(|at| within(at.get(), directory).is_some())
 }
 
 /// The root of a mount of the command line, or of what is mounted on it; `None` if it is no longer at its

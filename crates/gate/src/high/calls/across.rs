@@ -12,14 +12,13 @@ use lp_abi::linux::{
 };
 use lp_abi::{Errno, Fd, Result};
 use lp_region::sync::Ordering;
-use lp_region::ucopy;
+use lp_region::{InodeId, ucopy};
 use lp_vfs::task::Task;
 use lp_vfs::{target, writer};
 
-use crate::high::frame::at::{At, Last, Route, Which, buffer, path_in};
+use crate::high::frame::at::{At, Last, Which, buffer, copy_last_component, path_in};
 use crate::high::frame::handler::{failed_with, kernel};
-use crate::high::route::path::{one, route};
-use crate::high::run::mounts::mounts;
+use crate::high::route::path::one;
 
 /// The result of link(2) of `old` to `new`: both must resolve, and the new name must be free.
 #[cold]
@@ -44,59 +43,96 @@ pub(crate) fn link(task: &Task, old: At, new: At, flags: u32, last: Last) -> isi
     }
 }
 
-/// The result of rename(2) of `old` to `new`: both parent directories must exist, and the name of a mount of the
-/// command line, which is one of its host directory, is busy.
-#[cold]
-pub(crate) fn rename(task: &Task, old: At, new: At, flags: u32) -> isize {
-    match parents(task, [old, new]) {
-        exdev if failed_with(exdev, Errno::EXDEV) && is_beside_mount(task, [old, new]) => {
-            busy(task, old, new, flags).to_ret()
-        }
-        other => other,
-    }
+/// A name that rename(2) takes or gives.
+struct Moved {
+    /// The device of its directory, if that is one of the host's.
+    device: Option<u64>,
+    /// The root directory of the mount of the command line whose name it is.
+    root: Option<InodeId>,
+    /// Whether it is `.` or `..`.
+    is_dots: bool,
 }
 
-/// Whether one of the paths is that of a mount of the command line, and the other such a path, or one of the
-/// host's, on the same file system of the host.
-fn is_beside_mount(task: &Task, paths: [At; 2]) -> bool {
-    let sides = paths.map(|at| match route(task, Which::First, at, Last::Name) {
-        Route::Host => Some(false),
-        Route::Ours(inside) => is_mounts(inside).then_some(true),
-        _ => None,
+/// The result of rename(2) of `old` to `new`, which has been `refused` with `EXDEV`, `EBUSY` or `EEXIST`: a missing
+/// parent directory comes first, and the name of a mount of the command line is one of a host directory.
+#[cold]
+pub(crate) fn rename(task: &Task, old: At, new: At, flags: u32, refused: isize) -> isize {
+    let exdev = parents(task, [old, new]);
+    if !failed_with(exdev, Errno::EXDEV) {
+        return exdev;
+    }
+    let [from, to] = [old, new].map(|at| moved(task, at));
+    if [&from, &to].into_iter().all(|name| name.root.is_none() && !name.is_dots) {
+        return refused;
+    }
+    if from.device != to.device {
+        return exdev;
+    }
+    if from.root.is_some() && from.root == to.root && flags & RENAME_NOREPLACE == 0 {
+        return 0;
+    }
+    busy(task, [old, new], [from.is_dots, to.is_dots], flags).to_ret()
+}
+
+fn moved(task: &Task, at: At) -> Moved {
+    let is_dots = matches!(copy_last_component(Which::Second, at), b"." | b"..");
+    let device = device_of_parent(task, at);
+    // What is ours and has its name in a host directory is a mount.
+    let root = device.and_then(|_| {
+        let (name, _) = without_slashes(at).ok()?;
+        let root = Cell::new(None);
+        let ours = |at: At| {
+            target::at(task, at.dirfd, at.path, AT_SYMLINK_NOFOLLOW, |id, _, _| {
+                root.set(Some(id));
+                Ok(())
+            })
+        };
+        one(task, name, Last::Link, ours, |_| Errno::ENOENT.to_ret());
+        root.get()
     });
-    let device = |at: At| {
-        let directory = directory(at).ok()??;
+    Moved { device, root, is_dots }
+}
+
+/// The device of the directory that has a path's last name, if it is one of the host's.
+fn device_of_parent(task: &Task, at: At) -> Option<u64> {
+    let directory = directory(at).ok()??;
+    let device = Cell::new(None);
+    let ours = |at: At| target::at(task, at.dirfd, at.path, 0, |_, _, _| Ok(()));
+    let host = |at: At| {
         // SAFETY: zeros are a valid `stat`, and the kernel fills it in.
         let mut found: stat = unsafe { core::mem::zeroed() };
-        let done = kernel!(__NR_newfstatat, directory.dirfd, directory.path, &raw mut found, 0);
-        (done == 0).then_some(found.st_dev)
+        let done = kernel!(__NR_newfstatat, at.dirfd, at.path, &raw mut found, 0);
+        device.set((done == 0).then_some(found.st_dev));
+        done
     };
-    match sides {
-        [Some(old), Some(new)] => (old || new) && device(paths[0]) == device(paths[1]),
-        _ => false,
-    }
+    (one(task, directory, Last::Follow, ours, host) == 0).then(|| device.get()).flatten()
 }
 
-/// Whether a path, which leads from the host into a mount, ends there.
-fn is_mounts(at: At) -> bool {
-    let text = buffer(Which::Second);
-    // SAFETY: the gate's fault handler is installed.
-    let length = unsafe { ucopy::string(text, at.path.as_ptr()) }.unwrap_or(0);
-    let end = text[..length].iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
-    mounts().paths().contains(&&text[..end])
-}
-
-/// Why a name in the host's directory cannot be moved to or from that of a mount.
-fn busy(task: &Task, old: At, new: At, flags: u32) -> Errno {
-    let mode = Cell::new(0);
-    if look_for(task, old, 0, Last::Link, &mode) != 0 {
-        return Errno::ENOENT;
+/// Why a name cannot be moved to another, of which one is that of a mount, or consists of `dots`.
+fn busy(task: &Task, [old, new]: [At; 2], dots: [bool; 2], flags: u32) -> Errno {
+    let is_directory = |at: At| {
+        let (mode, (name, has_slash)) = (Cell::new(0), without_slashes(at)?);
+        match look_for(task, name, 0, Last::Link, &mode) {
+            0 => Ok((mode.get() & S_IFMT == S_IFDIR, has_slash)),
+            failed => Err(Errno::new(-failed as i32)),
+        }
+    };
+    let mode = flags & (RENAME_NOREPLACE | RENAME_EXCHANGE);
+    match dots {
+        [true, _] => return Errno::EBUSY,
+        [false, true] if mode == RENAME_NOREPLACE => return Errno::EEXIST,
+        [false, true] => return Errno::EBUSY,
+        [false, false] => {}
     }
-    let is_there = look(task, new, 0, Last::Link) == 0;
-    match flags & (RENAME_NOREPLACE | RENAME_EXCHANGE) {
-        RENAME_NOREPLACE if is_there => Errno::EEXIST,
-        RENAME_EXCHANGE if !is_there => Errno::ENOENT,
-        0 if is_there && mode.get() & S_IFMT != S_IFDIR => Errno::EISDIR,
+    match (mode, is_directory(old), is_directory(new)) {
+        (_, Err(errno), _) => errno,
+        (RENAME_NOREPLACE, _, Ok(_)) => Errno::EEXIST,
+        (RENAME_EXCHANGE, _, Err(errno)) => errno,
+        (_, _, Err(errno)) if errno != Errno::ENOENT => errno,
+        (_, Ok((false, true)), _) => Errno::ENOTDIR,
+        (0, Ok((false, _)), Ok((_, true))) => Errno::ENOTDIR,
+        (0, Ok((true, _)), Ok((false, _))) => Errno::ENOTDIR,
+        (0, Ok((false, _)), Ok((true, _))) => Errno::EISDIR,
         _ => Errno::EBUSY,
     }
 }

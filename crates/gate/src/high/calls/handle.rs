@@ -6,7 +6,7 @@ use lp_vfs::handle;
 use lp_vfs::task::{Place, Task};
 
 use crate::high::calls::open::{How, open_ours};
-use crate::high::fd::descriptor;
+use crate::high::fd::{descriptor, placeholder};
 use crate::high::frame::at::{At, Last};
 use crate::high::frame::handler::{handlers, kernel};
 use crate::high::route::path::{is_base_ours, one};
@@ -25,6 +25,7 @@ handlers! {
     /// open_by_handle_at(2). A handle of the host's is the kernel's.
     fn open_by_handle_at(task, mount: Fd, handle: UserPtr, flags: u32) {
         if !is_base_ours(task, mount) {
+            placeholder::flush(task);
             return descriptor::other(task, mount);
         }
         open_handle(task, mount, handle, flags)

@@ -8,8 +8,8 @@ use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::Follow;
 use lp_vfs::{mkdir, mknod, unlink, walk};
 
-use crate::high::frame::at::{At, Last};
-use crate::high::frame::handler::{handlers, kernel};
+use crate::high::frame::at::{At, Last, Which, copy_last_component};
+use crate::high::frame::handler::{failed_with, handlers, kernel};
 use crate::high::route::kernels;
 use crate::high::route::path::{flat, one, plainly_ours};
 use crate::high::special::node;
@@ -105,7 +105,10 @@ fn remove_by(
         }
         Ok(done)
     };
-    one(task, at, Last::Link, ours, host)
+    let done = one(task, at, Last::Name, ours, host);
+    // A `..` that has led out of a mount is a dot for the kernel.
+    let is_dot = failed_with(done, Errno::EINVAL) && flags & AT_REMOVEDIR != 0;
+    if is_dot && copy_last_component(Which::First, at) == b".." { Errno::ENOTEMPTY.to_ret() } else { done }
 }
 
 /// The FIFO or socket at a path, if the path is its only name.

@@ -8,7 +8,7 @@ use lp_vfs::task::Task;
 
 use crate::high::calls::across;
 use crate::high::frame::at::{At, Last};
-use crate::high::frame::handler::{handlers, kernel};
+use crate::high::frame::handler::{failed_with, handlers, kernel};
 use crate::high::route::pair::{Pair, two};
 use crate::high::route::path::is_plainly_ours;
 
@@ -51,8 +51,8 @@ fn move_entry(task: &Task, old: At, new: At, flags: u32) -> isize {
     if is_plainly_ours(task, old) && is_plainly_ours(task, new) {
         match rename::renameat2(task, old.dirfd, old.path, new.dirfd, new.path, flags) {
             Ok(Two::Done) => return 0,
-            // Nothing has happened: a path leads out, or to another file system.
-            Ok(Two::Outside { .. }) | Err(Errno::EXDEV) => {}
+            // Nothing has happened: a path leads out, or to another file system, or names a mount.
+            Ok(Two::Outside { .. }) | Err(Errno::EXDEV | Errno::EBUSY | Errno::EEXIST) => {}
             Err(errno) => return errno.to_ret(),
         }
     }
@@ -80,5 +80,8 @@ fn move_by(
     let first = |old: At| across::parent(task, old);
     let pair = Pair { paths: [old, new], last: Last::Name, ours: &ours, host: &host, first: &first };
     let done = two(task, pair);
-    if done == Errno::EXDEV.to_ret() { across::rename(task, old, new, flags) } else { done }
+    match [Errno::EXDEV, Errno::EBUSY, Errno::EEXIST].iter().any(|errno| failed_with(done, *errno)) {
+        true => across::rename(task, old, new, flags, done),
+        false => done,
+    }
 }

@@ -12,7 +12,7 @@ use crate::high::calls::stat::is_empty;
 use crate::high::fd::descriptor::{self, listed_or_return};
 use crate::high::frame::at::{At, DOT};
 use crate::high::frame::handler::{given_slice, handlers, kernel, ret};
-use crate::high::route::path::{is_base_ours, one};
+use crate::high::route::path::{hosts, is_base_ours, one};
 
 /// `AT_SYMLINK_NOFOLLOW`, for calls whose names start with `l`.
 const LINK: u32 = AT_SYMLINK_NOFOLLOW;
@@ -190,9 +190,9 @@ fn with_args(
         Err(errno) => return errno.to_ret(),
     };
     if let Target::Path(at) = target
-        && !crate::high::route::path::may_be_ours(task, at, last_of(flags))
+        && let Some(done) = hosts(task, at, last_of(flags), host)
     {
-        return host(at);
+        return done;
     }
     work(target, given)
 }

@@ -14,7 +14,7 @@ use lp_vfs::mounts::listed;
 use lp_vfs::task::Task;
 
 use crate::high::fd::marked_fds::MarkedFds;
-use crate::high::frame::at::{At, Which, buffer};
+use crate::high::frame::at::{At, Which, buffer, last_component};
 use crate::high::frame::handler::kernel;
 use crate::high::run::mounts::mounts;
 
@@ -38,7 +38,7 @@ fn may_be_parent(at: At) -> bool {
     let text = buffer(Which::First);
     // SAFETY: the copy routine handles bad pointers.
     let Ok((length, slash)) = (unsafe { ucopy::path(text, at.path.as_ptr()) }) else { return false };
-    let name = if slash == length { last(&text[..length]) } else { &text[slash..length] };
+    let name = if slash == length { last_component(&text[..length]) } else { &text[slash..length] };
     length != 0 && (matches!(name, b"" | b"." | b"..") || mounts().appear_in(name))
 }
 
@@ -52,12 +52,6 @@ fn appearing() -> impl Iterator<Item = (usize, &'static [u8])> {
 #[inline(always)]
 pub(crate) fn is_one(fd: Fd) -> bool {
     OPEN.has(fd)
-}
-
-/// The last component of a path, trailing slashes ignored.
-fn last(path: &[u8]) -> &[u8] {
-    let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
-    path[..end].rsplit(|byte| *byte == b'/').next().unwrap_or_default()
 }
 
 /// The directory of a mount's path, without a trailing slash, and its name.

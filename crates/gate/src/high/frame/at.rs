@@ -4,6 +4,7 @@ use core::ffi::CStr;
 
 use lp_abi::linux::{O_CREAT, O_EXCL, O_NOFOLLOW, O_PATH};
 use lp_abi::{Errno, Fd, PATH_MAX, UserPtr};
+use lp_region::ucopy;
 
 use crate::high::frame::handler::thread;
 
@@ -53,7 +54,8 @@ pub(crate) enum Last {
     Follow,
     /// No: the call is about the link.
     Link,
-    /// No: the call is about the name, which it makes, moves or replaces. That of a mount the kernel would make.
+    /// No, even if slashes follow: the call makes, moves or removes the name. That of a mount the kernel would
+    /// make.
     Name,
 }
 
@@ -96,6 +98,20 @@ pub(crate) enum Route {
     Nameless(Fd),
     /// Nowhere: the call fails with this error.
     Bad(Errno),
+}
+
+/// The last component of a path, trailing slashes ignored: empty for the root directory.
+pub(crate) fn last_component(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
+    path[..end].rsplit(|byte| *byte == b'/').next().unwrap_or_default()
+}
+
+/// [`last_component`] of a path, in the buffer of `which`.
+pub(crate) fn copy_last_component(which: Which, at: At) -> &'static [u8] {
+    let text = buffer(which);
+    // SAFETY: the gate's fault handler is installed.
+    let length = unsafe { ucopy::string(text, at.path.as_ptr()) }.unwrap_or(0);
+    last_component(&text[..length])
 }
 
 /// The thread's buffer for the path `which`.

@@ -19,15 +19,6 @@ use crate::high::run::apart;
 use crate::high::run::mounts::mounts;
 use crate::low::tools::close::close_number;
 
-/// The route of a relative path, `length` bytes in the buffer of `which`, from the host directory `dirfd`.
-#[cold]
-pub(crate) fn route_joined(which: Which, dirfd: Fd, length: usize) -> Route {
-    match join_absolute(which, dirfd, length) {
-        Some(_) => Route::Ours(At::text(buffer(which))),
-        None => Route::Host,
-    }
-}
-
 /// Makes a relative path, `length` bytes in the buffer of `which`, absolute, and returns its length.
 #[cold]
 pub(crate) fn join_absolute(which: Which, dirfd: Fd, length: usize) -> Option<usize> {
@@ -256,8 +247,10 @@ impl Walk {
                 self.start += 1;
             }
             let name_length = self.rest[self.start..].iter().position(|byte| *byte == b'/');
-            let is_last = name_length.is_none();
             let name_length = name_length.unwrap_or(PATH_MAX - self.start);
+            let mut behind = self.rest[self.start + name_length..].iter();
+            // A call about a name ignores slashes behind it; others follow a link for them.
+            let is_last = behind.len() == 0 || last == Last::Name && behind.all(|byte| *byte == b'/');
             if name_length == 0 {
                 let is_root = self.length == 0 && self.resolve == 0 && mounts().are_whole();
                 return if is_root { self.arrive() } else { None };

@@ -7,7 +7,7 @@ use lp_vfs::target;
 use lp_vfs::task::{Outside, Place, Task};
 
 use crate::high::frame::at::{At, Last, Route, Which};
-use crate::high::route::path::{in_scratch, may_be_link, route, route_outside};
+use crate::high::route::path::{in_scratch, leave, may_be_link, route, route_outside};
 use crate::high::route::{hostlink, kernels};
 
 /// A call with two paths.
@@ -66,15 +66,20 @@ pub(crate) fn two(task: &Task, mut pair: Pair<'_>) -> isize {
                 return done;
             }
             asked = [0, 1].map(|index| found[index].unwrap_or(pair.paths[index]));
+            is_host = found.map(|inside| inside.is_none());
         }
         [true, false] => match into_mount(0) {
-            Some(inside) => asked[0] = inside,
+            Some(inside) => (asked[0], is_host[0]) = (inside, false),
             None => match (pair.first)(pair.paths[0]) {
                 0 => {}
                 failed => return failed,
             },
         },
-        [false, true] => asked[1] = into_mount(1).unwrap_or(pair.paths[1]),
+        [false, true] => {
+            if let Some(inside) = into_mount(1) {
+                (asked[1], is_host[1]) = (inside, false);
+            }
+        }
         [false, false] => {}
     }
     two_inside(task, &pair, asked, is_host)
@@ -117,6 +122,7 @@ fn two_inside(task: &Task, pair: &Pair<'_>, mut asked: [At; 2], is_host: [bool; 
 fn back_inside(task: &Task, which: Which, at: At, last: Last) -> Option<At> {
     let start = || match route(task, which, at, last) {
         Route::Ours(inside) => inside,
+        Route::Host => hostlink::into_mount(which, at, last).unwrap_or(at),
         _ => at,
     };
     let (_, links) = through_links(task, which, start(), last, MAX_SYMLINKS);
@@ -131,7 +137,12 @@ fn through_links(task: &Task, which: Which, mut at: At, last: Last, most: u32) -
         let Ok(Place::Outside(outside)) = target::at(task, at.dirfd, at.path, flags, |_, _, _| Ok(())) else {
             return (at, links);
         };
-        let Route::Ours(inside) = route_outside(task, which, at, last, outside) else { return (at, links) };
+        let inside = match route_outside(task, which, at, last, outside) {
+            Route::Ours(inside) => Some(inside),
+            Route::Host => hostlink::into_mount(which, leave(task, at, outside), last),
+            _ => None,
+        };
+        let Some(inside) = inside else { return (at, links) };
         at = inside;
     }
     (at, most)

@@ -151,16 +151,17 @@ fn route_absolute(
         return Route::Ours(At::cwd(given(at.path.addr() + length - program.len())));
     }
     let is_crooked = is_crooked(text);
+    let may_name_mount = last == Last::Name && mounts.names(text);
     let leads_out = mounts.are_whole() && kernels::may_lead_out(text);
     if text.starts_with(b"/proc/") || text.starts_with(b"/dev/") || text == b"/etc/mtab" {
         let route = route_magic(task, which, last, length);
         match route {
-            Route::Host if is_crooked => {}
+            Route::Host if is_crooked || may_name_mount => {}
             Route::Host if leads_out => return kernels::route_linked(which, at, last),
             route => return route,
         }
     }
-    if last == Last::Name && mounts.names(text) {
+    if may_name_mount {
         return hostlink::route_walked(task, which, at, last);
     }
     if is_crooked {
@@ -237,10 +238,7 @@ fn route_relative(
     }
     let text = &buffer(which)[..length];
     if mounts.names(text) {
-        return match last == Last::Name || task.and_then(root::of).is_some() {
-            true => hostlink::route_walked(task, which, at, last),
-            false => hostlink::route_joined(which, at.dirfd, length),
-        };
+        return hostlink::route_walked(task, which, at, last);
     }
     // The directory may be one under /proc.
     if magic::may_continue(text)
@@ -392,6 +390,15 @@ pub(crate) fn may_enter(at: At) -> bool {
     let Ok(length) = (unsafe { ucopy::string(text, at.path.as_ptr()) }) else { return false };
     let (text, mounts) = (&text[..length], mounts());
     mounts.holds(text) || mounts.cover_any() || mounts.are_whole() || mounts.names(text) || is_crooked(text)
+}
+
+/// Makes a call with one path in the kernel, if the path leads to the host. `None` if it leads into a mount.
+pub(crate) fn hosts(task: &Task, at: At, last: Last, host: impl FnOnce(At) -> isize) -> Option<isize> {
+    if may_be_ours(task, at, last) {
+        return None;
+    }
+    let done = host(at);
+    link_into_mount(at, last, done).is_none().then_some(done)
 }
 
 /// Whether a path must not go to the kernel unexamined, because it may be one of ours.

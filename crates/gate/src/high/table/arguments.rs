@@ -50,11 +50,11 @@ const fn from(directory: usize, path: usize) -> PathArgument {
 pub(crate) const fn paths(nr: u32) -> &'static [PathArgument] {
     match nr {
         __NR_open | __NR_creat | __NR_execve | __NR_stat | __NR_lstat | __NR_access | __NR_truncate
-        | __NR_chdir | __NR_rmdir | __NR_unlink | __NR_readlink | __NR_chmod | __NR_chown | __NR_lchown
-        | __NR_utime | __NR_utimes | __NR_statfs | __NR_chroot | __NR_acct | __NR_umount2 | __NR_swapon
-        | __NR_swapoff | __NR_uselib | __NR_setxattr | __NR_lsetxattr | __NR_getxattr | __NR_lgetxattr
-        | __NR_listxattr | __NR_llistxattr | __NR_removexattr | __NR_lremovexattr => const { &[alone(0)] },
-        __NR_mkdir | __NR_mknod => const { &[alone(0).name()] },
+        | __NR_chdir | __NR_readlink | __NR_chmod | __NR_chown | __NR_lchown | __NR_utime | __NR_utimes
+        | __NR_statfs | __NR_chroot | __NR_acct | __NR_umount2 | __NR_swapon | __NR_swapoff | __NR_uselib
+        | __NR_setxattr | __NR_lsetxattr | __NR_getxattr | __NR_lgetxattr | __NR_listxattr
+        | __NR_llistxattr | __NR_removexattr | __NR_lremovexattr => const { &[alone(0)] },
+        __NR_mkdir | __NR_rmdir | __NR_unlink | __NR_mknod => const { &[alone(0).name()] },
         __NR_inotify_add_watch | __NR_quotactl => const { &[alone(1)] },
         __NR_symlink => const { &[alone(1).name()] },
         __NR_mount | __NR_pivot_root => const { &[alone(0), alone(1)] },
@@ -65,7 +65,6 @@ pub(crate) const fn paths(nr: u32) -> &'static [PathArgument] {
         | __NR_fchownat
         | __NR_futimesat
         | __NR_newfstatat
-        | __NR_unlinkat
         | __NR_readlinkat
         | __NR_fchmodat
         | __NR_faccessat
@@ -84,7 +83,7 @@ pub(crate) const fn paths(nr: u32) -> &'static [PathArgument] {
         | __NR_file_setattr
         | __NR_mount_setattr
         | __NR_fspick => const { &[from(0, 1)] },
-        __NR_mkdirat | __NR_mknodat => const { &[from(0, 1).name()] },
+        __NR_mkdirat | __NR_unlinkat | __NR_mknodat => const { &[from(0, 1).name()] },
         __NR_symlinkat => const { &[from(1, 2).name()] },
         __NR_move_mount => const { &[from(0, 1), from(2, 3)] },
         __NR_renameat | __NR_linkat | __NR_renameat2 => const { &[from(0, 1), from(2, 3).name()] },

@@ -105,13 +105,15 @@ impl<L: Limits> Walk<'_, '_, L> {
         }
     }
 
-    /// `..` of a root: continues in the host directory that contains the mount.
+    /// `..` of a root: continues in the host directory that contains the mount. If it is the last component, the
+    /// path ends in a dot, so that no call takes it for the directory's name.
     #[cold]
     fn leave(&mut self, after: *const u8) -> Result<Turn> {
         let above = mounts::host_above(self.task, self.mount);
-        self.prepend(after, above.len() + 1, |to| {
+        let (rest, joint) = if self.text == self.end { (after, &b"/."[..]) } else { (self.text, &b"/"[..]) };
+        self.prepend(rest, above.len() + joint.len(), |to| {
             to[..above.len()].copy_from_slice(above);
-            to[above.len()] = b'/';
+            to[above.len()..].copy_from_slice(joint);
             Ok(())
         })?;
         self.lead(mounts::enter_from_host(self.task, self.rest(), self.which as usize))
