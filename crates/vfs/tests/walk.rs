@@ -87,13 +87,22 @@ fn a_path_is_ours_by_its_letters() {
     file(&task, "/light/f");
     let found = inside(&task, "/light/f");
     for path in
-        ["//light//f", "/./light/./f", "/usr/../light/f", "/light/../light/f", "/mnt/other/../../light/f"]
+        ["//light//f", "/./light/./f", "/mnt/../light/f", "/light/../light/f", "/mnt/other/../../light/f"]
     {
         assert_eq!(inside(&task, path).inode, found.inode, "{path}");
     }
-    for path in
-        ["/", "/lightning", "/ligh", "/usr/bin", "/mnt", "/mnt/others/x", "relative", "/usr//bin/../x"]
-    {
+    // Whether `/usr` is there, and where it leads, only the host knows.
+    for path in [
+        "/",
+        "/lightning",
+        "/ligh",
+        "/usr/bin",
+        "/mnt",
+        "/mnt/others/x",
+        "relative",
+        "/usr//bin/../x",
+        "/usr/../light/f",
+    ] {
         assert_eq!(find(&task, path), Ok(Place::Outside(Outside::AsGiven)), "{path}");
     }
 }
@@ -109,7 +118,7 @@ fn links_and_dots_lead_out_and_back() {
     link_to(&task, "/light/d/other/g", "/light/twice");
     assert_eq!(leaves(&task, "/light/host"), "/etc/passwd");
     assert_eq!(squeezed(&leaves(&task, "/light/host/x/y")), "/etc/passwd/x/y");
-    assert_eq!(squeezed(&leaves(&task, "/light/..")), "/");
+    assert_eq!(squeezed(&leaves(&task, "/light/..")), "/.");
     assert_eq!(squeezed(&leaves(&task, "/light/d/../../usr/bin")), "/usr/bin");
     assert_eq!(squeezed(&leaves(&task, "/mnt/other/../x")), "/mnt/x");
     let there = inside(&task, "/mnt/other/g").inode;

@@ -8,7 +8,8 @@
  * half of them have a second process (peer.c).
  *
  * With -b, one sequence works in the host directory in which the mount $M appears, as root: paths lead from the
- * host into the mount and back. Where $M is a directory, a tmpfs is mounted on it. */
+ * host into the mount and back. Where $M is a directory, a tmpfs is mounted on it. In a third of these sequences
+ * no step is made by a process that has met the mount. */
 #include "odd.h"
 #include <sys/mount.h>
 #include <sys/wait.h>
@@ -89,10 +90,47 @@ static int falls_to_peer(unsigned number)
     return roll(3) == 0;
 }
 
+int in_child(void (*work)(void))
+{
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        work();
+        _exit(0);
+    }
+    return child < 0 || waitpid(child, &status, 0) != child ? -1 : status;
+}
+
+static unsigned child_number;
+
+static void make_in_child(void)
+{
+    make(child_number);
+}
+
+/* What a process that has not met the mount does: each step is one of a child that has not either. */
+static void begin_apart(void)
+{
+    in_child(begin);
+    put(0, DO(open("b", O_RDWR), "f[0] = open(\"b\", O_RDWR)"));
+    put(1, DO(open("a", O_RDONLY), "f[1] = open(\"a\", O_RDONLY)"));
+}
+
+static void make_apart(unsigned number)
+{
+    child_number = number;
+    int status = in_child(make_in_child);
+    if (status)
+        say(status, "a step's end");
+}
+
 static void run(unsigned steps, const char *kept)
 {
-    int two = seed / 5 % 2;
-    begin();
+    int apart = is_beside && seed % 3 == 0, two = !apart && seed / 5 % 2;
+    if (apart)
+        begin_apart();
+    else
+        begin();
     if (two && start_peer(make))
         exit(4);
     for (unsigned number = 0; number < steps; number++) {
@@ -105,6 +143,8 @@ static void run(unsigned steps, const char *kept)
         }
         if (two && falls_to_peer(number))
             let_peer(number);
+        else if (apart)
+            make_apart(number);
         else
             make(number);
     }

@@ -64,6 +64,9 @@ __attribute__((format(printf, 2, 3))) long say(long result, const char *format, 
 void say_stat(const struct stat *st);
 unsigned long links_of(unsigned mode, unsigned long links);
 
+/* Runs `work` in a child; its status. */
+int in_child(void (*work)(void));
+
 /* fence.c */
 int fence(const char *above);
 int become(unsigned who);

@@ -3,7 +3,7 @@
 #include "odd.h"
 #include <sys/wait.h>
 
-static void in_child(void (*call)(int fd, const struct path *p, int flags), int fd, const struct path *p, int flags)
+static void call_in_child(void (*call)(int fd, const struct path *p, int flags), int fd, const struct path *p, int flags)
 {
     pid_t child = fork();
     if (child < 0)
@@ -38,5 +38,5 @@ void programs(void)
     int fd = dir_fd(dir);
     struct path p = path(0);
     int flags = PICK(0, 0, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW, 1, 0x10000);
-    in_child(roll(3) ? execute : write_and_leave, fd, &p, flags);
+    call_in_child(roll(3) ? execute : write_and_leave, fd, &p, flags);
 }
