@@ -40,6 +40,8 @@ pub struct Session {
     pub outlines: bool,
     /// Whether the mounts of both doors appear on one file system of the host.
     pub beside: bool,
+    /// The door under test, if not that of the environment.
+    pub door: Option<Door>,
 }
 
 impl Session {
@@ -57,6 +59,7 @@ impl Session {
             size: "1G".to_owned(),
             outlines: true,
             beside: false,
+            door: None,
         }
     }
 
@@ -67,7 +70,7 @@ impl Session {
         program::require(&self.needs.iter().map(String::as_str).collect::<Vec<_>>())?;
         let place = if self.beside { Place::beside()? } else { Place::new()? };
         let kernel = self.on_kernel(&place)?;
-        let tested = self.run(Door::tested()?, &place)?;
+        let tested = self.run(self.door.map_or_else(Door::tested, Ok)?, &place)?;
         match tested.differences(&kernel) {
             None => Ok(()),
             Some(_) if tested == self.on_kernel(&place)? => Ok(()),

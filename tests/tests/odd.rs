@@ -7,7 +7,8 @@
 //! the command that does this again. A difference that does not come again is told and is no failure.
 //!
 //! The sequences `beside` work in the host directory in which the mount appears, always the same ones:
-//! `LP_TESTS_BESIDE=FROM..TO` selects others.
+//! `LP_TESTS_BESIDE=FROM..TO` selects others. Some are made over a directory of the host as well, which must
+//! stay empty.
 
 use std::iter::once;
 use std::ops::Range;
@@ -16,6 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use libtest_mimic::{Failed, Trial};
+use lp_tests::door::Door;
 use lp_tests::session::Session;
 use lp_tests::{compile, suite};
 
@@ -28,6 +30,8 @@ const BATCH: usize = 50;
 /// Sequences beside a mount, each in a run of its own, and how many one test makes.
 const BESIDE: Range<u64> = 0..600;
 const BESIDE_BATCH: usize = 50;
+/// How many of these are made over a directory.
+const OVER: u64 = 150;
 /// Comparisons that shrinking one sequence may take.
 const ATTEMPTS: usize = 150;
 
@@ -42,14 +46,18 @@ fn trials() -> Result<Vec<Trial>> {
         let name = format!("seeds_{}..{}", seeds.start, seeds.end);
         Trial::test(name, move || compare(seeds, steps).map_err(|error| Failed::from(format!("{error:#}"))))
     };
-    let beside = |seeds: Range<u64>| {
-        let name = format!("beside_{}..{}", seeds.start, seeds.end);
+    let beside = |door: Option<Door>, seeds: Range<u64>| {
+        let kind = if door == Some(Door::Over) { "over" } else { "beside" };
+        let name = format!("{kind}_{}..{}", seeds.start, seeds.end);
         Trial::test(name, move || {
-            compare_beside(seeds, steps).map_err(|error| Failed::from(format!("{error:#}")))
+            compare_beside(door, seeds, steps).map_err(|error| Failed::from(format!("{error:#}")))
         })
     };
     let trials = seeds()?.into_iter().flat_map(|seeds| pieces(seeds, BATCH)).map(batch);
-    Ok(trials.chain(pieces(seeds_beside()?, BESIDE_BATCH).map(beside)).collect())
+    let around = seeds_beside()?;
+    let over = around.start..around.end.min(around.start + OVER);
+    let trials = trials.chain(pieces(around, BESIDE_BATCH).map(|seeds| beside(None, seeds)));
+    Ok(trials.chain(pieces(over, BESIDE_BATCH).map(|seeds| beside(Some(Door::Over), seeds))).collect())
 }
 
 fn pieces(seeds: Range<u64>, most: usize) -> impl Iterator<Item = Range<u64>> {
@@ -94,9 +102,9 @@ fn selected(seed: u64, kept: &[usize]) -> [String; 3] {
 }
 
 /// The steps `kept` of a sequence beside a mount.
-fn steps_beside(seed: u64, kept: &[usize]) -> Result<()> {
+fn steps_beside(door: Option<Door>, seed: u64, kept: &[usize]) -> Result<()> {
     let arguments = ["-b".to_owned()].into_iter().chain(selected(seed, kept));
-    Session { beside: true, ..session(arguments)? }.compare()
+    Session { beside: true, door, ..session(arguments)? }.compare()
 }
 
 fn compare(seeds: Range<u64>, steps: usize) -> Result<()> {
@@ -111,8 +119,8 @@ fn compare(seeds: Range<u64>, steps: usize) -> Result<()> {
     Err(error.context("none of the sequences differs alone, but all of them do together"))
 }
 
-fn compare_beside(seeds: Range<u64>, steps: usize) -> Result<()> {
-    compare_each(seeds, steps, "LP_TESTS_BESIDE", &steps_beside)
+fn compare_beside(door: Option<Door>, seeds: Range<u64>, steps: usize) -> Result<()> {
+    compare_each(seeds, steps, "LP_TESTS_BESIDE", &|seed, kept| steps_beside(door, seed, kept))
 }
 
 /// Makes steps of a sequence.

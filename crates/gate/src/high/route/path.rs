@@ -158,6 +158,7 @@ fn route_absolute(
         match route {
             Route::Host if is_crooked || may_name_mount => {}
             Route::Host if leads_out => return kernels::route_linked(which, at, last),
+            Route::Host if mounts.cover_any() && !mounts.are_whole() => {}
             route => return route,
         }
     }
@@ -245,9 +246,12 @@ fn route_relative(
         && let Some(length) = hostlink::join_absolute(which, at.dirfd, length)
         && buffer(which).starts_with(b"/proc/")
     {
-        return route_magic(task, which, last, length);
+        match route_magic(task, which, last, length) {
+            Route::Host if mounts.cover_any() => {}
+            route => return route,
+        }
     }
-    Route::Host
+    if mounts.cover_any() { hostlink::route_covered(which, at, last) } else { Route::Host }
 }
 
 /// Makes a call with one path: with `ours` in the file system or with `host` in the kernel, according to its
