@@ -8,6 +8,7 @@
 
 pub(crate) mod access;
 pub(crate) mod across;
+pub(crate) mod across_rename;
 pub(crate) mod aio;
 pub(crate) mod allocate;
 pub(crate) mod cachestat;

@@ -6,7 +6,7 @@ use lp_vfs::link::Two;
 use lp_vfs::rename;
 use lp_vfs::task::Task;
 
-use crate::high::calls::across;
+use crate::high::calls::{across, across_rename};
 use crate::high::frame::at::{At, Last};
 use crate::high::frame::handler::{failed_with, handlers, kernel};
 use crate::high::route::pair::{Pair, two};
@@ -81,7 +81,7 @@ fn move_by(
     let pair = Pair { paths: [old, new], last: Last::Name, ours: &ours, host: &host, first: &first };
     let done = two(task, pair);
     match [Errno::EXDEV, Errno::EBUSY, Errno::EEXIST].iter().any(|errno| failed_with(done, *errno)) {
-        true => across::rename(task, old, new, flags, done),
+        true => across_rename::rename(task, old, new, flags, done),
         false => done,
     }
 }
