@@ -70,6 +70,7 @@ pub use names::{dir, dirent, hash, link_target, name, root, walk};
 pub use rights::permission;
 
 pub mod file {
+    pub use crate::descriptors::file::is_shared;
     pub use crate::life::open_file::{Opening, create, discard};
 }
 

@@ -596,6 +596,41 @@ GROUP(watch, opened_before)
     DO(close(fd));
 }
 
+/* What the watching process has open itself: closes alone. */
+GROUP(watch, opened_here_before)
+{
+    begin();
+    make_dir("d");
+    make_dir("d/e");
+    make("d/f", "text");
+    make("g", "text");
+    int fd = open("d/f", O_RDWR), twice = dup(fd), reader = open("d/f", O_RDONLY), path = open("d/f", O_PATH);
+    int dir = open("d", O_RDONLY), below = open("d/e", O_RDONLY), other = open("g", O_WRONLY | O_APPEND);
+    watch("d", IN_ALL_EVENTS);
+    watch("g", IN_ALL_EVENTS);
+    events("nothing");
+    DO(write(fd, "x", 1));
+    DO(close(twice));
+    DO(close(path));
+    DO(close(reader));
+    pid_t child = fork();
+    if (child == 0) {
+        int go;
+        read(group, &go, 0);
+        pause();
+    }
+    DO(dup2(0, other) == other);
+    DO(close(below));
+    DO(close(dir));
+    events("the child has them, too");
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    events("the death of the child");
+    fd = open("d/f", O_RDONLY);
+    watch("d", IN_ALL_EVENTS | IN_MASK_ADD);
+    DO(close(fd));
+}
+
 GROUP(watch, with_the_host)
 {
     begin();

@@ -60,7 +60,7 @@ pub(crate) fn share(file: &OpenFile) {
 }
 
 /// Whether it is marked so.
-pub(crate) fn is_shared(file: &OpenFile) -> bool {
+pub fn is_shared(file: &OpenFile) -> bool {
     file.shared.load(Ordering::Relaxed) == sharing::SHARED // Relaxed: after an acquire of an entry.
 }
 

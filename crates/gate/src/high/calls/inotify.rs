@@ -15,7 +15,7 @@ use crate::high::fd::stand_in::stand_in_returns;
 use crate::high::frame::at::{At, spare_buffer};
 use crate::high::frame::handler::{handlers, kernel};
 use crate::high::route::path::one;
-use crate::high::watch::{shadow_make, shadow_path};
+use crate::high::watch::{shadow_fd, shadow_make, shadow_path};
 
 /// Maximum number of retries when something on the path is moved meanwhile.
 const TRIES: u32 = 100;
@@ -31,7 +31,7 @@ handlers! {
     }
 }
 
-fn add_watch(task: &Task, fd: Fd, at: At, mask: u32) -> Result<Place<isize>> {
+fn add_watch(task: &'static Task<'static>, fd: Fd, at: At, mask: u32) -> Result<Place<isize>> {
     let follow = if mask & IN_DONT_FOLLOW != 0 { Follow::No } else { Follow::Link };
     for _ in 0..TRIES {
         // The kernel checks the mask and the descriptor before the path.
@@ -56,7 +56,7 @@ fn add_watch(task: &Task, fd: Fd, at: At, mask: u32) -> Result<Place<isize>> {
 ///
 /// # Errors
 /// `ESTALE` if it has moved: walk again.
-fn watch_found(task: &Task, fd: Fd, found: &Found, mask: u32) -> Result<isize> {
+fn watch_found(task: &'static Task<'static>, fd: Fd, found: &Found, mask: u32) -> Result<isize> {
     let id = found.inode.id;
     let record = task.region.inode(id);
     let kind = watch::kind(record);
@@ -64,7 +64,11 @@ fn watch_found(task: &Task, fd: Fd, found: &Found, mask: u32) -> Result<isize> {
         return Err(Errno::ENOTDIR);
     }
     permission::check(task, record, permission::READ)?;
+    let is_first = !watch::is_watched(record);
     let secret = shadow_make::give(task, found, 0)?;
+    if is_first {
+        shadow_fd::open_all(task);
+    }
     let path = shadow_path::path_of(task, id, spare_buffer()).map_err(shadow_make::unmade)?;
     let done = kernel!(__NR_inotify_add_watch, fd, path.as_ptr(), mask | IN_DONT_FOLLOW);
     // Another watcher may have created a new directory of shadows.

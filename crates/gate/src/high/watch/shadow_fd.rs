@@ -13,6 +13,7 @@ use lp_abi::{Errno, Fd, Result};
 use lp_region::layout::FDS;
 use lp_region::sync::Ordering;
 use lp_region::{FileId, InodeId, InodeRef};
+use lp_vfs::file;
 use lp_vfs::table::{self, Alone, closing, entry};
 use lp_vfs::task::Task;
 use lp_vfs::watch::{self, ShadowKind, Touched};
@@ -33,6 +34,28 @@ pub(crate) fn open(task: &'static Task<'static>, fd: Fd, flags: u32) {
     if let Some(low) = take_waited().or_else(own) {
         keep(task, fd, low);
         close_number(low);
+    }
+}
+
+/// Opens the shadows of the files that this process has open, of inodes that have just got one: when they are
+/// closed, their watchers learn of the close alone. No watcher must be there yet, who would learn of the open.
+pub(crate) fn open_all(task: &'static Task<'static>) {
+    let lacking = |word: u64| {
+        of(task, word).is_none()
+            && inode_of(task, word).is_some_and(|id| watch::has_shadow(task.region.inode(id)))
+    };
+    for (fd, word) in task.table.open().filter(|(_, word)| lacking(*word)) {
+        let id = FileId(word as u32);
+        // What was opened with O_PATH has no events. What another process has open is not closed here alone.
+        if descriptor::is_path(task, fd) || file::is_shared(task.region.file(id)) {
+            continue;
+        }
+        let copies = task.table.open().filter(|(_, other)| FileId(*other as u32) == id);
+        match copies.filter_map(|(_, other)| of(task, other)).next() {
+            Some(shadow) => keep(task, fd, shadow),
+            // Relaxed: changes to what an open asks for are none of the access.
+            None => open(task, fd, task.region.file(id).flags.load(Ordering::Relaxed)),
+        }
     }
 }
 
