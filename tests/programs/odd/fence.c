@@ -13,8 +13,8 @@ static void look_at_mount(void)
         _exit(1);
 }
 
-/* Mounts something on $M, if nothing is, with the directory that a session has made there. A child looks, so that
- * this process need not meet the mount. */
+/* Mounts something on $M, if nothing is, with the directory that a session has made there. A child looks, so
+ * that this process need not meet the mount. */
 static int mount_beside(void)
 {
     if (in_child(look_at_mount))

@@ -7,9 +7,9 @@
  * namespace of the program's own, which takes root. The seeds take turns as who a sequence runs as (fence.c);
  * half of them have a second process (peer.c).
  *
- * With -b, one sequence works in the host directory in which the mount $M appears, as root: paths lead from the
- * host into the mount and back. Where $M is a directory, a tmpfs is mounted on it. In a third of these sequences
- * no step is made by a process that has met the mount. */
+ * With -b, one sequence works in the host directory in which the mount $M appears, as root: paths lead from
+ * the host into the mount and back. Where $M is a directory, a tmpfs is mounted on it. In a third of these
+ * sequences no step is made by a process that has met the mount. */
 #include "odd.h"
 #include <sys/mount.h>
 #include <sys/wait.h>

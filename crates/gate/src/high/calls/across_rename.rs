@@ -1,5 +1,5 @@
-//! rename(2) with one path in a mount and one on the host, or with the name of a mount: `EXDEV`, and the errors
-//! that the kernel finds first.
+//! rename(2) with one path in a mount and one on the host, or with the name of a mount: `EXDEV`, and the
+//! errors that the kernel finds first.
 //!
 //! The name of a mount of the command line is one in a directory of the host, as that of a mount point is
 //! (`do_renameat2` and `vfs_rename` in fs/namei.c).
@@ -29,8 +29,9 @@ struct Moved {
     is_dots: bool,
 }
 
-/// The result of rename(2) of `old` to `new`, which has been `refused` with `EXDEV`, `EBUSY` or `EEXIST`: a missing
-/// parent directory comes first, and the name of a mount of the command line is one of a host directory.
+/// The result of rename(2) of `old` to `new`, which has been `refused` with `EXDEV`, `EBUSY` or `EEXIST`: a
+/// missing parent directory comes first, and the name of a mount of the command line is one of a host
+/// directory.
 #[cold]
 pub(crate) fn rename(task: &Task, old: At, new: At, flags: u32, refused: isize) -> isize {
     let exdev = parents(task, [old, new]);

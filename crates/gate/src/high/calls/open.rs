@@ -160,8 +160,8 @@ pub(super) fn open_routed(task: &'static Task<'static>, at: At, how: &How) -> is
     open_on(task, at, None, how)
 }
 
-/// An open of any path, or of that on which a walk left the mounts. Links lead from the host into mounts and out
-/// of them any number of times.
+/// An open of any path, or of that on which a walk left the mounts. Links lead from the host into mounts and
+/// out of them any number of times.
 fn open_on(task: &'static Task<'static>, mut at: At, mut outside: Option<Outside>, how: &How) -> isize {
     for _ in 0..MAX_SYMLINKS {
         let (inside, refused) = match route_on(task, Which::First, at, how.last(), outside) {
@@ -302,9 +302,9 @@ fn open_host(task: &'static Task<'static>, at: At, how: &How) -> Host {
     }
 }
 
-/// Opens a host file, if [`hostlink::straight`] knows the flags, unless a symbolic link is on the way. A search
-/// of several directories mostly fails, and this says at once that no link into a mount is the cause. `None`
-/// if the kernel has to be asked as the program does.
+/// Opens a host file, if [`hostlink::straight`] knows the flags, unless a symbolic link is on the way. A
+/// search of several directories mostly fails, and this says at once that no link into a mount is the cause.
+/// `None` if the kernel has to be asked as the program does.
 fn open_without_links(task: &'static Task<'static>, at: At, how: &How) -> Option<isize> {
     if matches!(how.given, Given::How(_)) || lp_abi::sys::is_limited() {
         return None;

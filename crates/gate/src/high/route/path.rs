@@ -4,8 +4,8 @@
 //! closer look if it could still lead into a mount: it contains `//`, `/./` or `/../`, lies under /proc or
 //! /dev (magic links to descriptors), or is relative to a host directory and names a mount's last component.
 //! Symbolic links of the host into a mount are found when the kernel, which sees nothing there, fails: see
-//! [`hostlink`]. Where it would not fail, they are looked for first: by calls that make a name (the mount's, in a
-//! directory behind a link, or that to which a link leads), and while a mount covers a host directory.
+//! [`hostlink`]. Where it would not fail, they are looked for first: by calls that make a name (the mount's, in
+//! a directory behind a link, or that to which a link leads), and while a mount covers a host directory.
 
 use lp_abi::{Errno, Fd, MAX_SYMLINKS, PATH_MAX, Result};
 use lp_region::sync::Ordering;
@@ -279,8 +279,8 @@ pub(crate) fn one<T: ReturnValue>(
 /// A call's effect on a path in the file system. The value is `rax`.
 type Ours<'a> = &'a dyn Fn(At) -> Result<Place<isize>>;
 
-/// [`one`], where the first bytes do not tell or a walk in the file system has led `outside`. Links lead from the
-/// host into mounts and out of them any number of times.
+/// [`one`], where the first bytes do not tell or a walk in the file system has led `outside`. Links lead from
+/// the host into mounts and out of them any number of times.
 #[inline(never)]
 fn one_slow(
     task: &Task,
@@ -361,7 +361,7 @@ pub(crate) fn route_on(task: &Task, which: Which, at: At, last: Last, outside: O
     }
 }
 
-/// That path for the kernel.
+/// The path, or that on which a walk left the mounts, for the kernel.
 #[inline]
 pub(crate) fn leave_on(task: &Task, at: At, outside: Option<Outside>) -> At {
     outside.map_or(at, |outside| leave(task, at, outside))

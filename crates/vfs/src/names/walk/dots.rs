@@ -105,8 +105,8 @@ impl<L: Limits> Walk<'_, '_, L> {
         }
     }
 
-    /// `..` of a root: continues in the host directory that contains the mount. If it is the last component, the
-    /// path ends in a dot, so that no call takes it for the directory's name.
+    /// `..` of a root: continues in the host directory that contains the mount. If it is the last component,
+    /// the path ends in a dot, so that no call takes it for the directory's name.
     #[cold]
     fn leave(&mut self, after: *const u8) -> Result<Turn> {
         let above = mounts::host_above(self.task, self.mount);
