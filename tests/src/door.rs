@@ -80,10 +80,9 @@ pub struct Place {
 impl Place {
     /// Makes both.
     pub fn new() -> Result<Place> {
-        let open = std::fs::Permissions::from_mode(0o755);
-        let kernel = Builder::new().prefix("lp-").permissions(open.clone()).tempdir_in(tmpfs()?)?;
+        let kernel = directory_in(tmpfs()?)?;
         let lightpath = match tmpfs()?.starts_with("/dev") {
-            true => Some(Builder::new().prefix("lp-").permissions(open).tempdir_in(BESIDE)?),
+            true => Some(directory_in(Path::new(BESIDE))?),
             false => None,
         };
         Ok(Place { kernel, lightpath })
@@ -91,13 +90,10 @@ impl Place {
 
     /// Makes both on one file system, for what tests calls on the host around a mount.
     pub fn beside() -> Result<Place> {
-        let make = || {
-            Builder::new()
-                .prefix("lp-")
-                .permissions(std::fs::Permissions::from_mode(0o755))
-                .tempdir_in(BESIDE)
-        };
-        Ok(Place { kernel: make()?, lightpath: Some(make()?) })
+        Ok(Place {
+            kernel: directory_in(Path::new(BESIDE))?,
+            lightpath: Some(directory_in(Path::new(BESIDE))?),
+        })
     }
 
     /// The directory in which the door's mount appears.
@@ -107,6 +103,10 @@ impl Place {
             _ => self.kernel.path(),
         }
     }
+}
+
+fn directory_in(above: &Path) -> Result<TempDir> {
+    Ok(Builder::new().prefix("lp-").permissions(PermissionsExt::from_mode(0o755)).tempdir_in(above)?)
 }
 
 /// As long as `/dev/shm`, so that nothing that counts the bytes of a path can tell them apart.

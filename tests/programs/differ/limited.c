@@ -129,8 +129,8 @@ CASE(mapped_under_a_filter)
     return 0;
 }
 
-/* Opening a file for which another process has a lease. What a lease leaves on the host only a process without
- * a limit can remove. */
+/* Opening a file for which another process has a lease. Only a process without a limit can remove what a
+ * lease leaves on the host. */
 CASE(limited_opener)
 {
     int fd = open("f", O_CREAT | O_RDWR, 0644);

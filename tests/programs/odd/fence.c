@@ -6,8 +6,9 @@
 #include <sched.h>
 #include <sys/mount.h>
 
-static void look_at_mount(void)
+static void look_at_mount(const void *unused)
 {
+    (void)unused;
     struct stat point, around;
     if (stat(getenv("M"), &point) || stat(base, &around) || point.st_dev != around.st_dev)
         _exit(1);
@@ -17,7 +18,7 @@ static void look_at_mount(void)
  * that this process need not meet the mount. */
 static int mount_beside(void)
 {
-    if (in_child(look_at_mount))
+    if (in_child(look_at_mount, NULL))
         return 0;
     return mount("none", getenv("M"), "tmpfs", 0, "mode=1777") || chdir(getenv("M")) || mkdir("t", 0755);
 }

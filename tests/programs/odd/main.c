@@ -1,5 +1,5 @@
-/* odd [-b] FROM[+COUNT] STEPS [KEPT]: calls with odd arguments, each chosen by the seed and its own number, so
- * that any of them can be left out. Prints each call in C with its result behind it; two file systems that
+/* odd [-b] FROM[+COUNT] STEPS [KEPT]: calls with odd arguments, each chosen by the seed and its own number,
+ * so that any of them can be left out. Prints each call in C with its result behind it; two file systems that
  * agree print the same.
  *
  * Each of COUNT seeds gets a directory and processes of its own. KEPT lists the steps to make, separated by
@@ -90,36 +90,39 @@ static int falls_to_peer(unsigned number)
     return roll(3) == 0;
 }
 
-int in_child(void (*work)(void))
+int in_child(void (*work)(const void *), const void *of)
 {
     int status;
     pid_t child = fork();
     if (child == 0) {
-        work();
+        work(of);
         _exit(0);
     }
     return child < 0 || waitpid(child, &status, 0) != child ? -1 : status;
 }
 
-static unsigned child_number;
-
-static void make_in_child(void)
+static void begin_in_child(const void *unused)
 {
-    make(child_number);
+    (void)unused;
+    begin();
+}
+
+static void make_in_child(const void *number)
+{
+    make(*(const unsigned *)number);
 }
 
 /* What a process that has not met the mount does: each step is one of a child that has not either. */
 static void begin_apart(void)
 {
-    in_child(begin);
+    in_child(begin_in_child, NULL);
     put(0, DO(open("b", O_RDWR), "f[0] = open(\"b\", O_RDWR)"));
     put(1, DO(open("a", O_RDONLY), "f[1] = open(\"a\", O_RDONLY)"));
 }
 
 static void make_apart(unsigned number)
 {
-    child_number = number;
-    int status = in_child(make_in_child);
+    int status = in_child(make_in_child, &number);
     if (status)
         say(status, "a step's end");
 }

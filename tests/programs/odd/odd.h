@@ -65,7 +65,7 @@ void say_stat(const struct stat *st);
 unsigned long links_of(unsigned mode, unsigned long links);
 
 /* Runs `work` in a child; its status. */
-int in_child(void (*work)(void));
+int in_child(void (*work)(const void *), const void *of);
 
 /* fence.c */
 int fence(const char *above);

@@ -42,8 +42,8 @@ pub(crate) enum Crossing {
 
 /// Finds the mount that an absolute path leads into.
 ///
-/// The host's part of the path is treated as text: `.` and double slashes are interpreted, `..` is in the
-/// directories above mounts, and the host's symbolic links are not.
+/// The host's part of the path is treated as text: `.` and double slashes are interpreted, and so is `..` in
+/// the directories above a mount; the host's symbolic links are not.
 ///
 /// # Safety
 /// `length` bytes of text must be at `path`, then a NUL and [`crate::caller::task::SLACK`] bytes: all
@@ -116,8 +116,8 @@ fn is_plain(path: &[u8]) -> bool {
     true
 }
 
-/// Interprets the path as text until it reaches a mount. `..` is taken so only in directories above a mount:
-/// another name need not be there, or be that of a symbolic link.
+/// Interprets the path as text until it reaches a mount. `..` is interpreted only in directories above a
+/// mount: any other name may be missing, or a symbolic link.
 #[cold]
 fn enter_crooked(task: &Task<'_>, path: &[u8], walk: usize) -> Crossing {
     // SAFETY: the buffer belongs to the task, and any path left in it has been used.

@@ -11,12 +11,12 @@ use lp_abi::linux::{
 };
 use lp_abi::{Errno, Fd, Result};
 use lp_region::sync::Ordering;
-use lp_region::ucopy;
+use lp_region::{InodeId, ucopy};
 use lp_vfs::task::Task;
 use lp_vfs::{target, writer};
 
 use crate::high::frame::at::{At, Last, Which, buffer, path_in};
-use crate::high::frame::handler::{failed_with, kernel};
+use crate::high::frame::handler::{failed_with, kernel, ret};
 use crate::high::route::path::one;
 
 /// The result of link(2) of `old` to `new`: both must resolve, and the new name must be free.
@@ -43,7 +43,7 @@ pub(crate) fn link(task: &Task, old: At, new: At, flags: u32, last: Last) -> isi
 }
 
 /// `EXDEV`, unless the directory of one of the paths is missing.
-pub(super) fn parents<const N: usize>(task: &Task, paths: [At; N]) -> isize {
+fn parents<const N: usize>(task: &Task, paths: [At; N]) -> isize {
     let failed = paths.into_iter().map(|at| parent(task, at)).find(|found| *found != 0);
     failed.unwrap_or(Errno::EXDEV.to_ret())
 }
@@ -104,29 +104,55 @@ pub(super) fn directory(at: At) -> Result<Option<At>> {
     Ok(Some(At { dirfd: at.dirfd, path: path_in(text) }))
 }
 
+/// What a path leads to.
+#[derive(Clone, Copy)]
+pub(super) struct Seen {
+    mode: u32,
+    pub(super) place: SeenIn,
+}
+
+/// Where that is.
+#[derive(Clone, Copy)]
+pub(super) enum SeenIn {
+    /// On this device of the host.
+    Host(u64),
+    /// In a mount.
+    Mount(InodeId),
+}
+
+impl Seen {
+    pub(super) fn is_directory(self) -> bool {
+        self.mode & S_IFMT == S_IFDIR
+    }
+}
+
 /// 0 if a path leads to a directory, whether ours or the host's; else the error.
 pub(crate) fn directory_at(task: &Task, at: At) -> isize {
-    let mode = Cell::new(0);
-    match look_for(task, at, 0, Last::Follow, &mode) {
-        0 if mode.get() & S_IFMT != S_IFDIR => Errno::ENOTDIR.to_ret(),
-        done => done,
+    match find(task, at, 0, Last::Follow) {
+        Ok(seen) if !seen.is_directory() => Errno::ENOTDIR.to_ret(),
+        found => ret(found.map(|_| 0)),
     }
 }
 
 /// 0 if the path exists, whether ours or the host's; else the error.
 pub(crate) fn look(task: &Task, at: At, flags: u32, last: Last) -> isize {
-    look_for(task, at, flags, last, &Cell::new(0))
+    ret(find(task, at, flags, last).map(|_| 0))
 }
 
-/// [`look`], which sets `mode` to that of what exists.
-pub(super) fn look_for(task: &Task, at: At, flags: u32, last: Last, mode: &Cell<u32>) -> isize {
+/// What a path leads to, whether ours or the host's.
+///
+/// # Errors
+/// Those of path_resolution(7).
+pub(super) fn find(task: &Task, at: At, flags: u32, last: Last) -> Result<Seen> {
     let flags = match last.follows() {
         true => flags & !lp_abi::linux::AT_SYMLINK_FOLLOW,
         false => flags | AT_SYMLINK_NOFOLLOW,
     };
+    let seen = Cell::new(None);
     let ours = |at: At| {
-        target::at(task, at.dirfd, at.path, flags, |_, inode, _| {
-            mode.set(inode.mode.load(Ordering::Relaxed)); // Relaxed: the type does not change.
+        target::at(task, at.dirfd, at.path, flags, |id, inode, _| {
+            let mode = inode.mode.load(Ordering::Relaxed); // Relaxed: the type does not change.
+            seen.set(Some(Seen { mode, place: SeenIn::Mount(id) }));
             Ok(())
         })
     };
@@ -134,8 +160,9 @@ pub(super) fn look_for(task: &Task, at: At, flags: u32, last: Last, mode: &Cell<
         // SAFETY: zeros are a valid `stat`, and the kernel fills it in.
         let mut found: stat = unsafe { core::mem::zeroed() };
         let done = kernel!(__NR_newfstatat, at.dirfd, at.path, &raw mut found, flags);
-        mode.set(found.st_mode);
+        seen.set(Some(Seen { mode: found.st_mode, place: SeenIn::Host(found.st_dev) }));
         done
     };
-    one(task, at, last, ours, host)
+    Errno::from_ret(one(task, at, last, ours, host))?;
+    seen.get().ok_or(Errno::ENOENT)
 }

@@ -108,8 +108,8 @@ pub(crate) fn start(at: At, resolve: u32) -> Result<(At, bool)> {
     Ok((At { path, ..at }, true))
 }
 
-/// The flags and the `RESOLVE_*` flags in a `struct open_how` of the program's; 0 if it is too short or cannot
-/// be read.
+/// The flags and the `RESOLVE_*` flags in a `struct open_how` of the program's; 0 if it is too short or
+/// cannot be read.
 pub(crate) fn flags_of(how: usize, length: usize) -> (u32, u32) {
     if length < size_of::<open_how>() {
         return (0, 0);

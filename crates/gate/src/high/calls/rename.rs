@@ -8,7 +8,7 @@ use lp_vfs::task::Task;
 
 use crate::high::calls::{across, across_rename};
 use crate::high::frame::at::{At, Last};
-use crate::high::frame::handler::{failed_with, handlers, kernel};
+use crate::high::frame::handler::{handlers, kernel};
 use crate::high::route::pair::{Pair, two};
 use crate::high::route::path::is_plainly_ours;
 
@@ -52,7 +52,8 @@ fn move_entry(task: &Task, old: At, new: At, flags: u32) -> isize {
         match rename::renameat2(task, old.dirfd, old.path, new.dirfd, new.path, flags) {
             Ok(Two::Done) => return 0,
             // Nothing has happened: a path leads out, or to another file system, or names a mount.
-            Ok(Two::Outside { .. }) | Err(Errno::EXDEV | Errno::EBUSY | Errno::EEXIST) => {}
+            Ok(Two::Outside { .. }) => {}
+            Err(errno) if across_rename::REFUSALS.contains(&errno) => {}
             Err(errno) => return errno.to_ret(),
         }
     }
@@ -80,8 +81,10 @@ fn move_by(
     let first = |old: At| across::parent(task, old);
     let pair = Pair { paths: [old, new], last: Last::Name, ours: &ours, host: &host, first: &first };
     let done = two(task, pair);
-    match [Errno::EXDEV, Errno::EBUSY, Errno::EEXIST].iter().any(|errno| failed_with(done, *errno)) {
-        true => across_rename::rename(task, old, new, flags, done),
-        false => done,
+    match Errno::from_ret(done) {
+        Err(errno) if across_rename::REFUSALS.contains(&errno) => {
+            across_rename::rename(task, old, new, flags, errno)
+        }
+        _ => done,
     }
 }

@@ -54,8 +54,8 @@ pub(crate) enum Last {
     Follow,
     /// No: the call is about the link.
     Link,
-    /// No, even if slashes follow: the call makes, moves or removes the name. That of a mount the kernel would
-    /// make.
+    /// No, even if slashes follow: the call makes, moves or removes the name. If it is a mount's, the kernel,
+    /// which does not know it, would make it.
     Name,
 }
 

@@ -156,8 +156,8 @@ pub(crate) fn makes_behind_link(flags: u32) -> bool {
     flags & (O_CREAT | O_EXCL | O_NOFOLLOW | O_PATH) == O_CREAT
 }
 
-/// What makes an open fail where a symbolic link is on the way, if it is one for reading with plain `flags` or
-/// one that [makes what is behind a link](makes_behind_link).
+/// What makes an open fail where a symbolic link is on the way, if it is one for reading with plain `flags`
+/// or one that [makes what is behind a link](makes_behind_link).
 pub(crate) fn straight(flags: u32, mode: u32) -> Option<open_how> {
     const PLAIN: u32 = O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_DIRECTORY | O_LARGEFILE;
     let is_asked = flags & !PLAIN == 0 || makes_behind_link(flags);

@@ -4,8 +4,8 @@
 //! closer look if it could still lead into a mount: it contains `//`, `/./` or `/../`, lies under /proc or
 //! /dev (magic links to descriptors), or is relative to a host directory and names a mount's last component.
 //! Symbolic links of the host into a mount are found when the kernel, which sees nothing there, fails: see
-//! [`hostlink`]. Where it would not fail, they are looked for first: by calls that make a name (the mount's, in
-//! a directory behind a link, or that to which a link leads), and while a mount covers a host directory.
+//! [`hostlink`]. Where it would not fail, they are looked for first: by calls that make a name (the mount's,
+//! in a directory behind a link, or that to which a link leads), and while a mount covers a host directory.
 
 use lp_abi::{Errno, Fd, MAX_SYMLINKS, PATH_MAX, Result};
 use lp_region::sync::Ordering;

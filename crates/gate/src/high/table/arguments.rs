@@ -27,8 +27,8 @@ impl PathArgument {
         At { dirfd, path: given(words[self.path]) }
     }
 
-    /// [`Last::Name`] if the call is about the name. Else the call follows a link in the last component, or it
-    /// makes no difference to what is known about the path.
+    /// [`Last::Name`] if the call is about the name. Whether another call follows a link in the last component
+    /// makes no difference here.
     pub(crate) fn last(&self) -> Last {
         if self.is_name { Last::Name } else { Last::Follow }
     }

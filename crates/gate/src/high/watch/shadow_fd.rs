@@ -37,8 +37,9 @@ pub(crate) fn open(task: &'static Task<'static>, fd: Fd, flags: u32) {
     }
 }
 
-/// Opens the shadows of the files that this process has open, of inodes that have just got one: when they are
-/// closed, their watchers learn of the close alone. No watcher must be there yet, who would learn of the open.
+/// Opens the shadows of the files that this process has open, of inodes that have just got one: when they
+/// are closed, their watchers learn of the close alone. A watcher who is there already would learn of the
+/// open.
 pub(crate) fn open_all(task: &'static Task<'static>) {
     let lacking = |word: u64| {
         of(task, word).is_none()
