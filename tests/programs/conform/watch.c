@@ -631,6 +631,56 @@ GROUP(watch, opened_here_before)
     DO(close(fd));
 }
 
+#define ROUNDS 200
+
+static pthread_barrier_t both;
+static int open_in_child[ROUNDS];
+
+/* Forks once in each round, while the other thread adds a watch, each time a little later. The child counts
+ * what it has open. */
+static void *forks(void *unused)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        pthread_barrier_wait(&both);
+        for (volatile int spins = 0; spins < i * 200; spins++)
+            ;
+        pid_t child = fork();
+        if (child == 0) {
+            int open = 0;
+            for (int fd = 0; fd < 256; fd++)
+                open += fcntl(fd, F_GETFD) >= 0;
+            _exit(open);
+        }
+        int status;
+        waitpid(child, &status, 0);
+        open_in_child[i] = WEXITSTATUS(status);
+        pthread_barrier_wait(&both);
+    }
+    return unused;
+}
+
+GROUP(watch, opened_here_before_a_fork)
+{
+    begin();
+    make_dir("d");
+    pthread_t thread;
+    pthread_barrier_init(&both, NULL, 2);
+    pthread_create(&thread, NULL, forks, NULL);
+    int more = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        int fd = open("d/f", O_CREAT | O_RDWR, 0644);
+        pthread_barrier_wait(&both);
+        int wd = inotify_add_watch(group, "d/f", IN_CLOSE);
+        pthread_barrier_wait(&both);
+        close(fd);
+        inotify_rm_watch(group, wd);
+        unlink("d/f");
+        more += open_in_child[i] != open_in_child[0];
+    }
+    pthread_join(thread, NULL);
+    say("children with other descriptors: %d", more);
+}
+
 GROUP(watch, with_the_host)
 {
     begin();

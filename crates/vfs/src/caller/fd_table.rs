@@ -55,6 +55,11 @@ pub mod entry {
         (word >> SHADOW_SHIFT).checked_sub(1).map(|fd| Fd::new(fd as i32))
     }
 
+    /// The entry without what records it.
+    pub const fn without_shadow(word: u64) -> u64 {
+        word & !(u64::MAX << SHADOW_SHIFT)
+    }
+
     /// The bits of an entry that record it.
     pub const fn with_shadow(fd: Fd) -> u64 {
         (fd.raw() as u64 + 1) << SHADOW_SHIFT

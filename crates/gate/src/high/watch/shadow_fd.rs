@@ -10,7 +10,6 @@ use lp_abi::linux::{
     O_LARGEFILE, O_NOFOLLOW, O_NONBLOCK, UTIME_NOW, UTIME_OMIT,
 };
 use lp_abi::{Errno, Fd, Result};
-use lp_region::layout::FDS;
 use lp_region::sync::Ordering;
 use lp_region::{FileId, InodeId, InodeRef};
 use lp_vfs::file;
@@ -30,9 +29,23 @@ const FROM: [u32; 2] = [128, 64];
 
 /// Opens the shadow of the file that was just opened as `fd`, with open(2)'s `flags`.
 pub(crate) fn open(task: &'static Task<'static>, fd: Fd, flags: u32) {
-    let own = || inode_of(task, descriptor::word(task, fd)).and_then(|id| open_shadow(task, id, flags).ok());
-    if let Some(low) = take_waited().or_else(own) {
-        keep(task, fd, low);
+    if let Some(low) = take_waited() {
+        keep(&Alone::take(task), task, fd, low);
+        close_number(low);
+    } else if let Some(id) = inode_of(task, descriptor::word(task, fd)) {
+        open_if(task, fd, id, flags, || true);
+    }
+}
+
+/// Opens the shadow of inode `id` for the file of `fd`, if it `may` once this thread has the table alone.
+fn open_if(task: &Task<'_>, fd: Fd, id: InodeId, flags: u32, may: impl FnOnce() -> bool) {
+    let Ok(path) = shadow_path::path_of(task, id, spare_buffer()) else { return };
+    // No thread may fork while there is a descriptor that the table does not name.
+    let alone = Alone::take(task);
+    if may()
+        && let Ok(low) = open_path(task, path, id, flags)
+    {
+        keep(&alone, task, fd, low);
         close_number(low);
     }
 }
@@ -41,21 +54,31 @@ pub(crate) fn open(task: &'static Task<'static>, fd: Fd, flags: u32) {
 /// are closed, their watchers learn of the close alone. A watcher who is there already would learn of the
 /// open.
 pub(crate) fn open_all(task: &'static Task<'static>) {
-    let lacking = |word: u64| {
-        of(task, word).is_none()
-            && inode_of(task, word).is_some_and(|id| watch::has_shadow(task.region.inode(id)))
-    };
-    for (fd, word) in task.table.open().filter(|(_, word)| lacking(*word)) {
-        let id = FileId(word as u32);
-        // What was opened with O_PATH has no events. What another process has open is not closed here alone.
-        if descriptor::is_path(task, fd) || file::is_shared(task.region.file(id)) {
+    for (fd, word) in task.table.open() {
+        let file = FileId(word as u32);
+        let record = task.region.file(file);
+        // What another process has open is not closed here alone.
+        let lacks = || {
+            let now = descriptor::word(task, fd);
+            now as u32 == file.0 && of(task, now).is_none() && !file::is_shared(record)
+        };
+        let Some(id) = inode_of(task, word).filter(|id| watch::has_shadow(task.region.inode(*id))) else {
+            continue;
+        };
+        // What was opened with O_PATH has no events.
+        if descriptor::is_path(task, fd) || !lacks() {
             continue;
         }
-        let copies = task.table.open().filter(|(_, other)| FileId(*other as u32) == id);
-        match copies.filter_map(|(_, other)| of(task, other)).next() {
-            Some(shadow) => keep(task, fd, shadow),
+        let mut copies = task.table.open().filter(|(_, other)| FileId(*other as u32) == file);
+        match copies.find_map(|(_, other)| of(task, other)) {
+            Some(shadow) => {
+                let alone = Alone::take(task);
+                if lacks() {
+                    keep(&alone, task, fd, shadow);
+                }
+            }
             // Relaxed: changes to what an open asks for are none of the access.
-            None => open(task, fd, task.region.file(id).flags.load(Ordering::Relaxed)),
+            None => open_if(task, fd, id, record.flags.load(Ordering::Relaxed), lacks),
         }
     }
 }
@@ -77,17 +100,14 @@ pub(crate) fn drop_waited() {
 /// Closes a file that was opened before it had a shadow: reports an open first, then the close.
 ///
 /// # Errors
-/// Those of [`open_shadow`].
+/// Those of [`shadow_path::path_of`] and open(2).
 pub(crate) fn open_and_close(task: &Task<'_>, id: InodeId, flags: u32) -> Result<()> {
-    open_shadow(task, id, flags).map(close_number)
+    let path = shadow_path::path_of(task, id, spare_buffer())?;
+    open_path(task, path, id, flags).map(close_number)
 }
 
-/// Opens the shadow of an inode with the access of the inode's open.
-///
-/// # Errors
-/// Those of [`shadow_path::path_of`] and open(2).
-fn open_shadow(task: &Task<'_>, id: InodeId, flags: u32) -> Result<Fd> {
-    let path = shadow_path::path_of(task, id, spare_buffer())?;
+/// Opens the shadow of an inode, by the shadow's path, with the access of the inode's open.
+fn open_path(task: &Task<'_>, path: &[u8], id: InodeId, flags: u32) -> Result<Fd> {
     let kind = match watch::kind(task.region.inode(id)) {
         ShadowKind::Directory => O_DIRECTORY,
         ShadowKind::File => 0,
@@ -100,28 +120,34 @@ fn open_shadow(task: &Task<'_>, id: InodeId, flags: u32) -> Result<Fd> {
 /// The file of `old` has also been opened as `new`.
 pub(crate) fn duplicate(task: &'static Task<'static>, old: Fd, new: Fd) {
     if let Some(shadow) = of(task, descriptor::word(task, old)) {
-        keep(task, new, shadow);
+        keep(&Alone::take(task), task, new, shadow);
     }
 }
 
 /// Moves a duplicate of a shadow's descriptor out of the way and records it beside the file of `fd`.
-fn keep(task: &'static Task<'static>, fd: Fd, shadow: Fd) {
+fn keep(_: &Alone<'_, '_>, task: &Task<'_>, fd: Fd, shadow: Fd) {
     // SAFETY: F_DUPFD only creates a descriptor. It survives exec, as the file of `fd` may.
     let copy = |from: &u32| unsafe { lp_abi::syscall!(__NR_fcntl, shadow, F_DUPFD, *from) }.ok();
     let Some(number) = FROM.iter().find_map(copy) else { return };
-    if number >= FDS {
-        return close_number(Fd::new(number as i32));
+    let number = Fd::new(number as i32);
+    if record(task, fd, number).is_none() {
+        close_number(number);
     }
-    let locked = Alone::take(task);
-    let Ok(place) = table::reach(task, Fd::new(number as i32)) else {
-        return close_number(Fd::new(number as i32));
-    };
+}
+
+/// Records descriptor `number` as the shadow's beside the file of `fd`, unless that is closed or has one. The
+/// caller has the table alone.
+fn record(task: &Task<'_>, fd: Fd, number: Fd) -> Option<()> {
+    let entry = task.table.covered(fd)?;
+    let word = entry.load(Ordering::Relaxed); // Relaxed: nobody else changes it.
+    if word & entry::OPEN == 0 || of(task, word).is_some() {
+        return None;
+    }
+    let place = table::reach(task, number).ok()?;
     table::replace(task, place, entry::PARKED | entry::SHADOW);
-    drop(locked);
     task.process.closes_look(closing::SHADOWS);
-    if table::change(task, fd, entry::with_shadow(Fd::new(number as i32)), 0).is_err() {
-        close(task, Fd::new(number as i32));
-    }
+    entry.store(entry::without_shadow(word) | entry::with_shadow(number), Ordering::Release);
+    Some(())
 }
 
 /// Closes the descriptor of a shadow whose file was closed.
