@@ -92,6 +92,11 @@ pub(crate) fn is_base_ours(task: &Task, dirfd: Fd) -> bool {
     descriptor::is_listed(task, dirfd)
 }
 
+/// Whether a descriptor is the gate's own, and closed for the program.
+fn is_hidden(task: Option<&Task>, fd: Fd) -> bool {
+    task.map_or_else(|| apart::is_hidden(fd), |task| descriptor::is_hidden(task, fd))
+}
+
 /// The route in a process that is [`apart`]. [`Route::Host`] is certain; anything else is a reason to join.
 pub(crate) fn route_apart(which: Which, at: At, last: Last) -> Route {
     route_slow(None, which, at, last)
@@ -179,19 +184,26 @@ fn route_absolute(
 /// directory. Asked before an open for reading: the kernel can open it and look for links in one call.
 pub(crate) fn is_hosts_without_links(task: Option<&Task>, at: At) -> bool {
     let mounts = mounts();
-    if !mounts.cover_any() || mounts.are_whole() {
-        return false;
-    }
-    // SAFETY: the gate's fault handler is installed.
-    let (word, straight) = unsafe { (ucopy::word(at.path.as_ptr()), ucopy::is_straight(at.path.as_ptr())) };
-    let may_be = word as u8 == b'/' && straight && !may_be_known(word) && task.and_then(root::of).is_none();
-    if !may_be {
+    if !mounts.cover_any() || mounts.are_whole() || task.and_then(root::of).is_some() {
         return false;
     }
     let text = buffer(Which::First);
-    // SAFETY: as above.
-    let copied = unsafe { ucopy::string(text, at.path.as_ptr()) };
-    copied.is_ok_and(|length| !mounts.holds(&text[..length]))
+    // SAFETY: the gate's fault handler is installed.
+    let Ok(length) = (unsafe { ucopy::string(text, at.path.as_ptr()) }) else { return false };
+    match &text[..length] {
+        [] => false,
+        text @ [b'/', ..] => {
+            // SAFETY: as above.
+            let may_be_known = may_be_known(unsafe { ucopy::word(at.path.as_ptr()) });
+            // Magic links are behind symbolic ones in /dev.
+            let is_known = || !text.starts_with(b"/dev/") || task.is_none() && magic::may_concern_mount(text);
+            !(may_be_known && is_known()) && !is_crooked(text) && !mounts.holds(text)
+        }
+        text => {
+            let is_hosts = !task.is_some_and(|task| is_base_ours(task, at.dirfd));
+            is_hosts && !is_hidden(task, at.dirfd) && !mounts.names(text) && !magic::may_continue(text)
+        }
+    }
 }
 
 /// The route of an absolute path under /proc or /dev, `length` bytes in the buffer of `which`.
@@ -225,7 +237,7 @@ fn route_relative(
     if task.is_some_and(|task| is_base_ours(task, at.dirfd)) {
         return Route::Ours(at);
     }
-    if task.map_or_else(|| apart::is_hidden(at.dirfd), |task| descriptor::is_hidden(task, at.dirfd)) {
+    if is_hidden(task, at.dirfd) {
         // For the program it is closed. What the kernel finds before that comes first.
         return Route::Elsewhere(At { dirfd: Fd::NONE, path: at.path });
     }
