@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
@@ -167,6 +168,59 @@ GROUP(event, sendfile)
     T(sendfile(null, in, &at, 10));
     contents("in");
     contents("out");
+}
+
+/* What a descriptor from before allows once the file may not be changed, or only be appended to. */
+GROUP(event, fixed_while_open)
+{
+    static const int flags[] = { FS_IMMUTABLE_FL, FS_APPEND_FL, FS_IMMUTABLE_FL | FS_APPEND_FL };
+    for (unsigned i = 0; i < COUNT(flags); i++) {
+        make("from", "0123456789"), make("f", "abcdefgh");
+        int from = open("from", O_RDONLY), fd = open("f", O_RDWR), append = open("f", O_RDWR | O_APPEND), none = 0;
+        loff_t zero = 0, at = 0;
+        char value[8];
+        struct timespec times[2] = { { 1, 1 }, { 2, 2 } }, now[2] = { { 0, UTIME_NOW }, { 0, UTIME_NOW } };
+        say("flags %x", flags[i]);
+        if (T(ioctl(fd, FS_IOC_SETFLAGS, &flags[i])) != 0)
+            return;
+        T(write(fd, "x", 1));
+        T(write(append, "y", 1));
+        T(pwrite(fd, "z", 1, 3));
+        T(ftruncate(fd, 4));
+        T(ftruncate(append, 4));
+        T(truncate("f", 4));
+        T(fallocate(fd, 0, 0, 100));
+        T(fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 100));
+        T(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 2));
+        T(copy_file_range(from, &zero, fd, &at, 3, 0));
+        T(copy_file_range(from, &zero, fd, &at, 0, 0));
+        T(copy_file_range(from, &zero, fd, &at, 3, 1));
+        T(copy_file_range(from, &zero, append, NULL, 3, 0));
+        T(copy_file_range(fd, &zero, from, &at, 3, 0));
+        T(sendfile(fd, from, &zero, 3));
+        T(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED ? -1 : 0);
+        T(mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED ? -1 : 0);
+        T(fchmod(fd, 0600));
+        T(fchown(fd, -1, -1));
+        T(fchown(fd, getuid(), getgid()));
+        T(futimens(fd, times));
+        T(futimens(fd, now));
+        T(fsetxattr(fd, "user.a", "b", 1, 0));
+        T(fsetxattr(fd, "trusted.a", "b", 1, 0));
+        T(fremovexattr(fd, "user.none"));
+        T(fgetxattr(fd, "trusted.a", value, sizeof value));
+        T(open("f", O_RDONLY));
+        T(open("f", O_WRONLY));
+        T(open("f", O_WRONLY | O_APPEND));
+        T(open("f", O_RDONLY | O_TRUNC));
+        T(access("f", W_OK));
+        T(link("f", "g"));
+        T(rename("f", "g"));
+        T(unlink("f"));
+        contents("f");
+        T(ioctl(fd, FS_IOC_SETFLAGS, &none));
+        T(unlink("f"));
+    }
 }
 
 GROUP(event, copy_file_range)

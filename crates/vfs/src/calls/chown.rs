@@ -70,7 +70,8 @@ fn set(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), owner: u32, 
     let (owner, group) = in_run(task, owner, group)?;
     let _locked = inode::lock(task, id);
     // Relaxed throughout: under the lock; credentials change only in their own process.
-    if inode.flags.load(Relaxed) & (inode_flags::IMMUTABLE | inode_flags::APPEND) != 0 {
+    let fixed = inode_flags::IMMUTABLE | inode_flags::APPEND;
+    if (owner, group) != (KEEP, KEEP) && inode.flags.load(Relaxed) & fixed != 0 {
         return Err(Errno::EPERM);
     }
     let (uid, gid) = (inode.uid.load(Relaxed), inode.gid.load(Relaxed));

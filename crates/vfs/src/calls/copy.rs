@@ -10,7 +10,7 @@ use lp_abi::linux::{
     SPLICE_F_MORE, SPLICE_F_MOVE, SPLICE_F_NONBLOCK,
 };
 use lp_abi::{Errno, Fd, MAX_RW_COUNT, PAGE_SIZE, Result, UserPtr};
-use lp_region::records::file_mode;
+use lp_region::records::{file_mode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::ucopy;
 
@@ -69,6 +69,9 @@ pub fn copy_file_range(
     // Relaxed, both: immutable.
     if from.inode.root.load(Relaxed) != to.inode.root.load(Relaxed) {
         return Err(Errno::EXDEV);
+    }
+    if to.inode.flags.load(Relaxed) & inode_flags::IMMUTABLE != 0 {
+        return Err(Errno::EPERM);
     }
     let len = copied(&from, at_in, &to, at_out, len)?;
     if len == 0 {

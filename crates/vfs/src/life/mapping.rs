@@ -47,8 +47,14 @@ pub fn begin(task: &Task, fd: Fd, offset: u64, len: usize, sharing: MapAccess) -
     let held = task.fget_no_path(fd)?;
     let mode = held.file.mode.load(Relaxed); // Relaxed: immutable.
     let append_only = held.inode.flags.load(Relaxed) & inode_flags::APPEND != 0;
-    let may_write = mode & file_mode::WRITE != 0 && !append_only;
-    if mode & file_mode::READ == 0 || sharing == MapAccess::SharedWrite && !may_write {
+    let may_write = mode & file_mode::WRITE != 0;
+    let is_shut = match sharing {
+        MapAccess::Private => false,
+        // The mapping could become writable.
+        MapAccess::SharedRead => may_write && append_only,
+        MapAccess::SharedWrite => !may_write || append_only,
+    };
+    if mode & file_mode::READ == 0 || is_shut {
         return Err(Errno::EACCES);
     }
     if mode & file_mode::REGULAR == 0 || !task.region.has_file() {
