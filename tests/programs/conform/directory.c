@@ -111,6 +111,29 @@ GROUP(directory, last_cookie)
     }
 }
 
+/* Each number between those of the first and the last entry leads to one. */
+GROUP(directory, seek_anywhere)
+{
+    char name[16];
+    for (int i = 0; i < 20; i++) {
+        sprintf(name, "n%d", i);
+        make(name, "");
+    }
+    unlink("n7");
+    unlink("n11");
+    make("newest", "");
+    int dir = open(".", O_RDONLY);
+    for (int at = 0; at < 30; at++) {
+        T(lseek(dir, at, SEEK_SET));
+        struct {
+            long inode, next;
+            char rest[3], name[13];
+        } record;
+        int got = syscall(SYS_getdents64, dir, &record, sizeof record);
+        say("%s, then at %ld", got > 0 ? record.name : "none", at < 2 ? 0 : (long)lseek(dir, 0, SEEK_CUR));
+    }
+}
+
 GROUP(directory, tell_and_seek)
 {
     char name[16];

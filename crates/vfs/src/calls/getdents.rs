@@ -1,8 +1,9 @@
 //! getdents64(2): entries of a directory, newest first, as tmpfs lists them (offset_iterate_dir of
 //! fs/libfs.c).
 //!
-//! The cookie of `.` is 0, of `..` 1. 2 stands for the entry that is newest by then, and `AFTER` + p for what
-//! is below position p of the array. `END`, which lseek shows as on tmpfs, means that nothing is left.
+//! The cookie of `.` is 0, of `..` 1. 2 stands for the entry that is newest by then, and `FIRST` + p for
+//! position p of the array, or what is below it. `END` means that nothing is left. So lseek shows the same
+//! numbers as on tmpfs, and each of them that it does not show is good for an entry, too.
 //! Positions do not change, so a program may continue after any record while names come and go. New names get
 //! higher positions, so a listing ends.
 //!
@@ -28,15 +29,17 @@ use crate::names::{dirent, hash, listing};
 
 /// Cookie of the newest entry; the dots come before.
 const DOTS: u64 = 2;
-/// Cookie of what is below position 0: nothing.
-const AFTER: u64 = 3;
+/// Cookie of position 0.
+const FIRST: u64 = 3;
 /// Cookie of the end: tmpfs's `DIR_OFFSET_EOD`.
 const END: u64 = i32::MAX as u64;
 
 /// The cookie of what is below `position`.
 fn cookie_below(position: u64) -> u64 {
-    let cookie = AFTER + position;
-    if cookie < END { cookie } else { cookie + 1 }
+    match position {
+        0 => END,
+        position => FIRST + position - 1 + u64::from(FIRST + position > END),
+    }
 }
 
 /// The inverse of [`cookie_below`]; `tail` for the newest.
@@ -44,8 +47,7 @@ fn bound_of(cookie: u64, tail: u64) -> u64 {
     match cookie {
         DOTS => tail,
         END => 0,
-        cookie if cookie < END => (cookie - AFTER).min(tail),
-        cookie => (cookie - AFTER - 1).min(tail),
+        cookie => (cookie - FIRST + 1 - u64::from(cookie > END)).min(tail),
     }
 }
 
