@@ -1,5 +1,6 @@
 /* User namespaces: what the capabilities of a process in one do not allow. */
 #include "conform.h"
+#include <linux/capability.h>
 #include <linux/fs.h>
 #include <grp.h>
 #include <pthread.h>
@@ -716,6 +717,64 @@ GROUP(namespace, file_systems_of_its_own)
         T(umount("d"));
     }
     list("outside");
+}
+
+/* The value of a file's capabilities: version, users' sets, and who must be root, if `root` is not -1. */
+static int permit(const char *path, unsigned magic, int root)
+{
+    unsigned value[6] = { magic, 1 << CAP_NET_RAW, 0, 0, 0, root };
+    return setxattr(path, "security.capability", value, root == -1 ? 20 : 24, 0);
+}
+
+static void permitted(const char *path)
+{
+    static const size_t sizes[] = { 0, 4, 20, 24, 64 };
+    for (unsigned i = 0; i < COUNT(sizes); i++) {
+        unsigned char value[64] = { 0 };
+        TN(path, getxattr(path, "security.capability", value, sizes[i]));
+        say_bytes("value", value, 24);
+    }
+}
+
+static void all_permitted(void)
+{
+    static const char *const names[] = { "short", "root", "user", "effective", "inside", "none" };
+    for (unsigned i = 0; i < COUNT(names); i++)
+        permitted(names[i]);
+    T(permit("own", 0x02000000, -1));
+    permitted("own");
+    T(permit("own", 0x02000001, -1));
+    permitted("own");
+    T(permit("own", 0x03000000, 0));
+    permitted("own");
+    T(permit("own", 0x03000001, 5));
+    permitted("own");
+    T(permit("own", 0x03000000, 4000));
+    T(permit("own", 0x03000002, 5));
+    T(permit("own", 0x02000002, -1));
+    T(permit("own", 0x01000000, -1));
+    T(permit("other", 0x02000000, -1));
+    T(permit("other", 0x02000002, -1));
+}
+
+GROUP(namespace, file_capabilities)
+{
+    if (geteuid() != 0)
+        return;
+    static const char *const names[] = { "short", "root", "user", "effective", "inside", "none", "own", "other" };
+    for (unsigned i = 0; i < COUNT(names); i++)
+        make(names[i], "text");
+    T(chown("own", 1000, 1000));
+    T(permit("short", 0x02000000, -1));
+    T(permit("root", 0x03000000, 0));
+    T(permit("user", 0x03000000, 5000));
+    T(permit("effective", 0x03000001, 1000));
+    T(permit("inside", 0x03000001, 1005));
+    all_permitted();
+    say_wait(mapped_child("0 1000 10\n", "0 1000 10\n", all_permitted, CLONE_NEWUSER));
+    permitted("own");
+    say_wait(mapped_child("0 1000 5\n7 0 1\n", "0 1000 5\n7 0 1\n", all_permitted, CLONE_NEWUSER));
+    permitted("own");
 }
 
 /* As whoever runs the group. */

@@ -21,6 +21,7 @@ use crate::inodes::{inode, watched};
 use crate::lane::writer;
 use crate::life::mount_owner;
 use crate::names::tree;
+use crate::rights::file_capabilities::{self, FileCapabilities};
 use crate::rights::{acl, credentials, permission};
 
 /// `XATTR_SIZE_MAX`, also the limit of a list.
@@ -265,11 +266,16 @@ fn set(task: &Task, of: On, name: &Name, value: XattrValue) -> Result<()> {
     Ok(())
 }
 
-fn set_value(task: &Task, (id, inode, mount): On, name: &Name, value: XattrValue) -> Result<()> {
+fn set_value(task: &Task, (id, inode, mount): On, name: &Name, mut value: XattrValue) -> Result<()> {
     below::complete_attributes(task, inode)?;
     let _writing = writer::begin(task, mount)?;
     let name = name.get();
     let space = space(name);
+    let mut room = [0; file_capabilities::ROOM];
+    // The kernel looks at capabilities only if there are some.
+    if name == CAPABILITY && !value.bytes.is_empty() {
+        value.bytes = capabilities_to_store(task, inode, value.bytes, &mut room)?;
+    }
     let limits = space == Space::Acl(BlobKind::Acl) && inode::is_dir(inode);
     let _locked = inode::lock(task, id);
     let _shift = limits.then(|| tree::shift(task));
@@ -277,30 +283,31 @@ fn set_value(task: &Task, (id, inode, mount): On, name: &Name, value: XattrValue
         return acl::set(task, id, inode, which, value.bytes);
     }
     may(task, inode, space, Access::Write)?;
-    if space == Space::Security {
-        may_secure(task, inode, name, &value)?;
+    if space == Space::Security && name != CAPABILITY {
+        may_administer(task, inode, name)?;
     }
     resolve(name, space)?;
     xattrs::replace(task, (id, inode), name, Some(value), task.now())
 }
 
-/// The kernel's cap_inode_setxattr: `security.` belongs to the administrator, and file capabilities must be
-/// valid.
-fn may_secure(task: &Task, inode: &Inode, name: &[u8], value: &XattrValue) -> Result<()> {
-    if name == CAPABILITY {
-        let (size, at) = (value.bytes.len(), value.bytes.start().cast::<u32>());
-        // SAFETY: the copy routine handles bad pointers.
-        let magic = if size >= 4 { unsafe { ucopy::get(at.as_ptr()) }? } else { 0 };
-        let is_valid = matches!((size, magic >> 24), (0, _) | (20, 2) | (24, 3));
-        if !is_valid {
-            return Err(Errno::EINVAL);
-        }
-        // The kernel looks at who sets capabilities only if there are some.
-        if size == 0 {
-            return Ok(());
-        }
-    }
-    may_administer(task, inode, name)
+/// The capabilities that a caller gives, for an inode, in `room`: the kernel's cap_convert_nscap.
+///
+/// # Errors
+/// `EINVAL` if they are not valid, `EPERM`.
+fn capabilities_to_store(
+    task: &Task,
+    inode: &Inode,
+    given: UserSlice,
+    room: &mut [u8; file_capabilities::ROOM],
+) -> Result<UserSlice> {
+    let copy = room.get_mut(..given.len()).ok_or(Errno::EINVAL)?;
+    // SAFETY: the copy routine handles bad pointers, and `copy` has room for all of it.
+    unsafe { ucopy::copy(copy.as_mut_ptr(), given.start().as_ptr(), copy.len()) }?;
+    let capabilities = FileCapabilities::parse(copy)?;
+    may_administer(task, inode, CAPABILITY)?;
+    let length = capabilities.in_run(task.process)?.write(room);
+    // SAFETY: `length` bytes of `room`, which the caller keeps.
+    Ok(unsafe { UserSlice::new(room.as_ptr(), length) })
 }
 
 /// Checks that the caller may change an attribute in `security.`: in a user namespace a file's capabilities,
@@ -359,17 +366,25 @@ fn get(task: &Task, id: InodeId, inode: &Inode, name: &Name, to: UserSlice) -> R
         .find(|record| xattrs::compare(view, record, name).is_eq())
         .ok_or(Errno::ENODATA)?;
     let size = record.value_len as usize;
-    // The kernel's cap_inode_getsecurity.
-    if name == CAPABILITY && size == 0 {
-        return Err(Errno::EINVAL);
+    if name == CAPABILITY {
+        let mut room = [0; file_capabilities::ROOM];
+        let stored = room.get_mut(..size).ok_or(Errno::EINVAL)?;
+        view.read(stored, record.value_at())?;
+        let length = FileCapabilities::parse(stored)?.shown(task.process)?.write(&mut room);
+        // SAFETY: the copy routine handles bad pointers; `room` has the bytes.
+        let copy = |to: UserSlice| unsafe { ucopy::copy(to.start().as_ptr(), room.as_ptr(), length) };
+        return fill(to, length, |to| copy(to).map(|()| length));
     }
-    if to.is_empty() {
-        return Ok(size);
+    fill(to, size, |to| view.give(to, record.value_at()))
+}
+
+/// Has `copy` copy a value of `size` bytes out. Without any room the size is all that the caller wants.
+fn fill(to: UserSlice, size: usize, copy: impl FnOnce(UserSlice) -> Result<usize>) -> Result<usize> {
+    match to.len() {
+        0 => Ok(size),
+        room if room < size => Err(Errno::ERANGE),
+        _ => copy(to.first(size)),
     }
-    if to.len() < size {
-        return Err(Errno::ERANGE);
-    }
-    view.give(to.first(size), record.value_at())
 }
 
 fn list(task: &Task, id: InodeId, inode: &Inode, to: UserSlice) -> Result<usize> {

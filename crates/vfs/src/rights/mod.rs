@@ -8,6 +8,7 @@
 pub(crate) mod acl;
 pub(crate) mod credentials;
 pub(crate) mod domain;
+pub(crate) mod file_capabilities;
 pub(crate) mod initial;
 pub mod permission;
 pub(crate) mod privileges;
