@@ -20,7 +20,6 @@ const CASES: [(&str, &str, &str); 73] = [
         "map 0, 32 lines: owner, map 0, 33 lines: owner",
         "map 0, 32 lines: owner, map 0, 33 lines: nobody",
     ),
-    ("capabilities_set_within", "setxattr 0, 24 bytes", "setxattr 0, 20 bytes"),
     ("flags_set_within", "set 0, clear 0", "set 0, clear EPERM"),
     ("link_of_the_parent", "link ENOENT, own 0", "link 0, own 0"),
     ("device_without_capability", "capset 0, open 0", "capset 0, open EACCES"),
@@ -66,6 +65,7 @@ const CASES: [(&str, &str, &str); 73] = [
     ("taken_numbers", "0 taken", "5 taken"),
     ("counted_descriptors", "as many", "more"),
     ("link_itself", "by name 700, by descriptor 700", "by name 700, by descriptor 0"),
+    ("waits_for_a_lock", "the holder is shown, the waiter shown", "the holder is shown, the waiter not"),
     (
         "fdinfo",
         "lease 0, read: position, lease, preadv: position",

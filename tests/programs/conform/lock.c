@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/sysmacros.h>
 
 static struct flock range(short type, long start, long length)
 {
@@ -381,6 +382,71 @@ GROUP(lock, open_file_description)
         int own = T(open("f", O_RDWR));
         T(set(own, F_OFD_SETLK, F_RDLCK, 0, 1));
     }
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+/* The lines of /proc/locks about a file, without their numbers and the file's. */
+static void table(const char *path)
+{
+    struct stat st;
+    T(stat(path, &st));
+    char lines[32][200], line[200], kind[16], advice[16], mode[16], from[24], to[24];
+    FILE *locks = fopen("/proc/locks", "re");
+    long last = 0, number, pid, inode;
+    int count = 0, wrong = 0;
+    unsigned major, minor;
+    while (fgets(line, sizeof line, locks)) {
+        int got = sscanf(line, "%ld: %15s %15s %15s %ld %x:%x:%ld %23s %23s", &number, kind, advice, mode, &pid, &major, &minor, &inode, from, to);
+        wrong += got < 1 || (number != last && number != last + 1);
+        last = number;
+        if (got != 10 || makedev(major, minor) != st.st_dev || inode != (long)st.st_ino || count == 32)
+            continue;
+        const char *who = pid == -1 ? "no process" : pid == getpid() ? "this process" : "another process";
+        sprintf(lines[count++], "%s %s %s, %s, %s %s", kind, advice, mode, who, from, to);
+    }
+    fclose(locks);
+    qsort(lines, count, sizeof lines[0], by_text);
+    say("%d wrong numbers", wrong);
+    for (int i = 0; i < count; i++)
+        say("  %s", lines[i]);
+}
+
+GROUP(lock, table)
+{
+    int fd = make_open("f", "0123456789", O_RDWR), other = open("f", O_RDWR), alone = make_open("g", "x", O_RDWR);
+    table("f");
+    set(fd, F_SETLK, F_WRLCK, 2, 4);
+    set(fd, F_SETLK, F_RDLCK, 100, 0);
+    set(other, F_OFD_SETLK, F_RDLCK, 8, 1);
+    flock(alone, LOCK_EX);
+    table("f");
+    table("g");
+    int go[2], ready[2];
+    pipe(go), pipe(ready);
+    pid_t child = fork();
+    if (child == 0) {
+        close(go[1]);
+        set(fd, F_SETLK, F_WRLCK, 20, 1);
+        flock(fd, LOCK_SH);
+        table("f");
+        table("g");
+        write(ready[1], "x", 1);
+        read(go[0], ready, 1);
+        _exit(0);
+    }
+    read(ready[0], &go[0], 1);
+    table("f");
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    table("f");
+    set(fd, F_SETLK, F_UNLCK, 0, 0);
+    flock(alone, LOCK_UN);
+    table("f");
+    table("g");
 }
 
 GROUP(lock, kept_over_exec)

@@ -3,6 +3,8 @@
 #include <dirent.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdbool.h>
+#include <sys/file.h>
 #include <sys/select.h>
 #include <sys/uio.h>
 
@@ -77,6 +79,37 @@ CASE(fdinfo)
     memset(text, 0, sizeof text);
     preadv(info, &(struct iovec){ text, sizeof text - 1 }, 1, 0);
     tell("preadv: %s", strstr(text, "pos:\t5\n") ? "position" : "none");
+    return 0;
+}
+
+/* What /proc/locks tells of a lock and of who waits for it. */
+CASE(waits_for_a_lock)
+{
+    int fd = open("f", O_CREAT | O_RDWR, 0644), other = open("f", O_RDWR);
+    flock(fd, LOCK_EX);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(flock(other, LOCK_EX));
+    char state = 0;
+    while (state != 'S') {
+        char name[40];
+        snprintf(name, sizeof name, "/proc/%d/stat", child);
+        FILE *status = fopen(name, "r");
+        if (!status || fscanf(status, "%*d %*s %c", &state) != 1)
+            return 1;
+        fclose(status);
+    }
+    char line[200], held[40], waiter[40];
+    snprintf(held, sizeof held, " WRITE %d ", getpid());
+    snprintf(waiter, sizeof waiter, " WRITE %d ", child);
+    bool holds = false, waits = false;
+    FILE *locks = fopen("/proc/locks", "r");
+    while (fgets(line, sizeof line, locks)) {
+        holds |= strstr(line, "FLOCK") && strstr(line, held);
+        waits |= strstr(line, "-> FLOCK") && strstr(line, waiter);
+    }
+    tell("the holder is %s, the waiter %s", holds ? "shown" : "not", waits ? "shown" : "not");
+    kill(child, SIGKILL);
     return 0;
 }
 

@@ -97,25 +97,6 @@ static int become_root_within(void)
            put("/proc/self/setgroups", "deny") || put("/proc/self/gid_map", "0 0 1");
 }
 
-/* A file's capabilities that root of a user namespace has set, as they show outside of it. */
-CASE(capabilities_set_within)
-{
-    static const char value[20] = { 1, 0, 0, 2, 0, 32 };
-    char shown[64];
-    make("f", 0755);
-    chmod(".", 0777);
-    if (chown("f", 1000, 1000))
-        return 1;
-    IN_CHILD {
-        if (setresgid(1000, 1000, 1000) || setresuid(1000, 1000, 1000) || unshare(CLONE_NEWUSER) || prctl(PR_SET_DUMPABLE, 1) ||
-            put("/proc/self/uid_map", "0 1000 1") || put("/proc/self/setgroups", "deny") || put("/proc/self/gid_map", "0 1000 1"))
-            _exit(1);
-        say("setxattr", setxattr("f", "security.capability", value, sizeof value, 0));
-    }
-    tell("%zd bytes", getxattr("f", "security.capability", shown, sizeof shown));
-    return 0;
-}
-
 /* Flags that root of a user namespace sets on a mount from outside it, and clears again. */
 CASE(flags_set_within)
 {

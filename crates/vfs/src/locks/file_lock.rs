@@ -174,6 +174,27 @@ pub fn each_through(
     }
 }
 
+/// Calls `found` for each lock of the region, with its inode.
+pub fn each(task: &Task, mut found: impl FnMut(InodeId, &Lock)) {
+    let last = task.region.header().slabs[LockRecord::SLAB].last();
+    for record in (1..=last).map(|id| task.region.lock_record(LockId(id))) {
+        let of = InodeId(record.inode.load(Ordering::Acquire)); // PAIRS: the stores of `Locks`.
+        if of.is_none() {
+            continue;
+        }
+        let lock = {
+            let _held = lock_tree(task, of);
+            // Relaxed: under the lock.
+            (record.inode.load(Ordering::Relaxed) == of.0).then(|| read(record))
+        };
+        if let Some(lock) = lock.filter(|lock| lock.owner.family != family::SIGNAL)
+            && !is_gone(task, lock.owner)
+        {
+            found(of, &lock);
+        }
+    }
+}
+
 /// Releases the owner's locks on `range`.
 ///
 /// # Errors
@@ -403,11 +424,18 @@ pub(crate) fn settle_in_hand(task: &Task, lane: &Lane) {
     }
 }
 
-/// Drops an owner's locks on an inode if the owner is gone: a dead process, or an open file that no live
-/// process names. The reaper, possibly another thread's, releases what else the dead hold.
+/// Drops an owner's locks on an inode if the owner is gone. The reaper, possibly another thread's, releases
+/// what else the dead hold.
 #[cold]
 fn drop_if_dead(task: &Task, id: InodeId, owner: Owner) {
-    let gone = match owner.family {
+    if is_gone(task, owner) {
+        drop_where(task, id, |lock| lock.owner == owner);
+    }
+}
+
+/// Whether an owner is a dead process, or an open file that no live process names.
+fn is_gone(task: &Task, owner: Owner) -> bool {
+    match owner.family {
         family::POSIX => {
             let process = ProcessId(owner.id);
             let life = task.region.process(process).life.get();
@@ -420,9 +448,6 @@ fn drop_if_dead(task: &Task, id: InodeId, owner: Owner) {
             let generation = task.region.file(file).generation.load(Ordering::Acquire);
             generation != owner.generation || !named::by_the_living(task, file)
         }
-    };
-    if gone {
-        drop_where(task, id, |lock| lock.owner == owner);
     }
 }
 

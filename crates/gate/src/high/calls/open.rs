@@ -18,8 +18,8 @@ use crate::high::route::hostlink;
 use crate::high::route::path::{
     is_hosts_without_links, is_plainly_hosts, is_plainly_ours, leave_on, may_be_link, route_on,
 };
-use crate::high::run::mount_table;
 use crate::high::run::mounts::may_be_known;
+use crate::high::run::{lock_table, mount_table};
 use crate::high::special::node;
 use crate::high::watch::shadow_fd;
 use crate::low::live::deferred;
@@ -357,6 +357,8 @@ fn note_known(task: &Task, fd: Fd, at: At, flags: u32) {
     let length = unsafe { ucopy::string(&mut text, at.path.as_ptr()) }.unwrap_or(0);
     if let Some(table) = mount_table::of_path(&text[..length]) {
         mount_table::complete(task, fd, &text[..length], table);
+    } else if &text[..length] == lock_table::PATH {
+        lock_table::complete(task, fd);
     }
     fd_info::opened(task, fd, &text[..length], flags);
     directory::opened(fd, &text[..length]);

@@ -13,13 +13,13 @@ use lp_abi::{Errno, Fd, Result, UserSlice};
 use lp_region::life::SlotState;
 use lp_region::sync::Ordering;
 use lp_region::{FileId, InodeRef, ProcessId, ucopy};
-use lp_vfs::lock::{Lock, LockType, family};
 use lp_vfs::table::{FdTable, entry};
 use lp_vfs::task::Task;
-use lp_vfs::{file_lock, inode, mounts, record_lock, stat};
+use lp_vfs::{file_lock, inode, mounts};
 
 use crate::high::fd::mark;
 use crate::high::frame::handler::{given_slice, kernel};
+use crate::high::run::lock_table;
 
 /// Most that one read returns.
 const ROOM: usize = 1024;
@@ -190,45 +190,17 @@ fn write(task: &Task, process: ProcessId, word: u64, to: &mut Window<'_>) -> Res
         text.push_decimal(number);
         text.push(b"\n");
     })?;
-    let device = stat::split_device(task.device(task.region.inode(of.id).root.load(Ordering::Relaxed)));
     let (mut count, mut done) = (0, Ok(()));
     file_lock::each_through(task, of.id, id, process, |lock| {
         count += 1;
-        done = done.and_then(|()| to.line(|text| push_lock(task, text, count, lock, (device, number))));
+        done = done.and_then(|()| {
+            to.line(|text| {
+                text.push(b"lock:\t");
+                lock_table::push(task, text, count, of.id, lock);
+            })
+        });
     });
     done
-}
-
-/// Like the kernel's lock_get_status.
-fn push_lock(task: &Task, text: &mut Writer<'_>, count: u64, lock: &Lock, inode: ((u32, u32), u64)) {
-    let (device, number) = inode;
-    text.push(b"lock:\t");
-    text.push_decimal(count);
-    text.push(match lock.owner.family {
-        family::POSIX => b": POSIX  ADVISORY  ",
-        family::OFD => b": OFDLCK ADVISORY  ",
-        _ => b": FLOCK  ADVISORY  ",
-    });
-    text.push(if lock.kind == LockType::Exclusive { b"WRITE " } else { b"READ " });
-    match record_lock::shown_pid(task, lock) {
-        -1 => text.push(b"-1"),
-        pid => text.push_decimal(pid as u64),
-    }
-    for (before, part) in [(b" ", device.0), (b":", device.1)] {
-        text.push(before);
-        text.push_hex(part.into(), (u32::BITS - part.leading_zeros()).div_ceil(4).max(2) as usize);
-    }
-    text.push(b":");
-    text.push_decimal(number);
-    text.push(b" ");
-    let is_flock = lock.owner.family == family::FLOCK;
-    text.push_decimal(if is_flock { 0 } else { lock.range.start });
-    text.push(b" ");
-    match lock.range.reaches_the_end() {
-        true => text.push(b"EOF"),
-        false => text.push_decimal(lock.range.end),
-    }
-    text.push(b"\n");
 }
 
 fn push_octal(text: &mut Writer<'_>, number: u32) {

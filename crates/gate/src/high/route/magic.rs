@@ -16,8 +16,8 @@ use crate::high::fd::{descriptor, directory, fd_info, own_descriptor};
 use crate::high::frame::at::{At, DOT, Last, Route, Which, buffer, path_in, spare_buffer};
 use crate::high::route::{hostlink, rooted};
 use crate::high::run::apart;
-use crate::high::run::mount_table;
 use crate::high::run::mounts::MountPaths;
+use crate::high::run::{lock_table, mount_table};
 use crate::low::start::standalone::link;
 use crate::low::tools::names;
 use lp_abi::text::parse_decimal;
@@ -124,11 +124,12 @@ fn is_symlink(task: &Task, fd: Fd) -> bool {
 }
 
 /// Whether a path under /proc or /dev may concern a mount although the calling process has nothing of ours:
-/// it names the gate's descriptor or the directory that lists it, what another process has open, or a device
-/// that is answered here.
+/// it names the gate's descriptor or the directory that lists it, what another process has open, a file that
+/// the gate writes, or a device that is answered here.
 #[cold]
 pub(crate) fn may_concern_mount(path: &[u8]) -> bool {
-    if path == b"/dev/zero" || directory::is_path(path) || mount_table::of_path(path).is_some() {
+    let is_written = path == lock_table::PATH || mount_table::of_path(path).is_some();
+    if path == b"/dev/zero" || directory::is_path(path) || is_written {
         return true;
     }
     let is_hidden = |fd: u32| apart::is_hidden(Fd::new(fd as i32));

@@ -3,6 +3,7 @@
 
 pub(crate) mod apart;
 pub(crate) mod image;
+pub(crate) mod lock_table;
 pub(crate) mod mount_ids;
 pub(crate) mod mount_table;
 pub(crate) mod mounts;

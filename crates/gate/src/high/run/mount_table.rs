@@ -7,7 +7,7 @@
 //! The file that the program has opened is read to its end and replaced by a memfd with the complete text as
 //! of that moment.
 
-use lp_abi::linux::{__NR_lseek, __NR_read, SEEK_SET};
+use lp_abi::linux::{__NR_lseek, SEEK_SET};
 use lp_abi::{Fd, Result};
 use lp_region::sync::Ordering;
 use lp_vfs::mount_show::{self, Shown};
@@ -81,7 +81,7 @@ pub(crate) fn complete(task: &Task, fd: Fd, path: &[u8], table: MountTable) {
 fn fill(task: &Task, from: Fd, to: Fd, table: MountTable) -> Result<()> {
     let mut parents = Parents::new(task);
     if table == MountTable::Info {
-        each_piece(from, |bytes| {
+        proc_file::each_piece(from, |bytes| {
             parents.take(bytes);
             Ok(())
         })?;
@@ -89,7 +89,7 @@ fn fill(task: &Task, from: Fd, to: Fd, table: MountTable) -> Result<()> {
         unsafe { lp_abi::syscall!(__NR_lseek, from, 0, SEEK_SET) }?;
     }
     let mut is_first = true;
-    each_piece(from, |bytes| {
+    proc_file::each_piece(from, |bytes| {
         let end = bytes.iter().position(|byte| *byte == b'\n').filter(|_| is_first);
         let (first, rest) = bytes.split_at(end.map_or(0, |newline| newline + 1));
         proc_file::write(to, first)?;
@@ -103,19 +103,6 @@ fn fill(task: &Task, from: Fd, to: Fd, table: MountTable) -> Result<()> {
         lines(task, to, table, &parents, Place::OnHost)?;
     }
     lines(task, to, table, &parents, Place::InMount)
-}
-
-/// Calls `each` with the pieces of a file, up to its end.
-fn each_piece(file: Fd, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
-    let mut buffer = [0u8; 2048];
-    loop {
-        // SAFETY: the kernel writes within the buffer.
-        let got = unsafe { lp_abi::syscall!(__NR_read, file, buffer.as_mut_ptr(), buffer.len()) }?;
-        match buffer.get(..got as usize) {
-            Some(bytes) if !bytes.is_empty() => each(bytes)?,
-            _ => return Ok(()),
-        }
-    }
 }
 
 /// Which of the run's mounts.

@@ -3,8 +3,8 @@
 use core::ffi::CStr;
 
 use lp_abi::linux::{
-    __NR_close, __NR_dup3, __NR_fcntl, __NR_lseek, __NR_memfd_create, __NR_write, F_GETFD, FD_CLOEXEC,
-    MFD_CLOEXEC, O_CLOEXEC,
+    __NR_close, __NR_dup3, __NR_fcntl, __NR_lseek, __NR_memfd_create, __NR_read, __NR_write, F_GETFD,
+    FD_CLOEXEC, MFD_CLOEXEC, O_CLOEXEC,
 };
 use lp_abi::{Errno, Fd, Result};
 
@@ -36,4 +36,20 @@ pub(crate) fn write(to: Fd, bytes: &[u8]) -> Result<()> {
     // SAFETY: the kernel reads within `bytes`. A memfd takes everything or fails.
     let done = unsafe { lp_abi::syscall!(__NR_write, to, bytes.as_ptr(), bytes.len()) }?;
     if done as usize == bytes.len() { Ok(()) } else { Err(Errno::ENOSPC) }
+}
+
+/// Calls `each` with the pieces of a file, up to its end.
+///
+/// # Errors
+/// Those of read(2) and of `each`.
+pub(crate) fn each_piece(file: Fd, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    let mut buffer = [0u8; 2048];
+    loop {
+        // SAFETY: the kernel writes within the buffer.
+        let got = unsafe { lp_abi::syscall!(__NR_read, file, buffer.as_mut_ptr(), buffer.len()) }?;
+        match buffer.get(..got as usize) {
+            Some(bytes) if !bytes.is_empty() => each(bytes)?,
+            _ => return Ok(()),
+        }
+    }
 }
