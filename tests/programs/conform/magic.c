@@ -2,7 +2,9 @@
  * system. */
 #include "conform.h"
 #include <pthread.h>
+#include <sched.h>
 #include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/statfs.h>
@@ -535,4 +537,83 @@ GROUP(magic, files_in_closed_directories)
         strcat(link, "/none");
         TN("below", open(link, O_RDONLY));
     }
+}
+
+static volatile int exchanging;
+
+/* Exchanges the names of two directories and of two files, until it is told to stop. */
+static void *exchanges(void *unused)
+{
+    while (exchanging) {
+        renameat2(AT_FDCWD, "d", AT_FDCWD, "other", RENAME_EXCHANGE);
+        renameat2(AT_FDCWD, "f", AT_FDCWD, "g", RENAME_EXCHANGE);
+    }
+    return unused;
+}
+
+/* A magic link leads to the file itself, whatever its name becomes. */
+GROUP(magic, renamed_meanwhile)
+{
+    make_dir("d");
+    make_dir("other");
+    make("f", "text");
+    make("g", "another text");
+    int dir = open("d", O_RDONLY), file = open("f", O_RDWR), links = open("/proc/self/fd", O_RDONLY);
+    char of_dir[40], of_file[40];
+    sprintf(of_dir, "/proc/self/fd/%d", dir);
+    sprintf(of_file, "/proc/self/fd/%d", file);
+    const char *numbers[] = { strrchr(of_dir, '/') + 1, strrchr(of_file, '/') + 1 };
+    struct stat is_dir, is_file, found;
+    fstat(dir, &is_dir);
+    fstat(file, &is_file);
+    int home = open(".", O_RDONLY), wrong[8] = { 0 };
+    pthread_t thread;
+    exchanging = 1;
+    pthread_create(&thread, NULL, exchanges, NULL);
+    for (int i = 0; i < 5000; i++) {
+        int opened[] = { open(of_dir, O_RDONLY), open(of_file, O_RDONLY), openat(links, numbers[0], O_PATH), openat(links, numbers[1], O_RDWR) };
+        for (unsigned k = 0; k < COUNT(opened); k++) {
+            wrong[k] += fstat(opened[k], &found) != 0 || found.st_ino != (k % 2 ? is_file : is_dir).st_ino;
+            close(opened[k]);
+        }
+        wrong[4] += stat(of_dir, &found) != 0 || found.st_ino != is_dir.st_ino;
+        wrong[5] += fstatat(links, numbers[1], &found, 0) != 0 || found.st_ino != is_file.st_ino;
+        wrong[6] += truncate(of_file, 4 + i % 2) != 0 || fstat(file, &found) != 0 || found.st_size != 4 + i % 2;
+        wrong[7] += chdir(of_dir) != 0 || stat(".", &found) != 0 || found.st_ino != is_dir.st_ino || fchdir(home) != 0;
+    }
+    exchanging = 0;
+    pthread_join(thread, NULL);
+    for (unsigned k = 0; k < COUNT(wrong); k++)
+        say("%d wrong", wrong[k]);
+    T(unlink("f") | unlink("g"));
+}
+
+/* The same, where something is mounted over the file. */
+GROUP(magic, covered)
+{
+    if (geteuid() != 0)
+        return;
+    make_dir("d");
+    make("d/f", "text");
+    make("f", "below");
+    make("g", "above");
+    CHILD {
+        T(unshare(CLONE_NEWNS));
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
+        int dir = open("d", O_RDONLY), file = open("f", O_RDONLY);
+        T(mount("none", "d", "tmpfs", 0, NULL));
+        T(mount("g", "f", NULL, MS_BIND, NULL));
+        char link[40];
+        sprintf(link, "/proc/self/fd/%d", file);
+        contents("f");
+        contents(link);
+        sprintf(link, "/proc/self/fd/%d", dir);
+        T(access("d/f", F_OK));
+        int again = open(link, O_RDONLY);
+        T(faccessat(again, "f", F_OK, 0));
+        T(chdir(link));
+        T(access("f", F_OK));
+    }
+    umount("d");
+    umount("f");
 }

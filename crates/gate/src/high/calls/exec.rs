@@ -95,7 +95,7 @@ fn check_only(task: &'static Task<'static>, at: At, argv: usize, envp: usize, fl
     if flags & AT_EMPTY_PATH != 0 && descriptor::is_file(task, at.dirfd) && is_empty(at.path) {
         return ret(ours(at).map(drop));
     }
-    if let Route::Nameless(dirfd) = route(task, Which::First, at, last_of(flags)) {
+    if let Route::Itself(dirfd, None) = route(task, Which::First, at, last_of(flags)) {
         return ret(check(At { dirfd, path: EMPTY }, flags | AT_EMPTY_PATH).map(drop));
     }
     one(task, at, last_of(flags), ours, |at| kernel!(__NR_execveat, at.dirfd, at.path, argv, envp, flags))
@@ -119,11 +119,11 @@ fn dispatch(task: &'static Task<'static>, at: At, exec: &Exec) -> isize {
     if exec.flags & AT_EMPTY_PATH != 0 && descriptor::is_file(task, at.dirfd) && is_empty(at.path) {
         return ours(task, at, at, last, exec);
     }
-    match route(task, Which::First, at, last) {
+    match route(task, Which::First, at, last).by_name() {
         Route::Ours(inside) => ours(task, at, inside, last, exec),
         Route::Host => host(task, at, last, exec),
         Route::Elsewhere(at) => host(task, at, last, exec),
-        Route::Nameless(dirfd) => {
+        Route::Itself(dirfd, _) => {
             let empty = At { dirfd, path: EMPTY };
             ours(task, at, empty, last, &Exec { flags: exec.flags | AT_EMPTY_PATH, ..*exec })
         }

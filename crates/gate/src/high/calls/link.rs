@@ -56,7 +56,7 @@ fn make_link(task: &Task, old: At, new: At, flags: u32) -> isize {
     let last = if flags & AT_SYMLINK_FOLLOW != 0 { Last::Follow } else { Last::Link };
     // An O_TMPFILE file gets its name through /proc/self/fd.
     if last.follows()
-        && let Route::Nameless(fd) = route(task, Which::First, old, last)
+        && let Route::Itself(fd, None) = route(task, Which::First, old, last)
     {
         let named = At { dirfd: fd, path: EMPTY };
         return make_link(task, named, new, AT_EMPTY_PATH);

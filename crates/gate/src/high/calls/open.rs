@@ -171,7 +171,7 @@ fn open_on(task: &'static Task<'static>, mut at: At, mut outside: Option<Outside
                 Host::Done(done) => return done,
             },
             Route::Elsewhere(at) => return open_by_kernel(task, at, how),
-            Route::Nameless(fd) => return reopen(task, fd, how),
+            Route::Itself(fd, _) => return reopen(task, fd, how),
             Route::Bad(errno) => return errno.to_ret(),
         };
         let mut left = None;

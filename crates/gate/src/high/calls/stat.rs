@@ -7,16 +7,16 @@ use lp_abi::linux::{
 };
 use lp_abi::{Errno, Fd, UserPtr};
 use lp_region::ucopy;
-use lp_vfs::stat as attributes;
+use lp_vfs::{stat as attributes, target};
 use lp_vfs::task::Task;
 
 use crate::high::calls::chmod::last_of;
 use crate::high::fd::descriptor::listed_or_return;
 use crate::high::fd::{descriptor, placeholder};
-use crate::high::frame::at::{At, EMPTY, Route, Which};
+use crate::high::frame::at::{At, EMPTY};
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::route::link_mode;
-use crate::high::route::path::{is_base_ours, is_plainly_ours, one, plainly_hosts, plainly_ours, route};
+use crate::high::route::path::{is_base_ours, is_plainly_ours, one, plainly_hosts, plainly_ours};
 
 handlers! {
     /// fstat(2).
@@ -121,20 +121,19 @@ fn stat_routed(task: &Task, at: At, to: UserPtr<stat>, flags: u32) -> isize {
 
 #[inline(never)]
 fn stat_slow(task: &Task, at: At, to: UserPtr<stat>, flags: u32) -> isize {
-    let ours = |at: At| attributes::fstatat(task, at.dirfd, at.path, to, flags);
+    let ours = |at: At| attributes::fstatat(task, at.dirfd, at.path, to, of_itself(at, flags));
     let met_link = Cell::new(false);
     let host = |at: At| {
         let done = kernel!(__NR_newfstatat, at.dirfd, at.path, to, flags);
         // SAFETY: the field lies within the kernel's `stat`.
         reached(task, at, done, flags, unsafe { &raw mut (*to.as_ptr()).st_mode }, &met_link)
     };
-    let done = answered(one(task, at, last_of(flags), ours, host), &met_link);
-    if done == Errno::ENOENT.to_ret()
-        && let Route::Nameless(fd) = route(task, Which::First, at, last_of(flags))
-    {
-        return ret(attributes::fstat(task, fd, to));
-    }
-    done
+    answered(one(task, at, last_of(flags), ours, host), &met_link)
+}
+
+/// The flags for a path, which may be that of a descriptor's own file.
+fn of_itself(at: At, flags: u32) -> u32 {
+    if target::is_itself(at.path) { flags | AT_EMPTY_PATH } else { flags }
 }
 
 /// The kernel's result for a path of which [`plainly_hosts`] knows the text: `ELOOP` if a link was followed
@@ -208,18 +207,12 @@ fn statx_routed(task: &Task, at: At, flags: u32, mask: u32, to: UserPtr<statx>) 
 
 #[inline(never)]
 fn statx_slow(task: &Task, at: At, flags: u32, mask: u32, to: UserPtr<statx>) -> isize {
-    let ours = |at: At| attributes::statx(task, at.dirfd, at.path, flags, mask, to);
+    let ours = |at: At| attributes::statx(task, at.dirfd, at.path, of_itself(at, flags), mask, to);
     let met_link = Cell::new(false);
     let host = |at: At| {
         let done = kernel!(__NR_statx, at.dirfd, at.path, flags, mask, to);
         // SAFETY: the field lies within the kernel's `statx`.
         reached(task, at, done, flags, unsafe { &raw mut (*to.as_ptr()).stx_mode }, &met_link)
     };
-    let done = answered(one(task, at, last_of(flags), ours, host), &met_link);
-    if done == Errno::ENOENT.to_ret()
-        && let Route::Nameless(fd) = route(task, Which::First, at, last_of(flags))
-    {
-        return ret(attributes::statx(task, fd, EMPTY, flags | AT_EMPTY_PATH, mask, to).map(drop));
-    }
-    done
+    answered(one(task, at, last_of(flags), ours, host), &met_link)
 }

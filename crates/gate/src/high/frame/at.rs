@@ -94,10 +94,21 @@ pub(crate) enum Route {
     Elsewhere(At),
     /// To the file system, by this path. The file system may still find that it leads outside.
     Ours(At),
-    /// A magic link to a descriptor of ours whose file has no name.
-    Nameless(Fd),
+    /// A magic link to a descriptor of ours. The file's path, if it has a name that the caller finds, is for
+    /// calls that need one: another file may have it by then.
+    Itself(Fd, Option<At>),
     /// Nowhere: the call fails with this error.
     Bad(Errno),
+}
+
+impl Route {
+    /// The route for a call that needs a path.
+    pub(crate) fn by_name(self) -> Route {
+        match self {
+            Route::Itself(_, Some(named)) => Route::Ours(named),
+            other => other,
+        }
+    }
 }
 
 /// The last component of a path, trailing slashes ignored: empty for the root directory.

@@ -90,11 +90,11 @@ pub(crate) fn storage_of(task: &Task, origin: &[u8], directory: &[u8], name: &[u
     let mut room = [0u8; PATH_MAX];
     put(&mut room, origin, &[directory, b"/", name])?;
     let at = At::text(&room);
-    let inside = match route(task, Which::Second, at, Last::Follow) {
+    let inside = match route(task, Which::Second, at, Last::Follow).by_name() {
         Route::Host => return storage_on_host(at),
         Route::Elsewhere(at) => return storage_on_host(at),
         Route::Ours(inside) => inside,
-        Route::Nameless(_) | Route::Bad(_) => return None,
+        Route::Itself(..) | Route::Bad(_) => return None,
     };
     match walk::inode(task, inside.dirfd, inside.path, Follow::Link).ok()? {
         Place::Inside(found) => {
@@ -195,7 +195,7 @@ fn leads(task: Option<&Task>, room: &mut [u8; PATH_MAX], length: usize) -> bool 
     };
     match routed {
         Route::Host => hostlink::into_mount(Which::Second, at, Last::Follow).is_some(),
-        Route::Ours(_) | Route::Nameless(_) => true,
+        Route::Ours(_) | Route::Itself(..) => true,
         Route::Bad(_) | Route::Elsewhere(_) => false,
     }
 }

@@ -193,7 +193,7 @@ pub(crate) fn route(task: &Task, which: Which, last: Last, length: usize) -> Rou
         && ends_here
         && is_symlink(task, fd)
     {
-        return Route::Nameless(fd); // The link itself: its target is not followed.
+        return Route::Itself(fd, None); // The link itself: its target is not followed.
     }
     if !own || matches!(magic.link, Link::Exe | Link::Root) {
         return route_named(task, which, magic, length);
@@ -250,22 +250,21 @@ fn route_named(task: &Task, which: Which, magic: Magic, length: usize) -> Route 
             text[named + rest_length] = 0;
             let inside = rooted::inside(Some(task), text);
             match link {
-                Link::Descriptor(fd) if rest_length == 0 && is_shut(task, magic, inside) => {
-                    Route::Nameless(fd)
+                Link::Descriptor(fd) if rest_length == 0 && magic.process == task.process_id => {
+                    Route::Itself(fd, (!is_shut(task, inside)).then_some(inside))
                 }
                 _ => Route::Ours(inside),
             }
         }
         (Some(_), _) => Route::Bad(Errno::ENAMETOOLONG),
-        (None, Link::Descriptor(fd)) if magic.process == task.process_id => Route::Nameless(fd),
+        (None, Link::Descriptor(fd)) if magic.process == task.process_id => Route::Itself(fd, None),
         (None, _) => Route::Bad(Errno::ENOENT),
     }
 }
 
 /// Whether the caller does not find its own file by the file's name: it may not search a directory.
-fn is_shut(task: &Task, magic: Magic, named: At) -> bool {
-    let look = || target::at(task, named.dirfd, named.path, 0, |_, _, _| Ok(()));
-    magic.process == task.process_id && look().is_err()
+fn is_shut(task: &Task, named: At) -> bool {
+    target::at(task, named.dirfd, named.path, 0, |_, _, _| Ok(())).is_err()
 }
 
 /// The path of the target of a link of ours, NUL-terminated in `to`; `None` if it was unlinked or never had

@@ -40,7 +40,7 @@ pub(crate) fn two(task: &Task, mut pair: Pair<'_>) -> isize {
     let mut asked = pair.paths;
     let mut is_host = [false; 2];
     for index in 0..2 {
-        match route(task, WHICHES[index], pair.paths[index], lasts[index]) {
+        match route(task, WHICHES[index], pair.paths[index], lasts[index]).by_name() {
             Route::Ours(inside) => asked[index] = inside,
             // Its name is one in our root directory.
             Route::Host if kernels::names_one(pair.paths[index]) => {}
@@ -50,7 +50,7 @@ pub(crate) fn two(task: &Task, mut pair: Pair<'_>) -> isize {
                 asked[index] = at;
                 is_host[index] = true;
             }
-            Route::Nameless(_) => return Errno::ENOENT.to_ret(),
+            Route::Itself(..) => return Errno::ENOENT.to_ret(),
             Route::Bad(errno) => return errno.to_ret(),
         }
     }

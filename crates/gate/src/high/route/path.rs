@@ -314,7 +314,11 @@ fn one_slow(
                 }
             }
             Route::Elsewhere(at) => return host(at),
-            Route::Nameless(fd) => return one_nameless(fd, ours),
+            Route::Itself(fd, named) => match (one_itself(fd, ours), named) {
+                (Some(done), _) => return done,
+                (None, Some(inside)) => (inside, None),
+                (None, None) => return Errno::ENOENT.to_ret(),
+            },
             Route::Bad(errno) => return errno.to_ret(),
         };
         match (ours(inside), refused) {
@@ -327,9 +331,9 @@ fn one_slow(
     Errno::ELOOP.to_ret()
 }
 
-/// Makes the call on the file of a descriptor, which has no name.
-fn one_nameless(fd: Fd, ours: Ours<'_>) -> isize {
-    flat(ours(At { dirfd: fd, path: target::ITSELF })).unwrap_or(Errno::ENOENT.to_ret())
+/// Makes the call on the file of a descriptor. `None` if it is one that needs a path.
+fn one_itself(fd: Fd, ours: Ours<'_>) -> Option<isize> {
+    flat(ours(At { dirfd: fd, path: target::ITSELF })).filter(|done| *done != Errno::ENOENT.to_ret())
 }
 
 /// The file system's answer as `rax`; `None` if the path turned out to lie outside.

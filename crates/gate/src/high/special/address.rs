@@ -133,14 +133,14 @@ fn listener(task: &Task, at: *const u8, length: usize) -> Result<Option<Target>>
         return Ok(None);
     };
     let given = At::text(&address.bytes[FAMILY..]);
-    let inside = match route(task, Which::First, given, Last::Follow) {
+    let inside = match route(task, Which::First, given, Last::Follow).by_name() {
         Route::Ours(inside) => inside,
         Route::Host => match into_mount(Which::First, given, Last::Follow) {
             Some(inside) => inside,
             None => return Ok(None),
         },
         Route::Elsewhere(_) => return Ok(None),
-        Route::Nameless(_) => return Err(Errno::ECONNREFUSED),
+        Route::Itself(..) => return Err(Errno::ECONNREFUSED),
         Route::Bad(errno) => return Err(errno),
     };
     let found = match walk::inode(task, inside.dirfd, inside.path, Follow::Link)? {
@@ -213,14 +213,14 @@ pub(crate) fn bind(task: &Task, fd: Fd, at: *const u8, length: usize) -> Result<
         return Ok(Name::AsGiven);
     };
     let name = At::text(&given.bytes[FAMILY..]);
-    let inside = match route(task, Which::First, name, Last::Name) {
+    let inside = match route(task, Which::First, name, Last::Name).by_name() {
         Route::Ours(inside) => inside,
         Route::Host => match into_mount(Which::First, name, Last::Name) {
             Some(inside) => inside,
             None => return Ok(Name::AsGiven),
         },
         Route::Elsewhere(_) => return Ok(Name::AsGiven),
-        Route::Nameless(_) => return Err(Errno::EADDRINUSE),
+        Route::Itself(..) => return Err(Errno::EADDRINUSE),
         Route::Bad(errno) => return Err(errno),
     };
     match lp_vfs::mknod::mknodat(task, inside.dirfd, inside.path, S_IFSOCK | mode_of(fd), 0) {
