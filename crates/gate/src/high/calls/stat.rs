@@ -7,8 +7,8 @@ use lp_abi::linux::{
 };
 use lp_abi::{Errno, Fd, UserPtr};
 use lp_region::ucopy;
-use lp_vfs::{stat as attributes, target};
 use lp_vfs::task::Task;
+use lp_vfs::{stat as attributes, target};
 
 use crate::high::calls::chmod::last_of;
 use crate::high::fd::descriptor::listed_or_return;
