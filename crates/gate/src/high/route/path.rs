@@ -197,7 +197,7 @@ pub(crate) fn is_hosts_without_links(task: Option<&Task>, at: At) -> bool {
             let may_be_known = may_be_known(unsafe { ucopy::word(at.path.as_ptr()) });
             // Magic links are behind symbolic ones in /dev.
             let is_known = || !text.starts_with(b"/dev/") || task.is_none() && magic::may_concern_mount(text);
-            !(may_be_known && is_known()) && !is_crooked(text) && !mounts.holds(text)
+            !(may_be_known && is_known() || is_crooked(text) || mounts.holds(text))
         }
         text => {
             let is_hosts = !task.is_some_and(|task| is_base_ours(task, at.dirfd));
