@@ -182,11 +182,18 @@ fn route_absolute(
 
 /// Whether a path leads to the host unless a symbolic link is on the way, while a mount covers a host
 /// directory. Asked before an open for reading: the kernel can open it and look for links in one call.
+#[inline(always)]
 pub(crate) fn is_hosts_without_links(task: Option<&Task>, at: At) -> bool {
-    let mounts = mounts();
-    if !mounts.cover_any() || mounts.are_whole() || task.and_then(root::of).is_some() {
+    mounts().cover_any() && !mounts().are_whole() && tells_no_mount(task, at)
+}
+
+/// Whether a path's text tells that it leads to no mount, but for symbolic links on the way.
+#[inline(never)]
+fn tells_no_mount(task: Option<&Task>, at: At) -> bool {
+    if task.and_then(root::of).is_some() {
         return false;
     }
+    let mounts = mounts();
     let text = buffer(Which::First);
     // SAFETY: the gate's fault handler is installed.
     let Ok(length) = (unsafe { ucopy::string(text, at.path.as_ptr()) }) else { return false };
