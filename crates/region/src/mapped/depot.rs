@@ -12,7 +12,7 @@ use lp_abi::{Errno, Result};
 
 use crate::ids::LaneId;
 use crate::lane::{CACHE_SLOTS, Lane};
-use crate::records::SlabHead;
+use crate::records::{Inode, SlabHead};
 use crate::region::Region;
 use crate::signed::Note;
 use crate::slab::{BATCH, Slot};
@@ -93,13 +93,23 @@ impl<'r> Region<'r> {
         let seen = head.fresh.load();
         // Slot 0 is the null handle, so a fresh slab starts at 1.
         let first = seen.value() as usize + 1;
-        let end = (first + BATCH).min(T::SLOTS);
+        let end = (first + BATCH).min(self.slots_of::<T>());
         if first >= end {
             return Err(Errno::ENOSPC);
         }
         self.back_growth(T::PLACE, first, end)?;
         let batch = Batch { first: first as u32, count: (end - first) as u32 };
         Ok(stack::grow(&head.fresh, lane.number(), seen, batch, self.notes::<T>()))
+    }
+
+    /// Slots of a slab that may be handed out: of inodes, as many as the file system may use. One beyond
+    /// would stay on top of the cache of the lane that gets it.
+    fn slots_of<T: Slot>(self) -> usize {
+        if T::SLAB != Inode::SLAB {
+            return T::SLOTS;
+        }
+        let limit = self.header().inode_limit.load(Ordering::Relaxed); // Relaxed: immutable.
+        (limit as usize).saturating_add(1).min(T::SLOTS)
     }
 
     /// Carries into a dead lane's cache what it had exchanged, or discards its note if the exchange did not
