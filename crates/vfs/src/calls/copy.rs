@@ -37,8 +37,8 @@ const SENT_DEVICES: [u64; 4] = [0x105, 0x107, 0x108, 0x109];
 ///
 /// # Errors
 /// `EBADF` if one is not open for its role, or the target has `O_APPEND`; `EISDIR`; `EXDEV` between file
-/// systems of ours; `EINVAL` for flags, overlapping ranges of one file, a negative offset; `EOVERFLOW`; those
-/// of write(2).
+/// systems of ours; `EPERM` if the target is immutable; `EINVAL` for flags, overlapping ranges of one file, a
+/// negative offset; `EOVERFLOW`; those of write(2).
 pub fn copy_file_range(
     task: &Task,
     fd_in: Fd,

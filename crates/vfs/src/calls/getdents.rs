@@ -2,8 +2,8 @@
 //! fs/libfs.c).
 //!
 //! The cookie of `.` is 0, of `..` 1. 2 stands for the entry that is newest by then, and `FIRST` + p for
-//! position p of the array, or what is below it. `END` means that nothing is left. So lseek shows the same
-//! numbers as on tmpfs, and each of them that it does not show is good for an entry, too.
+//! position p of the array, or what is below it. `END` means that nothing is left. So lseek shows tmpfs's
+//! numbers, and a number between two of them leads to the older entry.
 //! Positions do not change, so a program may continue after any record while names come and go. New names get
 //! higher positions, so a listing ends.
 //!

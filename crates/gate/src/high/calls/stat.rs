@@ -131,7 +131,7 @@ fn stat_slow(task: &Task, at: At, to: UserPtr<stat>, flags: u32) -> isize {
     answered(one(task, at, last_of(flags), ours, host), &met_link)
 }
 
-/// The flags for a path, which may be that of a descriptor's own file.
+/// The flags for a path, which may stand for a descriptor's own file.
 fn of_itself(at: At, flags: u32) -> u32 {
     if target::is_itself(at.path) { flags | AT_EMPTY_PATH } else { flags }
 }

@@ -138,15 +138,15 @@ fn keep(_: &Alone<'_, '_>, task: &Task<'_>, fd: Fd, shadow: Fd) {
 /// Records descriptor `number` as the shadow's beside the file of `fd`, unless that is closed or has one. The
 /// caller has the table alone.
 fn record(task: &Task<'_>, fd: Fd, number: Fd) -> Option<()> {
-    let entry = task.table.covered(fd)?;
-    let word = entry.load(Ordering::Relaxed); // Relaxed: nobody else changes it.
+    let own = task.table.covered(fd)?;
+    let word = own.load(Ordering::Relaxed); // Relaxed: nobody else changes it.
     if word & entry::OPEN == 0 || of(task, word).is_some() {
         return None;
     }
     let place = table::reach(task, number).ok()?;
     table::replace(task, place, entry::PARKED | entry::SHADOW);
     task.process.closes_look(closing::SHADOWS);
-    entry.store(entry::without_shadow(word) | entry::with_shadow(number), Ordering::Release);
+    own.store(entry::without_shadow(word) | entry::with_shadow(number), Ordering::Release);
     Some(())
 }
 
