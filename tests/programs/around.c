@@ -134,7 +134,7 @@ static void call(const char *name, long *w, int (*look)(void))
     fflush(stdout);
     pid_t child = fork();
     if (!child) {
-        alarm(5);
+        alarm(60);
         long done = syscall(w[0], w[1], w[2], w[3], w[4], w[5], w[6]);
         last = done;
         int leak = look && done >= 0 && look();
