@@ -12,7 +12,7 @@ use lp_region::life::SlotState;
 use lp_region::order::{self, LockGuard, Rank};
 use lp_region::records::LockRecord;
 use lp_region::slab::Slot;
-use lp_region::sync::{Ordering, futex_wait};
+use lp_region::sync::{LOCK_SPINS, Ordering, futex_wait};
 use lp_region::{FileId, InodeId, InodeRef, LockId, ProcessId};
 
 use crate::caller::task::Task;
@@ -174,17 +174,18 @@ pub fn each_through(
     }
 }
 
-/// Calls `found` for each lock of the region, with its inode.
+/// Calls `found` for each lock of the region, with its inode. Whoever changes a tree and is stopped delays it
+/// no longer than a moment: the record is read as it stands.
 pub fn each(task: &Task, mut found: impl FnMut(InodeId, &Lock)) {
-    let last = task.region.header().slabs[LockRecord::SLAB].last();
-    for record in (1..=last).map(|id| task.region.lock_record(LockId(id))) {
+    for id in task.region.slots::<LockRecord>() {
+        let record = task.region.lock_record(id);
         let of = InodeId(record.inode.load(Ordering::Acquire)); // PAIRS: the stores of `Locks`.
         if of.is_none() {
             continue;
         }
         let lock = {
-            let _held = lock_tree(task, of);
-            // Relaxed: under the lock.
+            let _held = (0..LOCK_SPINS).find_map(|_| lock_tree_unless_held(task, of));
+            // Relaxed: under the lock, or of a moment.
             (record.inode.load(Ordering::Relaxed) == of.0).then(|| read(record))
         };
         if let Some(lock) = lock.filter(|lock| lock.owner.family != family::SIGNAL)
