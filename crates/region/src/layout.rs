@@ -11,7 +11,7 @@ use lp_abi::PAGE_SIZE;
 /// First eight bytes of a region.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LIGHTPTH");
 /// Layout version; a region of another version is refused.
-pub const VERSION: u32 = 33;
+pub const VERSION: u32 = 34;
 
 /// Runs that can use one region at once.
 pub const RUNS: usize = 64;
@@ -168,10 +168,12 @@ pub const MOUNTS_AT: usize = PAGE_SIZE;
 pub const RUNS_AT: usize = (MOUNTS_AT + MOUNTS * 128).next_multiple_of(PAGE_SIZE);
 /// Bytes of a run record.
 pub const RUN_SIZE: usize = 16384;
+/// Bytes of the record of a file system made by mount(2).
+pub const SUPERBLOCK_SIZE: usize = 128;
 /// Offset of the file systems made by mount(2).
 pub const SUPERBLOCKS_AT: usize = RUNS_AT + RUNS * RUN_SIZE;
 /// Offset of the lanes: the first ones share the 2 MiB, and so the page table, of the header and the runs.
-pub const LANES_AT: usize = (SUPERBLOCKS_AT + SUPERBLOCKS * 64).next_multiple_of(16 * PAGE_SIZE);
+pub const LANES_AT: usize = (SUPERBLOCKS_AT + SUPERBLOCKS * SUPERBLOCK_SIZE).next_multiple_of(16 * PAGE_SIZE);
 /// Bytes from one lane to the next: the lane's record, a process's and the first of its descriptor table.
 pub const LANE_SIZE: usize = PROCESS_IN_LANE + PROCESS_SIZE + FDS_NEAR * 8;
 /// The lanes.

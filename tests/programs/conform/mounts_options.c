@@ -69,6 +69,57 @@ GROUP(mounts, size)
     T(umount("a"));
 }
 
+/* Whatever makes room, the next write finds it, and no more than it. */
+GROUP(mounts, room_in_a_full_one)
+{
+    if (!apart())
+        return;
+    T(mount("none", "a", "tmpfs", 0, "size=64k,nr_inodes=9"));
+    T(mount("none", "b", "tmpfs", 0, "size=64k,nr_inodes=9"));
+    int fd = T(open("a/f", O_RDWR | O_CREAT, 0600));
+    int side = T(open("b/f", O_RDWR | O_CREAT, 0600));
+    make("a/g", "g");
+    static const char *const ways[] = {"nothing", "truncate", "punch", "unlink", "child", "killed", "exchange", "remount"};
+    for (unsigned way = 0; way < sizeof ways / sizeof *ways; way++) {
+        T(pwrite(fd, bytes, sizeof bytes, 0));
+        for (int i = 0; i < 3; i++)
+            T(pwrite(fd, bytes, 1, 1 << 20));
+        switch (way) {
+        case 1: T(ftruncate(fd, 4096)); break;
+        case 2: T(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 8192, 8192)); break;
+        case 3: T(unlink("a/g")); break;
+        case 4:
+            CHILD {
+                T(ftruncate(fd, 4096));
+            }
+            break;
+        case 5:
+            CHILD {
+                int gone = T(open("a", O_TMPFILE | O_RDWR, 0600));
+                T(ftruncate(fd, 40000));
+                T(write(gone, bytes, sizeof bytes));
+                T(pwrite(fd, bytes, 1, 1 << 20));
+                raise(SIGKILL);
+            }
+            break;
+        case 6:
+            /* The pages that this frees may be those that the other one takes. */
+            T(ftruncate(fd, 40000));
+            T(pwrite(side, bytes, 20000, 0));
+            break;
+        case 7: T(mount("none", "a", NULL, MS_REMOUNT, "size=128k")); break;
+        }
+        TN(ways[way], pwrite(fd, bytes, sizeof bytes, 0));
+        T(pwrite(fd, bytes, 1, 1 << 20));
+        usage("a");
+        T(ftruncate(side, 0));
+    }
+    T(close(side));
+    T(close(fd));
+    T(umount("b"));
+    T(umount("a"));
+}
+
 GROUP(mounts, size_of_others)
 {
     if (!apart())

@@ -4,7 +4,7 @@ use lp_region::lane::Lane;
 use lp_region::layout::{
     BUCKET_SLAB, CHUNKS_AT, DATA_AT, DIRENT_SLAB, FD_TABLES_AT, FDS_IN_LANE, FILE_SLAB, HEADER_AT,
     INODE_SLAB, LANE_SIZE, LANES_AT, LOCK_SLAB, MAPPING_SLAB, MOUNTS_AT, NAME_SLAB, OVERFLOW_SLAB,
-    OWNER_SLAB, PLANS_AT, PROCESS_IN_LANE, RUNS_AT, SUPERBLOCKS_AT, UNLINKED_AT,
+    OWNER_SLAB, PLANS_AT, PROCESS_IN_LANE, RUNS_AT, SUPERBLOCK_SIZE, SUPERBLOCKS_AT, UNLINKED_AT,
 };
 use lp_region::process::Process;
 use lp_region::records::{Dirent, Header, Inode, LockRecord, OpenFile};
@@ -42,7 +42,7 @@ const SLABS: &[(usize, &str, usize, Fields)] = &[
     (HEADER_AT, "header", 4096, HEADER),
     (MOUNTS_AT, "mount", 128, &[]),
     (RUNS_AT, "run", 16384, &[]),
-    (SUPERBLOCKS_AT, "superblock", 64, &[]),
+    (SUPERBLOCKS_AT, "superblock", SUPERBLOCK_SIZE, &[]),
     (LANES_AT, "lane", LANE_SIZE, LANE),
     (BUCKET_SLAB.all().start, "bucket", 64, &[]),
     (FILE_SLAB.all().start, "open file", 128, FILE),

@@ -117,9 +117,9 @@ pub mod mount_flags {
     pub const CLOSED: u32 = READ_ONLY | SB_READ_ONLY | WAITING;
 }
 
-/// A file system that was made inside a run (`mount -t tmpfs`), like `struct super_block`. 64 bytes. Number n
-/// has root number n; those below [`crate::layout::COMMAND_ROOTS`] are the header's.
-#[repr(C, align(64))]
+/// A file system that was made inside a run (`mount -t tmpfs`), like `struct super_block`. 128 bytes. Number
+/// n has root number n; those below [`crate::layout::COMMAND_ROOTS`] are the header's.
+#[repr(C, align(128))]
 pub struct Superblock {
     /// Its root ([`InodeRef`]); 0 while the slot is free. Atomic.
     pub root: AtomicU64,
@@ -145,6 +145,9 @@ pub struct Superblock {
     pub page_allowance: AtomicU64,
     /// Inodes, likewise.
     pub inode_allowance: AtomicU64,
+    /// A hash of the region's pages in use when those of this file system were last counted, and of what
+    /// came of it: while it stays the same, counting again finds the same. Atomic.
+    pub counted_pages: AtomicU64,
 }
 
 /// Bits of [`Superblock::flags`].
@@ -217,6 +220,7 @@ impl Mount {
 }
 
 const _: () = {
-    assert!(size_of::<Mount>() == 1 << crate::layout::MOUNT_SIZE_BITS && size_of::<Superblock>() == 64);
+    assert!(size_of::<Mount>() == 1 << crate::layout::MOUNT_SIZE_BITS);
+    assert!(size_of::<Superblock>() == crate::layout::SUPERBLOCK_SIZE);
     assert!(MOUNTS == 256);
 };

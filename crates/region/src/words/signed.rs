@@ -56,6 +56,12 @@ impl<const VALUE: u32> Seen<VALUE> {
         (self.0 >> VALUE & LANE) as u32
     }
 
+    /// All of the word: whenever it was exchanged in between, another number, as far as turns last.
+    #[inline(always)]
+    pub fn word(self) -> u64 {
+        self.0
+    }
+
     fn turn(self) -> u64 {
         self.0 >> Self::TURN
     }

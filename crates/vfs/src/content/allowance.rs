@@ -9,6 +9,10 @@
 //! charged, never neither: with nobody else at work the result is exact, and the limit is not exceeded
 //! beside others. A further name of a file is the exception, because it is charged before it exists: one that
 //! comes beside a count may go beyond `nr_inodes`.
+//!
+//! A full file system would be counted at each write that fails. Whoever counts pages therefore leaves a hash
+//! of the words that say which pages of the region are in use, which are different numbers after each change,
+//! of the limit and of the allowance. While that is the same, nobody took, freed or charged anything since.
 
 use lp_abi::linux::{S_IFDIR, S_IFMT};
 use lp_region::layout::{CHUNK_PAGES, COMMAND_ROOTS};
@@ -43,13 +47,6 @@ impl What {
             What::Inodes => (record.inodes.load(Relaxed), &record.inode_allowance),
         }
     }
-
-    fn count(self, region: Region<'_>, root: u32) -> u64 {
-        match self {
-            What::Pages => pages(region, root),
-            What::Inodes => inodes(region, root),
-        }
-    }
 }
 
 /// Charges a file system for `want` that the caller has taken, as far as its limit allows. Returns for how
@@ -57,6 +54,16 @@ impl What {
 #[inline]
 pub(crate) fn charge(task: &Task, root: u32, what: What, want: u64) -> u64 {
     if (root as usize) < COMMAND_ROOTS { want } else { charge_slow(task, root, what, want, want) }
+}
+
+/// Whether an inode's file system may have room for a page of content more. A look before one is taken: taking
+/// and giving back would change what is in use.
+#[inline]
+pub(crate) fn may_take(task: &Task, id: InodeId) -> bool {
+    let inode = task.region.inode(id);
+    // Relaxed: immutable.
+    let root = inode.root.load(Relaxed);
+    (root as usize) < COMMAND_ROOTS || !is_limited(inode) || has_room(task, root, What::Pages, 1)
 }
 
 /// Charges for pages of content that the caller has taken.
@@ -76,9 +83,15 @@ pub(crate) fn has_room(task: &Task, root: u32, what: What, want: u64) -> bool {
     if (root as usize) < COMMAND_ROOTS {
         return true;
     }
+    let has = || {
+        let (limit, word) = what.of(task.region.superblock(root));
+        limit == 0 || left(word.load(Relaxed)) >= want
+    };
+    if has() {
+        return true;
+    }
     charge_slow(task, root, what, 0, want);
-    let (limit, word) = what.of(task.region.superblock(root));
-    limit == 0 || left(word.load(Relaxed)) >= want
+    has()
 }
 
 /// Charges for something that is about to be taken: whether the limit allows it.
@@ -111,16 +124,47 @@ fn charge_slow(task: &Task, root: u32, what: What, taken: u64, needed: u64) -> u
         // PAIRS: the exchange in `grant`: who sees a charge sees the owners of what was charged.
         let seen = word.load(Acquire);
         if left(seen) < needed {
-            let used = what.count(task.region, root).saturating_sub(taken);
-            let rest = limit.saturating_sub(used).min(MOST);
-            let ceiling = charged(seen).wrapping_add(rest as u32);
-            let _ = word.fetch_update(AcqRel, Acquire, |now| Some(pack(charged(now), ceiling)));
+            match what {
+                What::Pages => count_pages(task.region, root, (limit, seen), taken),
+                What::Inodes => {
+                    let used = inodes(task.region, root).saturating_sub(taken);
+                    raise(word, limit, seen, used);
+                }
+            }
         }
         // A remount may have changed the limit that was counted for.
         if what.of(record).0 == limit {
             return grant(word, taken);
         }
     }
+}
+
+/// Counts the pages of a file system with a limit, whose allowance is `seen`, unless nothing has changed.
+fn count_pages(region: Region<'_>, root: u32, (limit, seen): (u64, u64), taken: u64) {
+    let record = region.superblock(root);
+    // Before the count: what changes meanwhile counts as changed since.
+    let in_use = hash_of_used(region);
+    let key = |allowance: u64| mix(mix(in_use, limit), allowance);
+    // Relaxed, here and below: a key of another moment is no key of this one.
+    // Whoever has taken pages does not count them: for him the count is another.
+    let is_for_all = taken == 0;
+    if is_for_all && record.counted_pages.load(Relaxed) == key(seen) {
+        return;
+    }
+    let used = pages(region, root).saturating_sub(taken);
+    let now = raise(&record.page_allowance, limit, seen, used);
+    // What was charged meanwhile may also have been counted: nobody should take that for exact.
+    if is_for_all && charged(now) == charged(seen) {
+        record.counted_pages.store(key(now), Relaxed);
+    }
+}
+
+/// Sets the ceiling of an allowance that was `seen` before `used` were counted. Returns the allowance.
+fn raise(word: &AtomicU64, limit: u64, seen: u64, used: u64) -> u64 {
+    let rest = limit.saturating_sub(used).min(MOST);
+    let ceiling = charged(seen).wrapping_add(rest as u32);
+    let raised = |now: u64| pack(charged(now), ceiling);
+    word.fetch_update(AcqRel, Acquire, |now| Some(raised(now))).map_or(seen, raised)
 }
 
 /// Charges as much of `want` as the ceiling allows.
@@ -160,12 +204,27 @@ fn left(word: u64) -> u64 {
     (ceiling(word).wrapping_sub(charged(word)) as i32).max(0) as u64
 }
 
+/// A hash of the words that say which pages are in use.
+fn hash_of_used(region: Region<'_>) -> u64 {
+    let words = (0..chunks(region)).filter_map(|index| region.chunk(index)).flat_map(|chunk| &chunk.used);
+    words.fold(0, |hash, word| mix(hash, word.load().word()))
+}
+
+/// Continues a hash with one more word.
+fn mix(hash: u64, word: u64) -> u64 {
+    // An odd number without a pattern: the fraction of the golden ratio.
+    (hash.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Chunks that may have pages in use.
+fn chunks(region: Region<'_>) -> usize {
+    (region.header().chunk_limit.load(Relaxed) as usize).min(region.chunk_count())
+}
+
 /// Pages that belong to files of a file system.
 fn pages(region: Region<'_>, root: u32) -> u64 {
-    let header = region.header();
-    let chunks = (header.chunk_limit.load(Relaxed) as usize).min(region.chunk_count());
     let mut count = 0;
-    for (index, word) in (0..chunks).flat_map(|index| (0..WORDS).map(move |word| (index, word))) {
+    for (index, word) in (0..chunks(region)).flat_map(|index| (0..WORDS).map(move |word| (index, word))) {
         let mut used = region.chunk(index).map_or(0, |chunk| chunk.used(word));
         while used != 0 {
             let page = index * CHUNK_PAGES + word * 64 + used.trailing_zeros() as usize;

@@ -47,6 +47,9 @@ pub(crate) fn take_zeroed(task: &Task, home: PageHome, height: u32) -> Result<Pa
 }
 
 fn take_at(task: &Task, home: PageHome, height: u32, want: u32) -> Result<Fresh> {
+    if height == 0 && !allowance::may_take(task, home.inode) {
+        return Err(Errno::ENOSPC);
+    }
     let marks = &task.lane.pages;
     marks.inode.store(home.inode.0, Relaxed); // Relaxed: published by the store of `moving`.
     marks.index.store(home.index, Relaxed);
