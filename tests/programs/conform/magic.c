@@ -116,6 +116,35 @@ GROUP(magic, descriptors_by_links_of_files_without_a_name)
     say("%lld %ld", (long long)st.st_size, (long)st.st_nlink);
 }
 
+GROUP(magic, fifos_without_a_name)
+{
+    T(mkfifo("p", 0600));
+    int fd = T(open("p", O_RDWR | O_NONBLOCK));
+    char path[64], text[8] = "";
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    for (int i = 0; i < 2; i++) {
+        int out = open(path, O_WRONLY | O_NONBLOCK);
+        say("%s", out >= 0 ? "open" : strerrorname_np(errno));
+        T(write(out, "text", 4));
+        T(close(out));
+        int in = open(path, O_RDONLY | O_NONBLOCK);
+        struct stat st;
+        T(fstat(in, &st));
+        say("%o %ld", st.st_mode, (long)st.st_nlink);
+        T(read(in, text, sizeof text));
+        T(close(in));
+        T(read(fd, text, i));
+        unlink("p");
+    }
+    T(chmod(path, 0));
+    CHILD {
+        become_nobody();
+        T(open(path, O_RDONLY | O_NONBLOCK));
+    }
+    T(close(fd));
+    T(open(path, O_RDONLY | O_NONBLOCK));
+}
+
 GROUP(magic, descriptors_of_links)
 {
     make("f", "the file");

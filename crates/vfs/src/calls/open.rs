@@ -59,6 +59,8 @@ pub struct Node {
     pub found: Found,
     /// Open flags.
     pub flags: u32,
+    /// The descriptor whose file is opened again; [`Fd::NONE`] if it was found by a name.
+    pub again: Fd,
 }
 
 /// Opens a file, creating it if `flags` say so. The door fills the table.
@@ -139,7 +141,10 @@ pub fn reopen(task: &Task, fd: Fd, flags: u32) -> Result<Opened> {
     let of = Found::of(&held);
     let pin = pin::hold_known(task, pin::slot::OPEN, of.inode.id);
     // O_NOFOLLOW would refer to the link in /proc, which is the kernel's.
-    let opened = found(task, pin, &of, flags & !O_NOFOLLOW);
+    let mut opened = found(task, pin, &of, flags & !O_NOFOLLOW);
+    if let Ok(Opened::HostNode(node)) = &mut opened {
+        node.again = fd;
+    }
     // The new reference came from another in the same table.
     task.table.moved();
     opened
@@ -543,7 +548,7 @@ fn open_permitted(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Op
         S_IFDIR if how.has(O_DIRECT) => return Err(Errno::EINVAL),
         S_IFDIR => {}
         S_IFSOCK => return Err(Errno::ENXIO),
-        _ => return Ok(Opened::HostNode(Node { found: *found, flags: how.flags })),
+        _ => return Ok(Opened::HostNode(Node { found: *found, flags: how.flags, again: Fd::NONE })),
     }
     let new = match how.access & permission::WRITE {
         0 => finish(task, found, how.flags, mode_of(how.flags, kind))?,
@@ -625,13 +630,28 @@ fn finish_entered<'t, 'r>(task: &Task, mount: MountId, new: NewFile<'t, 'r>) -> 
     if walked::is_gone(task, mount) { Err(Errno::ESTALE) } else { Ok(new) }
 }
 
+/// Pins an opened node: what has no name is held by the descriptor that it was opened by.
+fn pin_node<'r>(task: &Task<'r>, node: &Node) -> Result<Pin<'r>> {
+    if node.again == Fd::NONE {
+        return pin::hold(task, pin::slot::OPEN, node.found.inode);
+    }
+    let held = task.fget_any(node.again)?;
+    if Found::of(&held).inode != node.found.inode {
+        return Err(Errno::ENOENT);
+    }
+    let pin = pin::hold_known(task, pin::slot::OPEN, node.found.inode.id);
+    // The new reference came from another in the same table.
+    task.table.moved();
+    Ok(pin)
+}
+
 /// Creates the open file to install, with [`crate::table::entry::HOST`], beside the kernel's descriptor of an
 /// opened node. It answers for attributes, flags and path.
 ///
 /// # Errors
-/// `ENFILE`; `ENOENT` if the node was unlinked meanwhile.
+/// `ENFILE`; `ENOENT` if the node was unlinked meanwhile, or the descriptor is another file's.
 pub fn node_file(task: &Task, node: &Node) -> Result<FileId> {
-    let pin = pin::hold(task, pin::slot::OPEN, node.found.inode).map_err(|_| Errno::ENOENT)?;
+    let pin = pin_node(task, node).map_err(|_| Errno::ENOENT)?;
     let kind = task.region.inode(node.found.inode.id).mode.load(Ordering::Relaxed) & S_IFMT;
     let opening = Opening {
         inode: node.found.inode,

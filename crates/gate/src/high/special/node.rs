@@ -24,7 +24,7 @@ use lp_vfs::open::Node;
 use lp_vfs::table::{self, entry};
 use lp_vfs::task::Task;
 
-use crate::high::fd::placeholder;
+use crate::high::fd::{descriptor, placeholder};
 use crate::high::frame::at::{Which, buffer, spare_buffer};
 use crate::high::run::words::NODES;
 use crate::low::live::deferred;
@@ -178,6 +178,10 @@ pub(crate) fn open(task: &'static Task<'static>, node: &Node) -> isize {
     let (kind, rdev) = (inode.mode.load(Ordering::Relaxed) & S_IFMT, inode.rdev.load(Ordering::Relaxed));
     if kind == S_IFCHR && rdev == 0 {
         return Errno::ENXIO.to_ret(); // A whiteout.
+    }
+    if descriptor::is_listed(task, node.again) && !descriptor::is_file(task, node.again) {
+        // The object may have lost its name.
+        return open_at(task, node, node.again.link().as_ptr(), || {});
     }
     match special::host_path(task, node.found.inode.id) {
         Ok(Some(path)) => return open_at(task, node, path.as_ptr(), || {}),
