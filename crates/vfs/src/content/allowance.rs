@@ -242,14 +242,16 @@ fn inodes(region: Region<'_>, root: u32) -> u64 {
     let last = region.header().slabs[Inode::SLAB].last();
     let of = |id: u32| {
         let inode = region.inode(InodeId(id));
-        let nlink = inode.nlink.load(Relaxed);
-        let is_blob = inode.flags.load(Relaxed) & inode_flags::BLOB != 0;
-        match inode.mode.load(Relaxed) & S_IFMT {
-            _ if is_blob || inode.root.load(Relaxed) != root => 0,
+        let is_blob = || inode.flags.load(Relaxed) & inode_flags::BLOB != 0;
+        // Others' inodes are looked at on one line.
+        if inode.root.load(Relaxed) != root || is_blob() {
+            return 0;
+        }
+        match inode.nlink.load(Relaxed) {
             // What is open without a name, as far as it has content.
-            _ if nlink == 0 => u64::from(inode.map.load(Relaxed) != 0),
-            S_IFDIR => 1,
-            _ => u64::from(nlink),
+            0 => u64::from(inode.map.load(Relaxed) != 0),
+            _ if inode.mode.load(Relaxed) & S_IFMT == S_IFDIR => 1,
+            nlink => u64::from(nlink),
         }
     };
     (1..=last).map(of).sum()
