@@ -435,11 +435,40 @@ static void together(void)
     say("%d %ld\n", status, (long)st.st_size);
 }
 
+/* Filters that know calls by their old numbers only, and files of the host. */
+static void numbers(void)
+{
+    static const int calls[] = { SYS_unlink, SYS_rename, SYS_chmod, SYS_rmdir, SYS_mkdir, SYS_link, SYS_symlink,
+                                 SYS_mknod, SYS_chown, SYS_lchown, SYS_access, SYS_creat, SYS_utimes };
+    char room[] = "/tmp/lightpath-filter-XXXXXX", file[64], to[64];
+    if (!mkdtemp(room))
+        _exit(9);
+    snprintf(file, sizeof file, "%s/file", room);
+    snprintf(to, sizeof to, "%s/to", room);
+    close(open(file, O_WRONLY | O_CREAT, 0600));
+    close(open(path, O_WRONLY | O_CREAT, 0600));
+    for (unsigned i = 0; i < sizeof calls / sizeof *calls; i++) {
+        int status;
+        pid_t child = fork();
+        if (!child) {
+            deny(calls[i], EPERM);
+            int second = calls[i] == SYS_rename || calls[i] == SYS_link || calls[i] == SYS_symlink;
+            long done = syscall(calls[i], calls[i] == SYS_mkdir ? to : file, second ? (long)to : 0, 0);
+            say("%u %ld %d\n", i, done, errno);
+            _exit(0);
+        }
+        waitpid(child, &status, 0);
+        say("%d\n", status);
+    }
+    say("%d %d\n", unlink(file), rmdir(room));
+}
+
 static const struct { const char *name; void (*run)(void); } cases[] = {
     { "never", never }, { "never_host", never_host }, { "before", before }, { "after", after }, { "dups", dups },
     { "strict", strict }, { "strict_never", strict_never }, { "strict_ends", strict_ends }, { "threads", threads }, { "signals", signals },
     { "jumps", jumps }, { "resets", resets },
     { "forks", forks }, { "denied", denied }, { "sockets", sockets }, { "failing", failing }, { "together", together },
+    { "numbers", numbers },
 };
 
 /* filter deny CALL ERRNO COMMAND...: runs a command under a filter from outside.

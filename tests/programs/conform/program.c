@@ -156,6 +156,31 @@ GROUP(program, executed_side_by_side)
 }
 
 /* A script's process has the script's name. */
+/* What the first line may hold, and what the kernel takes for cut off. */
+GROUP(program, first_lines)
+{
+    char text[600];
+    for (int length = 249; length <= 259; length++)
+        for (int how = 0; how < 4; how++) {
+            /* "#!" and a path of slashes that ends in sh, at the end of a line, of a blank, of an argument, of the file. */
+            int end = sprintf(text, "#!/bin");
+            memset(text + end, '/', length - end);
+            strcpy(text + length - 2, "sh");
+            static const char *const ends[] = {"\nexit 7\n", " \nexit 7\n", " -eeeeeeeeeeee\nexit 7\n", ""};
+            strcat(text, ends[how]);
+            make("script", text);
+            chmod("script", 0700);
+            char name[32];
+            sprintf(name, "%d %d", length, how);
+            TN(name, 0);
+            CHILD {
+                execl("./script", "script", NULL);
+                say("%s", strerrorname_np(errno));
+                _exit(1);
+            }
+        }
+}
+
 GROUP(program, named_after_their_scripts)
 {
     make("first.sh", "#!/bin/sh\nread name </proc/$$/comm\necho \"$name $0 $*\"\n");

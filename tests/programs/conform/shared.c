@@ -200,6 +200,46 @@ GROUP(shared, threads_open_the_lowest_numbers)
     say("the lowest is free again: %d", open("a", O_RDONLY) == lowest);
 }
 
+static pthread_barrier_t begin_together;
+
+static void *first_opener(void *unused)
+{
+    pthread_barrier_wait(&begin_together);
+    int fd = open("a", O_RDONLY);
+    return (void *)(long)(fd < 0 || close(fd));
+}
+
+/* The first files that a process opens, in several threads at once, leave nothing open. */
+GROUP(shared, threads_open_their_first_files)
+{
+    int left = 0;
+    CHILD {
+        make("a", "text");
+    }
+    for (int round = 0; round < 200; round++) {
+        int status;
+        pid_t child = fork();
+        if (!child) {
+            pthread_t threads[4];
+            pthread_barrier_init(&begin_together, NULL, 4);
+            for (int i = 0; i < 4; i++)
+                pthread_create(&threads[i], NULL, first_opener, NULL);
+            int bad = 0;
+            for (int i = 0; i < 4; i++) {
+                void *failed;
+                pthread_join(threads[i], &failed);
+                bad += failed != NULL;
+            }
+            for (int fd = 3; fd < 1024; fd++)
+                bad += fcntl(fd, F_GETFD) >= 0;
+            _exit(bad);
+        }
+        waitpid(child, &status, 0);
+        left += WEXITSTATUS(status);
+    }
+    say("left %d", left);
+}
+
 /* Moves its file to another number and back: some number names it at each moment. */
 static void *mover(void *bad)
 {

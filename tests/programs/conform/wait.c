@@ -1,6 +1,9 @@
 /* Waits for children that something ends or interrupts: a signal, a cancellation of the thread. */
 #include "signals.h"
+#include <poll.h>
 #include <pthread.h>
+#include <sys/select.h>
+#include <sys/syscall.h>
 
 static pid_t child;
 static volatile pid_t waiter;
@@ -146,4 +149,48 @@ GROUP(wait, results)
     kill(child, SIGKILL);
     T(waitpid(child, (void *)8, 0));
     T(waitpid(-1, NULL, 0));
+}
+
+/* What waits for nothing tells how much of its time is left. */
+GROUP(wait, time_left)
+{
+    int fd = make_open("f", "text", O_RDONLY);
+    fd_set set;
+    struct timeval time = {1, 0};
+    long turns = 0;
+    for (; (time.tv_sec || time.tv_usec > 990000) && turns < 10000000; turns++) {
+        FD_ZERO(&set);
+        FD_SET(fd, &set);
+        if (select(fd + 1, &set, NULL, NULL, &time) != 1)
+            break;
+    }
+    say("select: %s, %s", turns > 0 ? "some turns" : "none", time.tv_sec ? "no end" : "an end");
+    struct timespec left = {1, 0};
+    struct pollfd polled = {fd, POLLIN, 0};
+    for (turns = 0; left.tv_sec && turns < 10000000; turns++)
+        if (syscall(SYS_ppoll, &polled, 1, &left, NULL, 8) != 1)
+            break;
+    say("ppoll: %s", left.tv_sec ? "no end" : "an end");
+    left = (struct timespec){1, 0};
+    for (turns = 0; left.tv_sec && turns < 10000000; turns++) {
+        FD_ZERO(&set);
+        FD_SET(fd, &set);
+        if (syscall(SYS_pselect6, fd + 1, &set, NULL, NULL, &left, NULL) != 1)
+            break;
+    }
+    say("pselect: %s", left.tv_sec ? "no end" : "an end");
+    static const struct timespec odd[] = {{0, 0}, {0, 1000000000}, {-1, 0}, {0, -1}, {1, 2000000}, {LONG_MAX, 5}};
+    for (unsigned i = 0; i < sizeof odd / sizeof *odd; i++) {
+        struct timespec one = odd[i];
+        T(syscall(SYS_ppoll, &polled, 1, &one, NULL, 8));
+        for (int by = 0; by < 2; by++) {
+            one = odd[i];
+            FD_ZERO(&set);
+            FD_SET(fd, &set);
+            TN(by ? "pselect6" : "select", syscall(by ? SYS_pselect6 : SYS_select, fd + 1, &set, NULL, NULL, &one, NULL));
+        }
+    }
+    T(syscall(SYS_ppoll, &polled, 1, 8, NULL, 8));
+    FD_SET(fd, &set);
+    T(syscall(SYS_select, fd + 1, &set, NULL, NULL, 8));
 }

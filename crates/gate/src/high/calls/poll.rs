@@ -21,6 +21,7 @@ use crate::high::fd::descriptor;
 use crate::high::fd::placeholder;
 use crate::high::frame::at::{Which, buffer, spare_buffer};
 use crate::high::frame::handler::{handlers, kernel, ret};
+use crate::high::frame::timeout::Unused;
 use crate::low::dispatch::NOT_OURS;
 use crate::low::live::{deferred, signal};
 
@@ -173,11 +174,18 @@ fn poll_slow(task: &Task, fds: *mut pollfd, count: u32, mut arguments: [usize; 6
         }
     }
     let at_once = timespec { tv_sec: 0, tv_nsec: 0 };
+    let left = match Unused::new(nr, if nr == __NR_poll || ready == 0 { 0 } else { arguments[2] }) {
+        Ok(left) => left,
+        Err(errno) => return errno.to_ret(),
+    };
     if ready != 0 {
         arguments[2] = if nr == __NR_poll { 0 } else { &raw const at_once as usize };
     }
     arguments[0] = masked.at as usize;
     let done = wait(nr, arguments, ready != 0);
+    if let Some(left) = left {
+        left.put();
+    }
     if done < 0 && done != Errno::EINTR.to_ret() {
         return done;
     }
@@ -323,10 +331,17 @@ fn select_slow(task: &Task, count: i32, sets: [*mut u64; 3], last: [usize; 2], n
         }
     }
     let at_once = [0i64; 2];
+    let left = match Unused::new(nr, if ready == 0 { 0 } else { arguments[4] }) {
+        Ok(left) => left,
+        Err(errno) => return errno.to_ret(),
+    };
     if ready != 0 {
         arguments[4] = &raw const at_once as usize;
     }
     let done = wait(nr, arguments, ready != 0);
+    if let Some(left) = left {
+        left.put();
+    }
     if done < 0 && !(ready != 0 && done == Errno::EINTR.to_ret()) {
         return done;
     }

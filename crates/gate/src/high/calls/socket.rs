@@ -11,6 +11,7 @@ use crate::high::fd::stand_in::stand_in_returns;
 use crate::high::fd::{placeholder, rights};
 use crate::high::frame::handler::{handlers, kernel};
 use crate::high::frame::message::{MOST, Message, STRIDE, messages};
+use crate::high::frame::timeout::{SECOND, now};
 use crate::high::special::address::Name;
 use crate::high::special::{address, node};
 use crate::low::dispatch::NOT_OURS;
@@ -178,8 +179,6 @@ fn receive_each(fd: Fd, vector: usize, count: u32, flags: usize, timeout: *mut [
 /// `MSG_WAITFORONE` and `MSG_DONTWAIT`.
 const WAIT_FOR_ONE: usize = 0x10000;
 const DONT_WAIT: usize = 0x40;
-/// Nanoseconds in a second.
-const SECOND: i64 = 1_000_000_000;
 
 /// When a timeout ends, in nanoseconds of [`now`]; `None` if there is none.
 ///
@@ -195,13 +194,6 @@ fn deadline(timeout: *mut [i64; 2]) -> Result<Option<i64>> {
         return Err(Errno::EINVAL);
     }
     Ok(Some(now().saturating_add(seconds.saturating_mul(SECOND).saturating_add(rest))))
-}
-
-/// `CLOCK_MONOTONIC` in nanoseconds.
-fn now() -> i64 {
-    let mut time = [0i64; 2];
-    kernel!(__NR_clock_gettime, CLOCK_MONOTONIC, &raw mut time);
-    time[0] * SECOND + time[1]
 }
 
 /// Where the length of a message stands in its `struct mmsghdr`.

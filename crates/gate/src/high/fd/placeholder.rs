@@ -116,9 +116,9 @@ fn allocate_slow(task: &'static Task<'static>, min: u32) -> Result<Fd> {
     if lp_abi::sys::is_limited() {
         return take_ready(task, min);
     }
-    let base = base(task)?;
     // A fork by another thread copies both tables or neither.
     let _alone = Alone::take(task);
+    let base = base(task)?;
     // SAFETY: F_DUPFD only creates a descriptor.
     let number = unsafe { lp_abi::syscall!(__NR_fcntl, base, F_DUPFD, min) }?;
     if number >= FDS {
@@ -189,8 +189,8 @@ fn take_ready(task: &'static Task<'static>, min: u32) -> Result<Fd> {
 /// `EBADF` past the limits; `EBUSY` while another thread opens the number.
 #[cold]
 pub(crate) fn replace(task: &'static Task<'static>, fd: Fd, word: u64) -> Result<u64> {
-    let base = base(task)?;
     let _alone = Alone::take(task);
+    let base = base(task)?;
     let place = table::reach(task, fd)?;
     if place.load(Ordering::Relaxed) == entry::TRANSIT {
         return Err(Errno::EBUSY);
@@ -433,7 +433,7 @@ pub(crate) fn copy_to(task: &Task, child: &lp_region::process::Process) {
     }
 }
 
-/// The base's number; created at the first descriptor of ours.
+/// The base's number; created at the first descriptor of ours. The caller must have the table alone.
 fn base(task: &Task) -> Result<Fd> {
     let word = base_word(task).load(Ordering::Relaxed);
     if word != 0 { Ok(Fd::new(word as i32 - 1)) } else { make_base(task) }
@@ -448,6 +448,7 @@ pub(crate) fn needs_base(region: Fd, soft: u64) -> bool {
 #[cold]
 pub(crate) fn before_limit(task: &Task, soft: u64) {
     if needs_base(task.region.fd(), soft) {
+        let _alone = Alone::take(task);
         let _ = base(task);
     }
 }

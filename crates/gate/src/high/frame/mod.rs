@@ -4,3 +4,4 @@ pub(crate) mod at;
 pub(crate) mod content;
 pub(crate) mod handler;
 pub(crate) mod message;
+pub(crate) mod timeout;

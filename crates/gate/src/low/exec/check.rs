@@ -232,13 +232,24 @@ pub(crate) fn directory_of(path: &[u8]) -> &[u8] {
     path.iter().rposition(|byte| *byte == b'/').map_or(path, |end| &path[..end])
 }
 
+/// Bytes of a file by which the kernel knows how to execute it (`BINPRM_BUF_SIZE`).
+const LINE: usize = 256;
+
 /// The paths of the interpreter and of its argument in the first line of a `#!` file, as ranges in `head`.
-/// The kernel's rules: blanks before and after the path are skipped; the rest of the line, without trailing
-/// blanks, is one argument.
+/// The kernel's rules (load_script): blanks before and after the path are skipped; the rest of the line, without
+/// trailing blanks, is one argument. Of a line without an end in the first 256 bytes 255 count, and a path that
+/// they may have cut off is none.
 pub(crate) fn interpreter_of(head: &[u8]) -> Option<(core::ops::Range<usize>, core::ops::Range<usize>)> {
     let blank = |byte: &u8| *byte == b' ' || *byte == b'\t';
-    let line = head.get(2..head.len().min(256))?;
-    let end = line.iter().position(|byte| *byte == b'\n' || *byte == 0).unwrap_or(line.len());
+    let line = head.get(2..head.len().min(LINE))?;
+    let end = match line.iter().position(|byte| *byte == b'\n' || *byte == 0) {
+        Some(end) => end,
+        None if head.len() < LINE => line.len(),
+        None => {
+            line.iter().skip_while(|byte| blank(byte)).position(blank)?;
+            line.len() - 1
+        }
+    };
     let line = &line[..end];
     let end = line.len() - line.iter().rev().take_while(|byte| blank(byte)).count();
     let start = line.iter().take_while(|byte| blank(byte)).count();
