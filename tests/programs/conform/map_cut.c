@@ -375,3 +375,37 @@ GROUP(map, cut_beside_touches)
     touch("cut", s + PAGE, 0);
     touch("kept", s, 1);
 }
+
+/* What the process itself has written beyond the end is there for the kernel's calls, too. */
+GROUP(map, written_and_given_to_the_kernel)
+{
+    static char text[2 * PAGE];
+    int pair[2];
+    pipe(pair);
+    make("other", "other");
+    int other = open("other", O_RDONLY);
+    for (int kind = 0; kind < 2; kind++)
+        for (int how = 0; how < 5; how++) {
+            int fd = open("grown", O_RDWR | O_CREAT | O_TRUNC, 0600);
+            ftruncate(fd, PAGE);
+            char *at = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, kind ? MAP_PRIVATE : MAP_SHARED, fd, 0);
+            off_t from = 0, to = PAGE;
+            struct iovec piece = {"hello", 5};
+            say("%d %d", kind, how);
+            switch (how) {
+            case 0: T(pwrite(fd, "hello", 5, PAGE)); break;
+            case 1: T(lseek(fd, PAGE, SEEK_SET)); T(write(fd, "hello", 5)); break;
+            case 2: T(pwritev(fd, &piece, 1, PAGE)); break;
+            case 3: T(lseek(fd, PAGE, SEEK_SET)); T(sendfile(fd, other, &from, 5)); break;
+            case 4: T(copy_file_range(other, &from, fd, &to, 5, 0)); break;
+            }
+            T(write(pair[1], at + PAGE, 5));
+            T(read(pair[0], text, 5));
+            T(write(pair[1], "HELLO", 5));
+            T(read(pair[0], at + PAGE, 5));
+            say("%.5s %.5s", text, at + PAGE);
+            munmap(at, 2 * PAGE);
+            close(fd);
+        }
+    close(other);
+}

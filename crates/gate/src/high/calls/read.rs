@@ -9,4 +9,4 @@ use crate::high::fd::descriptor::file_or_return;
 use crate::high::fd::device;
 use crate::high::frame::handler::ret_moved;
 
-transfers!(read: read pread64 pread readv preadv preadv2);
+transfers!(read, ret_moved: read pread64 pread readv preadv preadv2);

@@ -10,6 +10,7 @@ use lp_vfs::{copy, ends};
 use crate::high::calls::fcntl::is_open;
 use crate::high::fd::descriptor;
 use crate::high::frame::handler::{exceeded_slow, given_slice, handlers, interruptible, ret, ret_limited};
+use crate::high::memory::resize;
 use crate::low::dispatch::NOT_OURS;
 
 handlers! {
@@ -59,10 +60,7 @@ handlers! {
     fn copy_file_range(task, input: Fd, off_in: UserPtr<i64>, out: Fd, off_out: UserPtr<i64>, count: usize, flags: u32) {
         match either(task, input, out) {
             Ok(true) if descriptor::is_file(task, input) && descriptor::is_file(task, out) => {
-                interruptible(ret_limited(
-                    task,
-                    copy::copy_file_range(task, input, off_in, out, off_out, count, flags),
-                ))
+                ret_copied(task, copy::copy_file_range(task, input, off_in, out, off_out, count, flags))
             }
             Ok(true) => ends::copy_between_systems(task, (input, off_in), (out, off_out), flags).to_ret(),
             Ok(false) => NOT_OURS,
@@ -111,6 +109,14 @@ fn moved(task: &Task, out: Fd, count: usize, mut call: impl FnMut(usize) -> Resu
             Err(Errno::EFBIG) => exceeded_slow(task),
             Err(_) => {}
         }
+    }
+    ret_copied(task, done)
+}
+
+/// The result of a call that may wait and may have grown a file.
+fn ret_copied(task: &Task, done: Result<usize>) -> isize {
+    if done.is_ok() {
+        resize::written(task);
     }
     interruptible(ret_limited(task, done))
 }

@@ -7,6 +7,6 @@ use lp_vfs::write;
 use crate::high::calls::transfer::transfers;
 use crate::high::fd::descriptor::file_or_return;
 use crate::high::fd::device;
-use crate::high::frame::handler::ret_moved;
+use crate::high::frame::handler::ret_written;
 
-transfers!(write: write pwrite64 pwrite writev pwritev pwritev2);
+transfers!(write, ret_written: write pwrite64 pwrite writev pwritev pwritev2);

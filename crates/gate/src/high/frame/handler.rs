@@ -181,21 +181,30 @@ pub(crate) fn ret<T: ReturnValue>(result: Result<T>) -> isize {
 
 /// [`ret`] for a call that moves bytes between a file of ours and the program's memory.
 #[inline(always)]
-pub(crate) fn ret_moved(result: Result<usize>) -> isize {
+pub(crate) fn ret_moved(task: &Task, result: Result<usize>) -> isize {
     match result {
         Ok(bytes) => bytes as isize,
-        Err(errno) => not_moved(errno),
+        Err(errno) => not_moved(task, errno),
     }
+}
+
+/// [`ret_moved`] for a call that may have grown a file.
+#[inline(always)]
+pub(crate) fn ret_written(task: &Task, result: Result<usize>) -> isize {
+    if result.is_ok() {
+        resize::written(task);
+    }
+    ret_moved(task, result)
 }
 
 /// Handles a failed move. If the memory is a mapping whose file another process has grown, maps the new pages
 /// in and restarts the call. Sends the signal for exceeding `RLIMIT_FSIZE`.
 #[cold]
 #[inline(never)]
-fn not_moved(errno: Errno) -> isize {
+fn not_moved(task: &Task, errno: Errno) -> isize {
     match errno {
-        Errno::EFAULT if resize::grown(task()) => return AGAIN,
-        Errno::EFBIG => exceeded_slow(task()),
+        Errno::EFAULT if resize::grown(task) => return AGAIN,
+        Errno::EFBIG => exceeded_slow(task),
         _ => {}
     }
     errno.to_ret()

@@ -142,6 +142,8 @@ struct Mappings {
     lock: AtomicU32,
     /// Number of areas, for callers that have none to look up.
     count: AtomicU64,
+    /// Nonzero once one has reached beyond the end of its file.
+    reached: AtomicU32,
     lists: UnsafeCell<Lists>,
 }
 
@@ -151,6 +153,7 @@ unsafe impl Sync for Mappings {}
 static GLOBAL: Mappings = Mappings {
     lock: AtomicU32::new(0),
     count: AtomicU64::new(0),
+    reached: AtomicU32::new(0),
     lists: UnsafeCell::new(Lists {
         areas: Sorted::new(),
         holes: Sorted::new(),
@@ -163,6 +166,17 @@ static GLOBAL: Mappings = Mappings {
 pub(crate) fn is_empty() -> bool {
     // Relaxed: a thread that maps and another that asks at the same time may miss each other.
     GLOBAL.count.load(Ordering::Relaxed) == 0
+}
+
+/// Notes that an area reaches beyond the end of its file.
+pub(crate) fn reaches_beyond() {
+    GLOBAL.reached.store(1, Ordering::Relaxed); // Relaxed: as in `is_empty`.
+}
+
+/// Whether an area may reach beyond the end of its file.
+#[inline(always)]
+pub(crate) fn may_reach_beyond() -> bool {
+    GLOBAL.reached.load(Ordering::Relaxed) != 0 // Relaxed: as in `is_empty`.
 }
 
 /// Whether `address` is in the lists' memory.

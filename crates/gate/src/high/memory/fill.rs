@@ -9,7 +9,7 @@ use lp_region::sync::{AtomicU32, Ordering};
 use lp_vfs::mapping;
 use lp_vfs::task::Task;
 
-use crate::high::memory::areas::{Area, LockedAreas};
+use crate::high::memory::areas::{self, Area, LockedAreas};
 use crate::high::memory::written::{self, After};
 use crate::high::memory::{bus, missing};
 
@@ -195,6 +195,7 @@ pub(crate) fn populate(task: &Task, area: &Area, content: Content) -> Result<()>
 /// # Errors
 /// Those of memfd_create(2) and mmap(2).
 pub(crate) fn past_the_end(start: usize, end: usize, protection: u32) -> Result<()> {
+    areas::reaches_beyond();
     // SAFETY: creates a descriptor, closed below.
     let fd = unsafe { lp_abi::syscall!(__NR_memfd_create, c"lightpath-end".as_ptr(), MFD_CLOEXEC) }?;
     // SAFETY: the addresses belong to the mapping.

@@ -16,6 +16,15 @@ pub(crate) fn resized(task: &Task) {
     }
 }
 
+/// The same after a call of this process that may have written more than a file had: the kernel, too, may be
+/// asked for what it has grown by.
+#[inline(always)]
+pub(crate) fn written(task: &Task) {
+    if areas::may_reach_beyond() {
+        grown(task);
+    }
+}
+
 /// Adapts the area at `index` to its file's size. Returns whether it has grown.
 ///
 /// # Errors
