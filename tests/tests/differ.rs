@@ -11,7 +11,7 @@ use lp_tests::door::{Door, Place};
 use lp_tests::{binary, compile, process, suite};
 
 /// A case, and what it says on the kernel and on Lightpath.
-const CASES: [(&str, &str, &str); 73] = [
+const CASES: [(&str, &str, &str); 76] = [
     // ids.c
     ("of_two_users", "test 0", "test 1"),
     ("unreadable_program", "exit 0", "exit 126"),
@@ -65,6 +65,8 @@ const CASES: [(&str, &str, &str); 73] = [
     ("taken_numbers", "0 taken", "5 taken"),
     ("counted_descriptors", "as many", "more"),
     ("link_itself", "by name 700, by descriptor 700", "by name 700, by descriptor 0"),
+    ("table_of_a_thread", "unshare 0, flags 0", "unshare 0, flags EBADF"),
+    ("no_number_left", "mmap 0, sendmsg 0", "mmap EMFILE, sendmsg EMFILE"),
     ("waits_for_a_lock", "the holder is shown, the waiter shown", "the holder is shown, the waiter not"),
     (
         "fdinfo",
@@ -95,6 +97,7 @@ const CASES: [(&str, &str, &str); 73] = [
     ("last_page", "pwrite 0, data ENXIO", "pwrite 0, data 0"),
     ("times_of_the_undumpable", "the new time", "the old time"),
     // limited.c
+    ("limited_and_asked", "mkdirat EPERM, on the host EPERM", "mkdirat 0, on the host EPERM"),
     (
         "limited_files",
         "open: the lowest number, mmap 0, mmap of code 0",

@@ -5,7 +5,9 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/select.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 
 /* A number above those that the table of descriptors has room for. */
@@ -198,6 +200,48 @@ static void *apart(void *directory)
 }
 
 /* /proc/thread-self/cwd of a thread with a working directory of its own. */
+/* A thread that takes a copy of the table for itself. */
+static void *with_a_table(void *fd)
+{
+    say("unshare", unshare(CLONE_FILES));
+    close(*(int *)fd);
+    return NULL;
+}
+
+CASE(table_of_a_thread)
+{
+    pthread_t thread;
+    make("f", 0644);
+    int fd = open("f", O_RDONLY);
+    pthread_create(&thread, NULL, with_a_table, &fd);
+    pthread_join(thread, NULL);
+    say("flags", fcntl(fd, F_GETFD));
+    return 0;
+}
+
+/* No number is left for what the gate opens for a moment. */
+CASE(no_number_left)
+{
+    make("f", 0644);
+    int fd = open("f", O_RDWR), pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair))
+        return 1;
+    struct rlimit few = {pair[1] + 1, pair[1] + 1};
+    if (fd < 0 || setrlimit(RLIMIT_NOFILE, &few))
+        return 1;
+    say("mmap", mmap(NULL, 8192, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED ? -1 : 0);
+    char byte = 0;
+    union {
+        char room[CMSG_SPACE(sizeof fd)];
+        struct cmsghdr header;
+    } control = {.header = {CMSG_LEN(sizeof fd), SOL_SOCKET, SCM_RIGHTS}};
+    memcpy(CMSG_DATA(&control.header), &fd, sizeof fd);
+    struct iovec piece = {&byte, 1};
+    struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    say("sendmsg", sendmsg(pair[0], &message, 0) == 1 ? 0 : -1);
+    return 0;
+}
+
 CASE(directory_of_a_thread)
 {
     pthread_t thread;

@@ -39,6 +39,25 @@ CASE(limited_files)
     return 0;
 }
 
+/* A filter with a verdict on a call that the gate answers. */
+CASE(limited_and_asked)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mkdirat, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = { 4, code };
+    char path[4200];
+    snprintf(path, sizeof path, "%s/d", host);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program))
+        return 1;
+    say("mkdirat", mkdirat(AT_FDCWD, "d", 0700));
+    say("on the host", mkdirat(AT_FDCWD, path, 0700));
+    return 0;
+}
+
 /* Restrictions and other credentials. */
 CASE(limited_rights)
 {

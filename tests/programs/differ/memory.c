@@ -128,7 +128,7 @@ CASE(grown_by_another)
     }
     pass("grown", at + 4096);
     IN_CHILD {
-        _exit(ftruncate(fd, 0) || pwrite(fd, "x", 1, 3 * 4096) != 1);
+        _exit(munmap(at, 2 * 4096) || ftruncate(fd, 0) || pwrite(fd, "x", 1, 3 * 4096) != 1);
     }
     pass("cut and grown", at);
     return 0;
