@@ -487,3 +487,22 @@ fn attributes_are_the_hosts() {
     assert_eq!(trees.over(attributes), sh(&trees.tree(), &format!("{attributes}; rmdir e")));
     assert_eq!(trees.says(&["diff"]), "");
 }
+
+#[test]
+fn a_command_that_joins_begins_in_what_the_run_shows() {
+    let trees = Trees::new("echo precious > p; mkdir d; echo q > d/q");
+    let pid = trees.home.path().join("pid");
+    let joins = |script: &str| {
+        let lightpath = env!("CARGO_BIN_EXE_lightpath");
+        format!("{lightpath} exec $(cat {}) -- sh -c '{script}'", pid.display())
+    };
+    let wait = "echo $$ > ../pid; : > $READY; read line; ls";
+    assert_eq!(trees.beside(wait, &joins("rm p; cd d; rm q; echo n > ../n")), "d\nn\n");
+    assert_eq!(sh(&trees.tree(), "find . -type f | sort"), "./d/q\n./p\n");
+    // A directory that the run does not show is none to begin in.
+    let gone = format!("rmdir d; {wait}");
+    let refused = format!("cd d; {} 2>&1 || echo $?", joins("true"));
+    trees.beside(&gone, &format!("{{ {refused}; }} > ../said"));
+    let text = fs::read_to_string(trees.home.path().join("said")).unwrap();
+    assert!(text.contains("in the mount: No such file or directory") && text.ends_with("\n1\n"), "{text}");
+}

@@ -239,3 +239,14 @@ END
     let opened = "True\nTrue\nTrue\nTrue\nFalse\nFalse\n";
     assert_eq!(inside(script), format!("host\nb'session\\n'\n{opened}"));
 }
+
+#[test]
+fn others_join_a_run_over_the_root() {
+    let text = inside(
+        "cd /; mkdir w; mkfifo wait; \"$LP\" run --over / --discard -- sh -c 'echo in > /w/f; cat' \
+         < wait > /dev/null & exec 3> wait\n\
+         until \"$LP\" exec $! -- test -f /w/f 2> /dev/null; do sleep 0.05; done\n\
+         \"$LP\" exec $! -- cat w/f; \"$LP\" cat $!:w/f; exec 3>&-; wait; ls w",
+    );
+    assert_eq!(text, "in\nin\n");
+}

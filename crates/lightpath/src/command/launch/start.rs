@@ -21,7 +21,8 @@ pub(crate) fn start(
     at_end: impl FnOnce(&Claim, End) -> Result<u8, Failure>,
 ) -> Result<u8, Failure> {
     let (mut launch, claim) = prepare(options, command, open)?;
-    let directory = (!options.over.is_empty()).then(std::env::current_dir).and_then(Result::ok);
+    let enters = options.joins || !options.over.is_empty();
+    let directory = enters.then(std::env::current_dir).and_then(Result::ok);
     let slot = directory.map(|directory| claim.slot_in(&directory)).transpose()?;
     match options.stats || options.apply || options.ask || options.scratch.is_some() {
         true => {

@@ -52,7 +52,7 @@ impl MountPoint {
         Ok(MountPoint(normal))
     }
 
-    /// A path that was good when a session was made.
+    /// A path that was good when a session was made or a run began.
     pub(crate) fn unchecked(path: &Path) -> Self {
         MountPoint(path.to_owned())
     }

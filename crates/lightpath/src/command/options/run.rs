@@ -55,6 +55,9 @@ pub(crate) struct Options {
     /// A directory that is removed when the command has ended.
     #[arg(skip)]
     pub(crate) scratch: Option<PathBuf>,
+    /// Whether the command joins a run, whose mounts its working directory may be in.
+    #[arg(skip)]
+    pub(crate) joins: bool,
     /// Whose file the region is in.
     #[arg(skip)]
     pub(crate) owner: RegionOwner,

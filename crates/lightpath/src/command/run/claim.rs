@@ -148,10 +148,7 @@ impl Claim {
             Ok(Place::Outside(_)) => {}
             Err(e) => {
                 let reason = reason(&std::io::Error::from_raw_os_error(e.number()));
-                return Err(Failure::new(
-                    REGION,
-                    format!("{} in the session: {reason}", directory.display()),
-                ));
+                return Err(Failure::new(REGION, format!("{} in the mount: {reason}", directory.display())));
             }
         }
         Ok(slot)

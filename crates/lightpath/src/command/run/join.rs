@@ -29,14 +29,10 @@ pub(crate) fn claim(pid: u32) -> Result<Claim, Failure> {
 pub(crate) fn entrance(pid: u32) -> Result<(File, Options), Failure> {
     let member = find(pid)?;
     let (file, region) = member.open()?;
-    let at = member
-        .mounts(region)
-        .iter()
-        .map(|path| MountPoint::new(path).map_err(|line| Failure::new(REGION, line)))
-        .collect::<Result<Vec<_>, _>>()?;
+    let at: Vec<MountPoint> = member.mounts(region).iter().map(|path| MountPoint::unchecked(path)).collect();
     match at.is_empty() {
         true => Err(under_way::gone(pid)),
-        false => Ok((file, Options { at, ..Options::default() })),
+        false => Ok((file, Options { at, joins: true, ..Options::default() })),
     }
 }
 

@@ -12,6 +12,8 @@ use crate::command::run::claim::Claim;
 use crate::command::run::join;
 
 const AFTER_HELP: &str = "\
+The command begins in the current directory, as the run shows it if that is in a mount.
+
 Exit status: as of run; 126 as well if RUN is another user's.
 
 Example: lightpath exec 4711 -- ls -l /light";
