@@ -10,7 +10,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::explain::explain;
 use super::file::{no_room, take_room};
-use crate::command::options::run::Options;
+use crate::command::options::run::{Options, RegionOwner};
 use crate::command::options::size::Size;
 use crate::command::output::failure::{Failure, REGION, reason};
 
@@ -44,8 +44,16 @@ pub(crate) fn prepare(fd: &OwnedFd, name: &str, options: &Options) -> Result<Reg
         let region = Region::open(Fd::new(fd.as_raw_fd())).map_err(explain)?;
         let made_with = region.header().data_pages.load(Relaxed) * lp_abi::PAGE_SIZE as u64;
         if options.size.is_some() && size != made_with {
-            let line =
-                format!("{name} was made with --size {made_with}: leave --size out, or make another region");
+            let line = match options.owner {
+                RegionOwner::Session => {
+                    format!("the session was made with --size {made_with}: leave --size out")
+                }
+                RegionOwner::User => {
+                    format!(
+                        "{name} was made with --size {made_with}: leave --size out, or make another region"
+                    )
+                }
+            };
             return Err(Failure::new(REGION, line));
         }
         return Ok(region);
