@@ -8,6 +8,7 @@ use clap::{CommandFactory, Parser};
 use super::definition::{Cli, Verb, run_alone};
 use super::{complaint, manual};
 use crate::command::output::failure::{FSCK_USAGE, Failure, USAGE};
+use crate::command::output::message::message;
 use crate::command::output::print::print;
 use crate::command::over;
 use crate::command::verbs::{doctor, exec, freeze, fsck, info, pack, place, ps, run, sites, top, trace};
@@ -24,7 +25,7 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> u8 {
     match dispatch(verb) {
         Ok(status) => status,
         Err(failure) => {
-            eprintln!("lightpath: {failure}");
+            message(&failure);
             failure.status
         }
     }
@@ -83,6 +84,6 @@ fn report_usage(error: &clap::Error, status: u8) -> u8 {
         };
     }
     let failure = Failure::new(status, complaint::one_line(error));
-    eprintln!("lightpath: {failure}");
+    message(&failure);
     failure.status
 }

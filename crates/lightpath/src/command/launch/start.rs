@@ -8,6 +8,7 @@ use crate::command::cache::within::{self, Outlines};
 use crate::command::cache::{directory, preload};
 use crate::command::options::run::Options;
 use crate::command::output::failure::{Failure, REGION};
+use crate::command::output::message;
 use crate::command::program::inherited;
 use crate::command::run::claim::Claim;
 use crate::command::run::record::Paths;
@@ -29,7 +30,7 @@ pub(crate) fn start(
             let slot = slot.map_or_else(|| claim.slot(), Ok)?;
             let ended = supervise::run_beside(&mut launch, &claim, &slot, |_| ())?;
             if options.stats {
-                eprint!("{}", claim.counts().table());
+                message::write(&claim.counts().table());
             }
             at_end(&claim, ended.end)
         }

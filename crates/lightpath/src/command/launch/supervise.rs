@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 
 use super::exec::Launch;
 use crate::command::output::failure::{Failure, REGION, reason};
+use crate::command::output::message::message;
 use crate::command::run::claim::{Claim, Slot};
 
 /// How the command ended.
@@ -52,7 +53,7 @@ pub(crate) fn run_beside<T>(
         0 => {
             set_mask(&before);
             let failure = launch.exec(claim, Some(slot));
-            eprintln!("lightpath: {failure}");
+            message(&failure);
             // SAFETY: ends the child without running what the parent has registered for its own exit.
             unsafe { libc::_exit(i32::from(failure.status)) }
         }
@@ -60,10 +61,10 @@ pub(crate) fn run_beside<T>(
             let beside = begin(child);
             let end = wait(child, &all);
             if claim.missed(slot) {
-                eprintln!(
-                    "lightpath: {} ran without the gate: all of its calls went to the kernel",
+                message(format_args!(
+                    "{} ran without the gate: all of its calls went to the kernel",
                     launch.name
-                );
+                ));
             }
             Ok(Ended { end, beside })
         }

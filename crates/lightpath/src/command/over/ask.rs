@@ -7,6 +7,7 @@ use super::compare::tree::{self, Tree};
 use super::{apply, diff, patch};
 use crate::command::options::run::Options;
 use crate::command::output::failure::{Failure, REGION, reason};
+use crate::command::output::message::{self, message};
 use crate::command::run::claim::Claim;
 use crate::command::session::open::{in_use, of_run};
 
@@ -34,14 +35,14 @@ pub(crate) fn at_end(claim: &Claim, options: &Options) -> Result<(), Failure> {
         if shown.is_empty() { Ok(None) } else { patch::stat(&tree, &diff::listed(&shown)).map(Some) }
     });
     let Some(text) = text.map_err(|e| fail(tree::error(e)))?.map_err(fail)? else {
-        eprintln!("lightpath: nothing in {} was changed", kept.over.shown().display());
+        message(format_args!("nothing in {} was changed", kept.over.shown().display()));
         return Ok(());
     };
     io::stderr().write_all(&text).map_err(fail)?;
     match ask(&mut io::stdin().lock()).map_err(fail)? {
         Answer::Apply => apply::at_end(claim, options).map(|_| ()),
         Answer::Keep => {
-            eprintln!("lightpath: session {} keeps the changes", kept.shown());
+            message(format_args!("session {} keeps the changes", kept.shown()));
             Ok(())
         }
         Answer::Discard => {
@@ -57,10 +58,10 @@ pub(crate) fn at_end(claim: &Claim, options: &Options) -> Result<(), Failure> {
 /// Asks until there is an answer; the end of the input keeps the changes.
 fn ask(from: &mut impl BufRead) -> io::Result<Answer> {
     loop {
-        eprint!("Apply, keep or discard? [a/k/d] ");
+        message::write("Apply, keep or discard? [a/k/d] ");
         let mut line = String::new();
         if from.read_line(&mut line)? == 0 {
-            eprintln!();
+            message::write("\n");
             return Ok(Answer::Keep);
         }
         match line.trim().to_ascii_lowercase().as_str() {

@@ -13,6 +13,7 @@ use super::compare::tree::{self, Tree, is_dir};
 use super::patch;
 use super::paths::below;
 use crate::command::output::failure::{Failure, REGION, reason};
+use crate::command::output::message::message;
 use crate::command::output::print::print;
 use crate::command::session::kept::Kept;
 use crate::command::session::open::open;
@@ -55,7 +56,7 @@ pub(crate) fn diff(args: &Diff) -> Result<u8, Failure> {
     let journaled = kept.journaled();
     if !journaled.is_empty() {
         let line = format!("an apply of session {} was interrupted: lightpath apply goes on", kept.shown());
-        eprintln!("lightpath: {}", Failure::new(REGION, line));
+        message(Failure::new(REGION, line));
     }
     let made = claim.with_task(|task| {
         let tree = Tree::of(task, &kept);
@@ -64,7 +65,7 @@ pub(crate) fn diff(args: &Diff) -> Result<u8, Failure> {
             changes.all.iter().filter(|change| change.is_shown() && is_wanted(change, &wanted)).collect();
         let conflicts = shown.iter().filter(|change| !journaled.contains(&change.path));
         for (path, why) in conflicts.filter_map(|change| Some((&change.path, tree.conflict(change)?))) {
-            eprintln!("lightpath: {}", Failure::new(REGION, format!("conflict: {} {why}", path.display())));
+            message(Failure::new(REGION, format!("conflict: {} {why}", path.display())));
         }
         text(args, &tree, &shown)
     });

@@ -23,6 +23,7 @@ use super::compare::tree::kind;
 use super::write::put::TEMPORARY;
 use super::write::reverse::{AFTER, MAGIC, kind_in, trait_of};
 use crate::command::output::failure::{Failure, REGION, reason};
+use crate::command::output::message::message;
 use crate::command::output::print::print;
 use crate::command::output::shown::counted;
 use crate::command::session::remove::gone;
@@ -69,7 +70,7 @@ pub(crate) fn undo(args: &Undo) -> Result<u8, Failure> {
     let conflicts = kept.conflicts(&file).map_err(|e| fail(&e))?;
     for path in &conflicts {
         let line = format!("conflict: {} is not what the apply left there", path.display());
-        eprintln!("lightpath: {}", Failure::new(REGION, line));
+        message(Failure::new(REGION, line));
     }
     if !conflicts.is_empty() {
         return Err(Failure::new(

@@ -7,6 +7,7 @@ use lp_vfs::boot;
 
 use super::file::no_room;
 use crate::command::output::failure::{Failure, REGION};
+use crate::command::output::message::message;
 
 /// Rebuilds a region that was last used before this boot, because the machine may have crashed. Reports
 /// whether anything was not kept in its place.
@@ -21,7 +22,7 @@ pub(crate) fn rebuild_after_boot(region: Region<'static>, name: &str) -> Result<
     })?;
     if lost != Rebuilt::default() {
         let line = format!("{name} was in use when the machine stopped: {}", told(lost));
-        eprintln!("lightpath: {}", Failure::new(REGION, line));
+        message(Failure::new(REGION, line));
     }
     Ok(())
 }

@@ -25,6 +25,7 @@ use crate::command::copies::extents;
 use crate::command::options::mountpoint::MountPoint;
 use crate::command::options::run::RegionOwner;
 use crate::command::output::failure::{Failure, REGION, reason};
+use crate::command::output::message::message;
 use crate::command::output::print::print;
 use crate::command::output::shown::human;
 use crate::command::region::explain::explain;
@@ -158,7 +159,7 @@ fn mend(to: File, path: &Path) -> Result<(), Failure> {
     lp_vfs::boot::back(opened).map_err(|e| fail(format!("no room: {e:?}")))?;
     let done = lp_fsck::rebuild(opened).map_err(|e| fail(format!("cannot be rebuilt: {e:?}")))?;
     if done != lp_fsck::Rebuilt::default() {
-        eprintln!("lightpath: {}", fail(sound::told(done)));
+        message(fail(sound::told(done)));
     }
     let found = lp_fsck::check(opened, lp_region::ProcessId::NONE);
     if let Some(worst) = found.first_worst() {

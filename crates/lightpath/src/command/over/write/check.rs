@@ -12,6 +12,7 @@ use rustix::fs::{AtFlags, CWD};
 use super::put::TEMPORARY;
 use super::writer::Writer;
 use crate::command::output::failure::{Failure, REGION, reason};
+use crate::command::output::message::message;
 use crate::command::output::shown::counted;
 use crate::command::over::compare::changes::Change;
 use crate::command::over::compare::host;
@@ -27,7 +28,7 @@ impl Writer<'_> {
         let conflicts = self.conflicts();
         if !conflicts.is_empty() {
             for line in conflicts.iter().take(LISTED) {
-                eprintln!("lightpath: {}", Failure::new(REGION, format!("conflict: {line}")));
+                message(Failure::new(REGION, format!("conflict: {line}")));
             }
             let count = counted(conflicts.len(), "conflict", "conflicts");
             let line = format!("{count}: nothing was written, session {} is kept", kept.shown());

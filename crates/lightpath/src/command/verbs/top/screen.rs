@@ -155,7 +155,7 @@ impl Screen {
 
     fn draw(&self, frame: &mut Frame<'_>) {
         let shown = self.shown();
-        let height = (shown.len() as u16 + 2).clamp(4, frame.area().height / 2);
+        let height = (shown.len() as u16 + 2).min(frame.area().height / 2).max(4);
         let parts =
             [Constraint::Length(1), Constraint::Length(height), Constraint::Min(3), Constraint::Length(1)];
         let [head, runs, detail, foot] = Layout::vertical(parts).areas(frame.area());
