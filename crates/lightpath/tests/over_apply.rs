@@ -3,9 +3,11 @@
 mod trees;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use trees::{LIST, MAKE, Trees, kill, killed_at, sh, state, stopped_at, stops};
+use trees::{LIST, MAKE, Trees, is_root, kill, killed_at, said, sh, state, stopped_at, stops};
 
 /// What is done over the tree, and to the copy.
 const CHANGE: &str = "echo more >> a/one; rm -r d/e; mv a/b b; mkdir -p n/m/o; echo n > n/m/n; echo o > n/m/o/o; \
@@ -380,4 +382,39 @@ fn closed_directories_are_applied_and_undone() {
         }
         calls += step;
     }
+}
+
+/// What another user owns and lets this one write, apply writes as the command would have.
+#[test]
+fn what_is_anothers_is_written_as_by_the_command() {
+    if !is_root() {
+        return;
+    }
+    let trees =
+        Trees::new("mkdir d s; echo f > d/f; echo s > s/s; echo gone > d/gone; chmod 777 . d; chmod 1777 s");
+    for tree in [trees.tree(), trees.copy()] {
+        sh(&tree, "chown -R nobody .; chown root . d; chmod 666 d/f s/s");
+    }
+    fs::set_permissions(trees.home.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let state = trees.home.path().join("user");
+    fs::create_dir(&state).unwrap();
+    std::os::unix::fs::chown(&state, Some(65533), Some(65533)).unwrap();
+    let run = |command: &mut Command| {
+        said(
+            &command
+                .uid(65533)
+                .gid(65533)
+                .env("HOME", &state)
+                .env("XDG_STATE_HOME", &state)
+                .output()
+                .unwrap(),
+        )
+    };
+    let change =
+        "umask 022; echo more >> d/f; echo more >> s/s; rm d/gone; echo n > n; mkdir d/n; echo n > d/n/n";
+    run(&mut trees.lightpath(&["run", "--over", ".", "--", "sh", "-c", change]));
+    assert!(run(&mut trees.lightpath(&["apply"])).contains("are in"));
+    run(Command::new("sh").args(["-c", change]).current_dir(trees.copy()));
+    let list = format!("{LIST}\ncat d/f s/s; ls -Ad .??* d/.??* s/.??* 2>/dev/null || true");
+    assert_eq!(sh(&trees.tree(), &list), sh(&trees.copy(), &list));
 }

@@ -1,5 +1,7 @@
 //! Numbers, names and texts as people read them.
 
+use std::path::{Display, Path};
+
 /// A size in bytes with a unit, formatted like `du -h`: one decimal below ten, rounded up.
 pub(crate) fn human(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -37,6 +39,11 @@ pub(crate) fn counted(count: usize, one: &str, more: &str) -> String {
 /// `text` with a question mark for each control character.
 pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// A path below a directory; that of the directory itself is empty.
+pub(crate) fn below(path: &Path) -> Display<'_> {
+    if path.as_os_str().is_empty() { Path::new(".").display() } else { path.display() }
 }
 
 /// The name of a user, or the number without one.

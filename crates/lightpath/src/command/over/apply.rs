@@ -21,7 +21,7 @@ use crate::command::options::run::Options;
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::print::print;
 use crate::command::output::progress::Progress;
-use crate::command::output::shown::counted;
+use crate::command::output::shown::{self, counted};
 use crate::command::run::claim::Claim;
 use crate::command::session::kept::Kept;
 use crate::command::session::open::{check_unused, in_use, of_run, open};
@@ -118,7 +118,7 @@ fn in_session(kept: &Kept, claim: &Claim, asked: &Asked) -> Result<u8, Failure> 
             return Ok(None);
         }
         let interrupted = |(path, e): (PathBuf, io::Error)| {
-            let line = format!("{}: {}; the session is kept: apply again", path.display(), reason(&e));
+            let line = format!("{}: {}; the session is kept: apply again", shown::below(&path), reason(&e));
             Failure::new(REGION, line)
         };
         let undo = match (undo, &asked.undo) {

@@ -15,6 +15,7 @@ use super::paths::below;
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::message::message;
 use crate::command::output::print::print;
+use crate::command::output::shown;
 use crate::command::session::kept::Kept;
 use crate::command::session::open::open;
 use crate::command::session::which::Which;
@@ -65,7 +66,7 @@ pub(crate) fn diff(args: &Diff) -> Result<u8, Failure> {
             changes.all.iter().filter(|change| change.is_shown() && is_wanted(change, &wanted)).collect();
         let conflicts = shown.iter().filter(|change| !journaled.contains(&change.path));
         for (path, why) in conflicts.filter_map(|change| Some((&change.path, tree.conflict(change)?))) {
-            message(Failure::new(REGION, format!("conflict: {} {why}", path.display())));
+            message(Failure::new(REGION, format!("conflict: {} {why}", shown::below(path))));
         }
         text(args, &tree, &shown)
     });

@@ -12,6 +12,7 @@ use crate::command::options::mountpoint::{self, MOST, MountPoint};
 use crate::command::options::run::{Options, RegionOwner};
 use crate::command::output::failure::{Failure, REGION, USAGE, reason};
 use crate::command::output::message::message;
+use crate::command::output::shown;
 use crate::command::program::caller::check_caller;
 use crate::command::run::claim::Claim;
 use crate::command::run::record::Paths;
@@ -165,7 +166,7 @@ fn renew(kept: &Kept, claim: &Claim) -> Result<(), Failure> {
     });
     let conflicts = renewed.map_err(|e| fail(&tree::error(e)))?.map_err(|e| fail(&e))?;
     for path in conflicts.iter().take(LISTED) {
-        let line = format!("conflict: {} has changed on the host and in the session", path.display());
+        let line = format!("conflict: {} has changed on the host and in the session", shown::below(path));
         message(Failure::new(REGION, line));
     }
     if let Some(more @ 1..) = conflicts.len().checked_sub(LISTED) {

@@ -25,7 +25,7 @@ use super::write::reverse::{AFTER, MAGIC, kind_in, trait_of};
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::message::message;
 use crate::command::output::print::print;
-use crate::command::output::shown::counted;
+use crate::command::output::shown::{self, counted};
 use crate::command::session::remove::gone;
 
 const AFTER_HELP: &str = "\
@@ -69,7 +69,7 @@ pub(crate) fn undo(args: &Undo) -> Result<u8, Failure> {
     file.rewind().map_err(|e| fail(&e))?;
     let conflicts = kept.conflicts(&file).map_err(|e| fail(&e))?;
     for path in &conflicts {
-        let line = format!("conflict: {} is not what the apply left there", path.display());
+        let line = format!("conflict: {} is not what the apply left there", shown::below(path));
         message(Failure::new(REGION, line));
     }
     if !conflicts.is_empty() {

@@ -1,7 +1,7 @@
 //! [`Looks`]: what a file has beside content.
 
 use std::ffi::OsStr;
-use std::fs::{self, Permissions};
+use std::fs::{self, Metadata, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -50,12 +50,13 @@ impl Looks {
             self.set_xattrs(path)?;
             // An ACL has changed the mode.
             if fs::symlink_metadata(path)?.mode() & 0o7777 != self.mode & 0o7777 {
-                fs::set_permissions(path, Permissions::from_mode(self.mode & 0o7777))?;
+                let done = fs::set_permissions(path, Permissions::from_mode(self.mode & 0o7777));
+                unless_anothers(&found, done)?;
             }
         }
         let times = Timestamps { last_access: self.atime, last_modification: self.mtime };
-        rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?;
-        Ok(())
+        let done = rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW);
+        unless_anothers(&found, done.map_err(Into::into))
     }
 
     fn set_xattrs(&self, path: &Path) -> io::Result<()> {
@@ -67,5 +68,15 @@ impl Looks {
             rustix::fs::lsetxattr(path, OsStr::from_bytes(name), value, XattrFlags::empty())?;
         }
         Ok(())
+    }
+}
+
+/// What became of setting a mode or times. Only the owner may, in the session too: of what is another's, the
+/// command has changed the content, and the kernel has done what that does to mode and times.
+fn unless_anothers(found: &Metadata, done: io::Result<()>) -> io::Result<()> {
+    let is_anothers = found.uid() != rustix::process::geteuid().as_raw();
+    match done {
+        Err(e) if is_anothers && e.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        done => done,
     }
 }

@@ -13,7 +13,7 @@ use super::put::TEMPORARY;
 use super::writer::Writer;
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::message::message;
-use crate::command::output::shown::counted;
+use crate::command::output::shown::{self, counted};
 use crate::command::over::compare::changes::Change;
 use crate::command::over::compare::host;
 use crate::command::over::compare::tree::{Old, is_dir, kind};
@@ -58,7 +58,7 @@ impl Writer<'_> {
                     || host::look(self.tree.over, parent).is_ok_and(|found| found.is_dir());
                 (!is_there).then(|| "has no directory on the host any more".to_owned())
             });
-            lines.extend(why.map(|why| format!("{} {why}", change.path.display())));
+            lines.extend(why.map(|why| format!("{} {why}", shown::below(&change.path))));
             lines
                 .extend(self.unseen(change).map(|path| {
                     format!("{} is in a directory that the session has removed", path.display())

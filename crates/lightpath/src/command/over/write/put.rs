@@ -44,11 +44,15 @@ impl Writer<'_> {
             self.dress(&path, new)?;
         } else if was_it && new.attributes.nlink as usize > names {
             // It has names on the host that nobody has looked at here: they stay its names.
-            let file = OpenOptions::new().write(true).truncate(true).open(&path)?;
-            self.fill(&file, new)?;
-            self.dress(&path, new)?;
+            self.rewrite(&path, new)?;
         } else {
-            self.replace(&path, new)?;
+            match self.replace(&path, new) {
+                // It is another user's, who alone may own what is made in its place.
+                Err(e) if was_it && may_not(&e) && kind(new.attributes.mode) == libc::S_IFREG => {
+                    self.rewrite(&path, new)?;
+                }
+                done => done?,
+            }
         }
         if names > 1 {
             written.insert(new.inode.to_word(), change.path.clone());
@@ -70,6 +74,13 @@ impl Writer<'_> {
         fs::rename(temporary, path)
     }
 
+    /// Writes the content to the file that is there.
+    fn rewrite(&self, path: &Path, new: &New) -> io::Result<()> {
+        let file = OpenOptions::new().write(true).truncate(true).open(path)?;
+        self.fill(&file, new)?;
+        self.dress(path, new)
+    }
+
     /// Makes it anew under a temporary name.
     fn replace(&self, path: &Path, new: &New) -> io::Result<()> {
         let temporary = path.with_file_name(TEMPORARY);
@@ -79,7 +90,10 @@ impl Writer<'_> {
             let _ = fs::remove_file(&temporary);
             return Err(e);
         }
-        fs::rename(temporary, path)
+        fs::rename(&temporary, path).inspect_err(|_| {
+            // The directory is sticky, and the file another user's.
+            let _ = fs::remove_file(&temporary);
+        })
     }
 
     fn make(&self, path: &Path, new: &New) -> io::Result<()> {
@@ -144,6 +158,11 @@ impl Writer<'_> {
     pub(super) fn dress(&self, path: &Path, new: &New) -> io::Result<()> {
         self.tree.looks(new)?.give(path)
     }
+}
+
+/// Whether an error says that only the owner may.
+fn may_not(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EPERM)
 }
 
 /// Lets the host copy or share blocks of the region's file. Returns how many bytes it has: fewer if its file
