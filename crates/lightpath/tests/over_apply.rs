@@ -418,3 +418,27 @@ fn what_is_anothers_is_written_as_by_the_command() {
     let list = format!("{LIST}\ncat d/f s/s; ls -Ad .??* d/.??* s/.??* 2>/dev/null || true");
     assert_eq!(sh(&trees.tree(), &list), sh(&trees.copy(), &list));
 }
+
+#[test]
+fn processes_that_live_on_keep_the_session() {
+    let trees = Trees::new("echo f > f");
+    let script = "(exec > /dev/null 2>&1; while ! test -e ../go; do sleep 0.05; done; echo late > late; : > ../done) & echo early > early";
+    let text = trees.fails(&["run", "--over", ".", "--apply", "--", "sh", "-c", script]);
+    assert!(text.lines().count() == 1 && text.contains("live on: session"), "{text}");
+    assert_eq!(sh(&trees.tree(), "ls; : > ../go; while ! test -e ../done; do sleep 0.05; done"), "f\n");
+    sh(&trees.tree(), "sleep 0.5");
+    trees.says(&["apply"]);
+    assert_eq!(sh(&trees.tree(), "ls; cat late"), "early\nf\nlate\nlate\n");
+    // One that ends soon is waited for.
+    trees.says(&[
+        "run",
+        "--over",
+        ".",
+        "--apply",
+        "--",
+        "sh",
+        "-c",
+        "(exec > /dev/null; sleep 0.1; echo s > soon) &",
+    ]);
+    assert_eq!(sh(&trees.tree(), "cat soon"), "s\n");
+}

@@ -27,7 +27,8 @@ pub(crate) struct Options {
     /// Keep nothing of what the command changes.
     #[arg(long, requires = "over", conflicts_with_all = ["session", "apply"])]
     pub(crate) discard: bool,
-    /// When the command has ended with status 0, write what it changed to DIR.
+    /// When the command has ended with status 0, write what it changed to DIR. If processes that it has
+    /// started live on, nothing is written and the session is kept.
     #[arg(long, requires = "over")]
     pub(crate) apply: bool,
     /// When the command has ended, show what it changed as lightpath diff --stat does, and ask whether to

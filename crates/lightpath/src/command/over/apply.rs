@@ -80,6 +80,10 @@ pub(crate) fn at_end(claim: &Claim, options: &Options) -> Result<u8, Failure> {
     if claim.has_others() {
         return Err(in_use(&kept));
     }
+    if claim.has_left() {
+        let line = format!("processes of the run live on: session {} is kept, apply it later", kept.shown());
+        return Err(Failure::new(REGION, line));
+    }
     in_session(&kept, claim, &Asked::default())
 }
 

@@ -47,7 +47,7 @@ pub(crate) fn at_end(claim: &Claim, options: &Options) -> Result<(), Failure> {
         }
         Answer::Discard => {
             let _held = kept.hold()?;
-            if claim.has_others() {
+            if claim.has_others() || claim.has_left() {
                 return Err(in_use(&kept));
             }
             kept.remove()

@@ -4,10 +4,12 @@ use std::ffi::CString;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 use lp_abi::{Errno, Fd, UserPtr};
 use lp_region::backing::FileAge;
 use lp_region::layout::RUNS;
+use lp_region::life::SlotState;
 use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
 use lp_region::{ProcessId, Region, RunId};
 use lp_vfs::boot;
@@ -26,6 +28,10 @@ use crate::command::options::run::{Options, RegionOwner};
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::region::file::{self, no_room};
 use crate::command::region::{make, sound};
+
+/// How often processes that live on are looked for, and how far apart.
+const PATIENCE: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// A run record that this process has claimed: that of a run about to start, or one to look at a region by.
 pub(crate) struct Claim {
@@ -158,6 +164,30 @@ impl Claim {
     pub(crate) fn has_others(&self) -> bool {
         self.region.any_run_is_held()
             && (1..RUNS as u32).map(RunId).any(|run| run != self.run && self.region.run_is_held(run))
+    }
+
+    /// Whether processes of this run live beside this one. Waits a moment for those that are ending.
+    pub(crate) fn has_left(&self) -> bool {
+        (0..PATIENCE).all(|look| {
+            if look != 0 {
+                std::thread::sleep(PAUSE);
+            }
+            self.with_task(|task| self.lives_beside(task.process_id)).unwrap_or(true)
+        })
+    }
+
+    fn lives_beside(&self, me: ProcessId) -> bool {
+        self.region.processes().any(|id| {
+            let process = self.region.process(id);
+            let life = process.life.get();
+            // The command's own slot, if it ran without the gate.
+            let is_nobodys = life.state() == SlotState::Born && life.lane().is_none();
+            // Relaxed: of a process that is no other's child, it was written before the command ended.
+            process.run.load(Relaxed) == self.run.0
+                && id != me
+                && !is_nobodys
+                && !self.region.process_is_dead(id, me)
+        })
     }
 
     /// Has this process take part in the run for the length of a call.
