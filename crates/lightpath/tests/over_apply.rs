@@ -442,3 +442,21 @@ fn processes_that_live_on_keep_the_session() {
     ]);
     assert_eq!(sh(&trees.tree(), "cat soon"), "s\n");
 }
+
+#[test]
+fn a_half_written_tree_is_only_left_so_by_force() {
+    let trees = Trees::new(MAKE);
+    trees.over(CHANGE);
+    let journal = trees.home.path().join("state/lightpath").join(trees.session()).join("journal");
+    let mut calls = 150;
+    while !journal.exists() {
+        killed_at(&mut trees.lightpath(&["apply"]), calls);
+        calls += 50;
+    }
+    fs::write(trees.tree().join("a/.lightpath-apply"), "half").unwrap();
+    let text = trees.fails(&["discard"]);
+    assert!(text.contains("finish it with lightpath apply") && text.lines().count() == 1, "{text}");
+    trees.says(&["discard", "--force"]);
+    assert_eq!(sh(&trees.tree(), "find . -name '.lightpath*'"), "");
+    assert_eq!(trees.says(&["sessions"]), "");
+}

@@ -1,11 +1,15 @@
 //! `lightpath sessions` and `lightpath discard`.
 
+use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 
 use clap::Args;
 use serde_json::json;
 
-use crate::command::output::failure::Failure;
+use super::compare::host;
+use super::write::put::TEMPORARY;
+use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::print::print;
 use crate::command::region::file::is_open_elsewhere;
 use crate::command::session::kept::{Kept, all};
@@ -17,6 +21,9 @@ use crate::command::session::which::Which;
 pub(crate) struct Discard {
     #[command(flatten)]
     which: Which,
+    /// Also if an apply was interrupted: what it has written stays, and the rest is lost.
+    #[arg(long)]
+    force: bool,
 }
 
 /// `lightpath sessions`.
@@ -38,8 +45,31 @@ pub(crate) fn discard(args: &Discard) -> Result<u8, Failure> {
         // Another version's, say: it can still be forgotten.
         Err(_) => {}
     }
+    if kept.journal().exists() {
+        if !args.force {
+            let line = format!(
+                "an apply of session {} was interrupted and has written a part: finish it with lightpath apply, \
+                 or leave it so with --force",
+                kept.shown()
+            );
+            return Err(Failure::new(REGION, line));
+        }
+        remove_temporaries(&kept)
+            .map_err(|e| Failure::new(REGION, format!("{}: {}", kept.over.shown().display(), reason(&e))))?;
+    }
     kept.remove()?;
     print(format!("session {} over {} is gone\n", kept.shown(), kept.shown_over().display()).as_bytes())
+}
+
+/// Removes the files that an interrupted apply has not given their names.
+fn remove_temporaries(kept: &Kept) -> io::Result<()> {
+    kept.journaled().iter().try_for_each(|path| {
+        let temporary = path.with_file_name(TEMPORARY);
+        match host::reach(kept.over.above(), &temporary).and_then(fs::remove_file) {
+            Err(e) if !host::is_absence(&e) => Err(e),
+            _ => Ok(()),
+        }
+    })
 }
 
 /// `lightpath sessions`.
