@@ -104,3 +104,24 @@ fn files_come_out_of_a_run_that_is_under_way() {
     assert!(run.wait().unwrap().success());
     assert_eq!(text, "f\n");
 }
+
+#[test]
+fn what_is_no_regular_file_is_written_to() {
+    let trees = Trees::new("echo f > f");
+    trees.over("echo n > n");
+    let lightpath = env!("CARGO_BIN_EXE_lightpath");
+    let script = format!(
+        "export XDG_STATE_HOME={}\nlp() {{ {lightpath} export --tar \"$@\"; }}\n\
+         echo mine > ../x.part; lp ../x; tar tf ../x; cat ../x.part\n\
+         lp - | tar t; lp /dev/stdout | tar t; lp /dev/stdout > ../y; tar tf ../y\n\
+         mkfifo ../p; tar tf ../p & lp ../p; wait; test -p ../p\n\
+         ln -s z ../l; lp ../l; tar tf ../z; echo old > ../z; lp ../l; tar tf ../z; test -h ../l\n\
+         mknod ../full c 1 7 2> /dev/null && {{ lp ../full 2>&1; test -c ../full; }} || lp /dev/full 2>&1; ls -A ..",
+        trees.home.path().join("state").display()
+    );
+    let text = sh(&trees.tree(), &format!("{{ {script}; }} | grep -v ' in '"));
+    let both = "f\nn\n";
+    let (first, rest) = text.split_once("lightpath: ").unwrap();
+    assert_eq!(first, format!("{both}mine\n{}", both.repeat(6)));
+    assert!(rest.contains("full: No space left on device\n") && rest.matches(".part").count() == 1, "{rest}");
+}

@@ -2,6 +2,7 @@
 
 pub(crate) mod failure;
 pub(crate) mod message;
+pub(crate) mod part;
 pub(crate) mod print;
 pub(crate) mod progress;
 pub(crate) mod shown;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,7 @@ use super::compare::content::Bytes;
 use super::compare::host::Xattrs;
 use super::compare::tree::{self, New, Tree, is_dir, kind};
 use crate::command::output::failure::{Failure, REGION, reason};
+use crate::command::output::part::Part;
 use crate::command::output::print::print;
 use crate::command::output::shown::counted;
 use crate::command::session::kept::Kept;
@@ -22,7 +24,10 @@ use crate::command::session::which::Which;
 
 const AFTER_HELP: &str = "\
 Owners, permissions, times, extended attributes and hard links are kept. A layer has a file .wh.NAME for \
-each name that is gone, as the OCI image format does.";
+each name that is gone, as the OCI image format does.
+
+A new or regular FILE is there once it is complete. What else is at FILE (a device, a FIFO, a link) is \
+written to; FILE - is standard output.";
 
 /// `lightpath export`.
 #[derive(Args)]
@@ -42,17 +47,15 @@ pub(crate) struct Export {
 /// How a layer names what is gone.
 const GONE: &str = ".wh.";
 
-/// Writes the archive. `FILE` is there once it is complete.
+/// Writes the archive. A regular file is there once it is complete.
 pub(crate) fn export(args: &Export) -> Result<u8, Failure> {
     let kept = Kept::find(args.which.session.as_deref())?;
     let claim = open(&kept)?;
     let Some(path) = args.tar.as_ref().or(args.oci.as_ref()) else { return Ok(0) };
     let fail = |e: &io::Error| Failure::new(REGION, format!("{}: {}", path.display(), reason(e)));
-    let mut name = path.file_name().map(OsString::from).unwrap_or_default();
-    name.push(".part");
-    let part = path.with_file_name(name);
     let written = (|| {
-        let mut archive = Archive::new(BufWriter::new(File::create(&part)?));
+        let to = Target::open(path)?;
+        let mut archive = Archive::new(BufWriter::new(to.writer()?));
         let count = claim.with_task(|task| {
             let tree = Tree::of(task, &kept);
             match args.oci.is_some() {
@@ -61,19 +64,44 @@ pub(crate) fn export(args: &Export) -> Result<u8, Failure> {
             }
         });
         let count = count.map_err(tree::error)??;
-        let file = archive.end()?.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.sync_all()?;
-        fs::rename(&part, path)?;
-        Ok(count)
+        archive.end()?.into_inner().map_err(io::IntoInnerError::into_error)?;
+        match to {
+            Target::New(part) => part.complete().map(|()| Some(count)),
+            Target::Open(_) => Ok(None),
+        }
     })();
-    match written {
-        Ok(count) => {
+    match written.map_err(|e| fail(&e))? {
+        Some(count) => {
             print(format!("{} in {}\n", counted(count, "file is", "files are"), path.display()).as_bytes())
         }
-        Err(e) => {
-            // If it is left, the next export overwrites it.
-            let _ = fs::remove_file(&part);
-            Err(fail(&e))
+        // Standard output may be where the archive is.
+        None => Ok(0),
+    }
+}
+
+/// Where an archive goes.
+enum Target {
+    /// A file that is new, or takes the place of another.
+    New(Part),
+    /// Anything else: a device, a FIFO, a link.
+    Open(File),
+}
+
+impl Target {
+    fn open(path: &Path) -> io::Result<Target> {
+        if path == Path::new("-") {
+            return Ok(Target::Open(io::stdout().as_fd().try_clone_to_owned()?.into()));
+        }
+        match fs::symlink_metadata(path) {
+            Ok(found) if !found.is_file() => File::create(path).map(Target::Open),
+            _ => Part::new(path, 0o666).map(Target::New),
+        }
+    }
+
+    fn writer(&self) -> io::Result<File> {
+        match self {
+            Target::New(part) => part.file.try_clone(),
+            Target::Open(file) => file.try_clone(),
         }
     }
 }

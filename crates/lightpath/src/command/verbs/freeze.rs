@@ -4,12 +4,10 @@
 //! ([`lp_vfs::freeze`]), and what differs is copied again. The rest of the copy is as after a crash of the
 //! machine, and is rebuilt in it before it gets its name.
 
-use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{FromRawFd, IntoRawFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -26,6 +24,7 @@ use crate::command::options::mountpoint::MountPoint;
 use crate::command::options::run::RegionOwner;
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::message::message;
+use crate::command::output::part::Part;
 use crate::command::output::print::print;
 use crate::command::output::shown::human;
 use crate::command::region::explain::explain;
@@ -64,33 +63,13 @@ pub(crate) fn freeze(args: &Freeze) -> Result<u8, Failure> {
         return Err(Failure::new(REGION, format!("{shown} exists; name another file")));
     }
     let claim = claim(&args.what)?;
-    let part = part_of(&args.file);
-    let made = File::options().read(true).write(true).create(true).truncate(true).mode(0o600).open(&part);
-    let done = made.map_err(|e| fail(&e)).and_then(|to| {
-        let held = copied(&claim, &to).map_err(|e| fail(&e))?;
-        mend(to, &part)?;
-        fs::rename(&part, &args.file).map_err(|e| fail(&e))?;
-        Ok(held)
-    });
-    match done {
-        Ok(held) => {
-            let size = human(rustix::fs::stat(&args.file).map_or(0, |found| found.st_blocks as u64 * 512));
-            let line =
-                format!("{shown} holds {size}; changes were held for {:.3} ms\n", held.as_secs_f64() * 1e3);
-            print(line.as_bytes())
-        }
-        Err(failure) => {
-            // Of no use to anybody.
-            let _ = fs::remove_file(&part);
-            Err(failure)
-        }
-    }
-}
-
-fn part_of(file: &Path) -> PathBuf {
-    let mut name = file.file_name().map(OsString::from).unwrap_or_default();
-    name.push(".part");
-    file.with_file_name(name)
+    let part = Part::new(&args.file, 0o600).map_err(|e| fail(&e))?;
+    let held = copied(&claim, &part.file).map_err(|e| fail(&e))?;
+    mend(part.file.try_clone().map_err(|e| fail(&e))?, &part.path)?;
+    part.complete().map_err(|e| fail(&e))?;
+    let size = human(rustix::fs::stat(&args.file).map_or(0, |found| found.st_blocks as u64 * 512));
+    let line = format!("{shown} holds {size}; changes were held for {:.3} ms\n", held.as_secs_f64() * 1e3);
+    print(line.as_bytes())
 }
 
 /// Takes part in the run with that pid, in the session of that name, or in what uses that region file.
@@ -150,7 +129,6 @@ fn copied_locked(claim: &Claim, from: &File, to: &File) -> io::Result<Duration> 
 fn mend(to: File, path: &Path) -> Result<(), Failure> {
     let name = path.display().to_string();
     let fail = |what: String| Failure::new(REGION, format!("{name}: {what}"));
-    let synced = to.try_clone().map_err(|e| fail(reason(&e)))?;
     let fd =
         life_file::beside(Fd::new(to.into_raw_fd())).map_err(|e| fail(format!("no life file: {e:?}")))?;
     let opened = Region::open(fd).map_err(|e| Failure::new(REGION, explain(&name, e)))?;
@@ -166,5 +144,5 @@ fn mend(to: File, path: &Path) -> Result<(), Failure> {
         return Err(fail(format!("is not sound: {}", worst.what)));
     }
     opened.header().frozen.store(1, Relaxed); // Relaxed: nobody else has the copy.
-    synced.sync_all().map_err(|e| fail(reason(&e)))
+    Ok(())
 }

@@ -4,11 +4,10 @@
 //! holds a [`Head`] and the parts of the region that hold data. Each frame after it is a piece of these
 //! parts, with a checksum. The last, skipped as well, is a table of the frames in zstd's seekable format.
 
-use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::mem::offset_of;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
@@ -20,6 +19,7 @@ use zstd::zstd_safe::CParameter;
 use crate::command::copies::branch;
 use crate::command::copies::extents::{self, Extent};
 use crate::command::output::failure::{Failure, REGION, reason};
+use crate::command::output::part::Part;
 use crate::command::output::print::print;
 use crate::command::output::shown::human;
 use crate::command::region::packed::{MAGIC, SKIPPED, is_packed};
@@ -123,15 +123,8 @@ fn make(from: &Path, to: &Path, work: impl FnOnce(&File) -> io::Result<()>) -> R
     if to.symlink_metadata().is_ok() {
         return Err(Failure::new(REGION, format!("{} exists; name another file", to.display())));
     }
-    let mut name = to.file_name().map(OsString::from).unwrap_or_default();
-    name.push(".part");
-    let part = to.with_file_name(name);
-    let made = File::options().read(true).write(true).create(true).truncate(true).mode(0o600).open(&part);
-    let made = made.map_err(|e| fail(to, &e))?;
-    let done = work(&made).and_then(|()| made.sync_all()).and_then(|()| fs::rename(&part, to));
-    if let Err(e) = done {
-        // Of no use to anybody.
-        let _ = fs::remove_file(&part);
+    let part = Part::new(to, 0o600).map_err(|e| fail(to, &e))?;
+    if let Err(e) = work(&part.file).and_then(|()| part.complete()) {
         let at = if e.kind() == io::ErrorKind::InvalidData { from } else { to };
         return Err(fail(at, &e));
     }
