@@ -460,3 +460,14 @@ fn a_half_written_tree_is_only_left_so_by_force() {
     assert_eq!(sh(&trees.tree(), "find . -name '.lightpath*'"), "");
     assert_eq!(trees.says(&["sessions"]), "");
 }
+
+#[test]
+fn a_mode_that_both_have_changed_is_a_conflict() {
+    let trees = Trees::new("mkdir d e g");
+    trees.over("chmod 700 d e; echo f > g/f");
+    sh(&trees.tree(), "chmod 750 d; chmod 700 e; chmod 711 g");
+    assert!(trees.fails(&["apply"]).contains("conflict: d has changed on the host"));
+    sh(&trees.tree(), "chmod 755 d");
+    trees.says(&["apply"]);
+    assert_eq!(sh(&trees.tree(), "stat -c '%a %n' d e g; cat g/f"), "700 d\n700 e\n711 g\nf\n");
+}

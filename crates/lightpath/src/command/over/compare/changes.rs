@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -84,6 +84,16 @@ impl Change {
     /// The mode that it had, and the one that it has.
     pub(crate) fn modes(&self) -> (Option<u32>, Option<u32>) {
         (self.old.map(|old| old.seen.mode), self.new.as_ref().map(|new| new.attributes.mode))
+    }
+
+    /// Whether the session has changed mode or owner of a directory, and the host has changed them otherwise.
+    fn is_dressed_otherwise(&self, found: &Metadata) -> bool {
+        let (Some(old), Some(new)) = (&self.old, &self.new) else { return false };
+        let (seen, now) = (&old.seen, &new.attributes);
+        let mode = found.mode() & 0o7777;
+        let owner = (found.uid(), found.gid());
+        self.what.mode && ![seen.mode & 0o7777, now.mode & 0o7777].contains(&mode)
+            || self.what.owner && ![(seen.uid, seen.gid), (now.uid, now.gid)].contains(&owner)
     }
 
     /// Whether a listing shows it: of directories it shows what they hold, and changes of times alone not at
@@ -277,11 +287,15 @@ impl Tree<'_> {
             (_, Err(e)) => Some(format!("cannot be looked at on the host: {}", reason(&e))),
             (Some(old), Ok(found)) => {
                 let seen = &old.seen;
-                let same = (found.dev(), found.ino()) == (seen.dev, seen.ino)
-                    && (found.is_dir()
-                        || (found.size(), found.ctime(), found.ctime_nsec())
-                            == (seen.size, seen.seconds[2], i64::from(seen.nanoseconds[2])));
-                (!same).then(|| "has changed on the host".to_owned())
+                let is_same = (found.dev(), found.ino()) == (seen.dev, seen.ino)
+                    && match found.is_dir() {
+                        true => !change.is_dressed_otherwise(&found),
+                        false => {
+                            (found.size(), found.ctime(), found.ctime_nsec())
+                                == (seen.size, seen.seconds[2], i64::from(seen.nanoseconds[2]))
+                        }
+                    };
+                (!is_same).then(|| "has changed on the host".to_owned())
             }
         }
     }

@@ -15,7 +15,7 @@ use super::put::TEMPORARY;
 use super::writer::Writer;
 use crate::command::over::compare::changes::Change;
 use crate::command::over::compare::host;
-use crate::command::over::compare::tree::{self, is_dir, kind};
+use crate::command::over::compare::tree::{self, New, Old, is_dir, kind};
 use crate::command::session::kept::Kept;
 use crate::command::session::remove::gone;
 
@@ -82,8 +82,7 @@ impl Writer<'_> {
         }
         for change in self.changes.all.iter().rev() {
             if let Some(new) = change.new.as_ref().filter(|new| is_dir(new.attributes.mode)) {
-                let dressed = self.host(&change.path).and_then(|path| self.dress(&path, new));
-                dressed.map_err(at(&change.path))?;
+                self.dress_directory(change, new).map_err(at(&change.path))?;
             }
         }
         Ok(())
@@ -133,6 +132,23 @@ impl Writer<'_> {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
             made => made,
         }
+    }
+
+    /// Gives a directory what the session has changed, and leaves it what the host has changed.
+    fn dress_directory(&self, change: &Change, new: &New) -> io::Result<()> {
+        let (path, mut looks) = (self.host(&change.path)?, self.tree.looks(new)?);
+        if let Some(Old { seen, .. }) = change.old.filter(|old| is_dir(old.seen.mode)) {
+            let found = fs::symlink_metadata(&*path)?;
+            // The apply may have opened it up.
+            let was = [seen.mode, seen.mode | host::OWNERS].map(|mode| mode & 0o7777);
+            if !change.what.mode && !was.contains(&(found.mode() & 0o7777)) {
+                looks.mode = found.mode();
+            }
+            if !change.what.owner {
+                looks.owner = (found.uid(), found.gid());
+            }
+        }
+        looks.give(&path)
     }
 
     fn remove(&self, change: &Change) -> io::Result<()> {
