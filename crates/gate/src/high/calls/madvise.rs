@@ -7,7 +7,8 @@ use lp_vfs::task::Task;
 
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::memory::areas::{self, Area, Sharing};
-use crate::high::memory::holes;
+use crate::high::memory::written::{self, After};
+use crate::high::memory::{holes, missing};
 use crate::high::run::own;
 use crate::high::run::own::end_of;
 use crate::low::dispatch::NOT_OURS;
@@ -24,11 +25,30 @@ handlers! {
         if matches!(advice, MADV_POPULATE_READ | MADV_POPULATE_WRITE) {
             holes::touch(task, address, length);
         }
-        if advice != MADV_REMOVE {
-            return NOT_OURS;
-        }
-        end_of(address, length).map_or(NOT_OURS, |end| remove(task, address, end))
+        let carry_out = match advice {
+            MADV_REMOVE => remove,
+            MADV_GUARD_INSTALL => guard,
+            _ => return NOT_OURS,
+        };
+        end_of(address, length).map_or(NOT_OURS, |end| carry_out(task, address, end))
     }
+}
+
+/// `MADV_GUARD_INSTALL`: the kernel never finishes it where pages are protected (`written.rs`). Holes get
+/// pages first, because a fault beside a guard would map over it.
+#[cold]
+fn guard(task: &Task, start: usize, end: usize) -> isize {
+    let mut list = areas::list();
+    let _ = holes::give_pages(task, &mut list, start, end); // At worst, a guard goes with its hole.
+    written::within(task, &mut list, start, end, After::Stays);
+    list.each(start, end, &mut |area| {
+        area.cut(start, end).iter().for_each(|part| missing::unwatch(task, part));
+    });
+    let done = kernel!(__NR_madvise, start, end - start, MADV_GUARD_INSTALL);
+    list.each(start, end, &mut |area| {
+        area.cut(start, end).iter().for_each(|part| missing::watch(task, part));
+    });
+    done
 }
 
 /// `MADV_REMOVE`: makes a hole in each file mapped within `start..end`. Goes on behind a gap, like the

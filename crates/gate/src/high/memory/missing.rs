@@ -14,7 +14,7 @@
 
 use core::ffi::c_int;
 
-use lp_abi::ioctl::{UFFDIO_API, UFFDIO_REGISTER, UFFDIO_WRITEPROTECT};
+use lp_abi::ioctl::{UFFDIO_API, UFFDIO_REGISTER, UFFDIO_UNREGISTER, UFFDIO_WRITEPROTECT};
 use lp_abi::linux::*;
 use lp_abi::{Errno, Fd, Result};
 use lp_region::sync::Ordering;
@@ -47,7 +47,14 @@ pub(crate) const FD: OwnFd = OwnFd { word: WORD, number: NUMBER };
 
 /// The process is about to get a filter of system calls, which may deny those made here.
 pub(crate) fn stop(task: &Task) {
-    let _list = areas::list();
+    let mut list = areas::list();
+    if FD.word(task).fetch_and(!TELLS, Ordering::Relaxed) & (TELLS | STOPPED) == TELLS {
+        // Nobody will ask which pages were written to, and nobody could lift their protection (`unwatch`).
+        list.areas().iter().for_each(|area| {
+            unwatch(task, area);
+            watch(task, area);
+        });
+    }
     FD.word(task).fetch_or(STOPPED | FILTERED, Ordering::Relaxed);
     pagemap::stop(task);
 }
@@ -93,6 +100,17 @@ pub(crate) fn watch(task: &Task, area: &Area) {
     bare_mapping::each_part(task, area.of, area.offset, bytes, &mut |offset, bytes| {
         register(task, fd, area, (area.start + (offset - area.offset) as usize, bytes));
     });
+}
+
+/// Takes back what [`watch`] has done, until it is called again. The list must be locked.
+#[cold]
+pub(crate) fn unwatch(task: &Task, area: &Area) {
+    let Some(fd) = FD.own(task).filter(|_| FD.word(task).load(Ordering::Relaxed) & STOPPED == 0) else {
+        return;
+    };
+    let mut range = uffdio_range { start: area.start as u64, len: area.bytes() as u64 };
+    // SAFETY: the kernel reads the record, and changes no byte of the mapping.
+    let _ = unsafe { lp_abi::syscall!(__NR_ioctl, fd, UFFDIO_UNREGISTER, &raw mut range) };
 }
 
 fn register(task: &Task, fd: Fd, area: &Area, (start, bytes): (usize, usize)) {

@@ -1,0 +1,80 @@
+/* Changes of mappings of files: guards, protections as far as a call comes, mremap that leaves the old mapping,
+ * and pages that are copied when the mapping is made. */
+#include "map.h"
+#include <sys/syscall.h>
+
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#define MADV_GUARD_REMOVE 103
+#endif
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+#define BOTH (PROT_READ | PROT_WRITE)
+
+/* A file of that many pages, each full of its number. */
+static int pages(int count)
+{
+    char page[PAGE];
+    int fd = open("f", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    for (int i = 0; i < count; i++)
+        if (write(fd, memset(page, 'a' + i, PAGE), PAGE) != PAGE)
+            say("short");
+    return fd;
+}
+
+GROUP(map, guards)
+{
+    int fd = pages(8);
+    for (int shared = 0; shared < 2; shared++) {
+        char *m = mmap(NULL, 8 * PAGE, BOTH, shared ? MAP_SHARED : MAP_PRIVATE, fd, 0);
+        touch("before", m + PAGE, 1);
+        T(madvise(m, 3 * PAGE, MADV_GUARD_INSTALL));
+        touch("guard", m, 0);
+        touch("guard that was written to", m + PAGE, 1);
+        touch("behind", m + 3 * PAGE, 1);
+        T(madvise(m + 2 * PAGE, 3 * PAGE, MADV_GUARD_INSTALL));
+        touch("guard", m + 3 * PAGE, 0);
+        T(madvise(m, 2 * PAGE, MADV_GUARD_REMOVE));
+        touch("no more", m + PAGE, 0);
+        touch("still", m + 2 * PAGE, 0);
+        CHILD touch("of the parent", m + 2 * PAGE, 0);
+        T(madvise(m, 5 * PAGE, MADV_GUARD_REMOVE));
+        touch("removed", m + 3 * PAGE, 0);
+        T(munmap(m, 8 * PAGE));
+    }
+}
+
+GROUP(map, guard_in_a_hole)
+{
+    int fd = T(open("f", O_RDWR | O_CREAT, 0600));
+    T(ftruncate(fd, 4096 * PAGE));
+    char *m = TP(mmap(NULL, 4096 * PAGE, BOTH, MAP_SHARED, fd, 0));
+    T(madvise(m + 1000 * PAGE, PAGE, MADV_GUARD_INSTALL));
+    touch("before", m + 999 * PAGE, 1);
+    touch("guard", m + 1000 * PAGE, 0);
+    touch("behind", m + 1001 * PAGE, 0);
+}
+
+/* What a write beside a guard, and one where the guard was, do to the time. */
+GROUP(map, guards_and_times)
+{
+    static const struct timespec old[2] = { { 1000, 5 }, { 2000, 7 } };
+    int fd = pages(4);
+    struct stat st;
+    char *m = TP(mmap(NULL, 4 * PAGE, BOTH, MAP_SHARED, fd, 0));
+    T(futimens(fd, old));
+    T(madvise(m, 2 * PAGE, MADV_GUARD_INSTALL));
+    T(fstat(fd, &st));
+    say("%d", st.st_mtim.tv_sec == 2000);
+    m[2 * PAGE] = 'W';
+    T(msync(m, 4 * PAGE, MS_SYNC));
+    T(fstat(fd, &st));
+    say("%d", st.st_mtim.tv_sec == 2000);
+    T(futimens(fd, old));
+    T(madvise(m, 2 * PAGE, MADV_GUARD_REMOVE));
+    m[PAGE] = 'W';
+    T(msync(m, 4 * PAGE, MS_SYNC));
+    T(fstat(fd, &st));
+    say("%d", st.st_mtim.tv_sec == 2000);
+}
