@@ -5,6 +5,7 @@
 #include <linux/fs.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/mman.h>
 #include <sys/xattr.h>
 
 static int by_text(const void *a, const void *b)
@@ -457,4 +458,32 @@ GROUP(attribute, acl_faults_in_order)
                 TN("of a wrong size", setxattr(*at, "system.posix_acl_default", &lists[i], 27, 0));
             }
     }
+}
+
+/* Memory that ends too early for a value. */
+GROUP(attribute, values_across_a_fault)
+{
+    static char big[5000];
+    static const char *const names[] = { "user.short", "user.long", "system.posix_acl_access", NULL };
+    struct {
+        uint32_t version;
+        struct {
+            uint16_t tag, rights;
+            uint32_t id;
+        } entries[5];
+    } acl = { 2, { { 1, 7, -1 }, { 2, 6, 1000 }, { 4, 5, -1 }, { 0x10, 7, -1 }, { 0x20, 5, -1 } } };
+    int fd = make_open("f", "text", O_RDONLY);
+    char *m = mmap(NULL, 12288, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *end = m + 8192;
+    T(mprotect(end, 4096, PROT_NONE));
+    T(setxattr("f", "user.short", "valuevalue", 10, 0));
+    T(setxattr("f", "user.long", memset(big, 'b', sizeof big), sizeof big, 0));
+    T(setxattr("f", "system.posix_acl_access", &acl, sizeof acl, 0));
+    for (const char *const *name = names; *name; name++)
+        for (int room = 0; room < 8000; room = room * 5 + 1) {
+            say("%s, room for %d", *name, room);
+            TN("of a path", getxattr("f", *name, end - room, 9000));
+            TN("of a descriptor", fgetxattr(fd, *name, end - room, 9000));
+        }
+    for (int room = 0; room < 50; room += 7)
+        TN("list", flistxattr(fd, end - room, 100));
 }

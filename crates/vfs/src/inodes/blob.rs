@@ -3,7 +3,7 @@
 //! A blob does not change once it is linked in. A change creates another one and swaps it in with one store,
 //! so readers need no lock; they check afterwards that the handle and the blob's generation are unchanged.
 
-use lp_abi::{Result, UserSlice};
+use lp_abi::{Errno, Result, UserSlice};
 use lp_region::custody::LISTED;
 use lp_region::lane::Lane;
 use lp_region::records::{COVERED, Inode, NO_ACL_YET};
@@ -125,12 +125,15 @@ impl<'r> View<'r> {
         self.len() == 0
     }
 
-    /// Copies bytes out to the program's memory.
+    /// Copies bytes out to the program's memory: all that `to` has room for and that there are.
     ///
     /// # Errors
-    /// `EFAULT`.
+    /// `EFAULT`, also if only a part could be copied.
     pub fn give(&self, to: UserSlice, at: u64) -> Result<usize> {
-        snapshot::snapshot(self.region, self.region.inode(self.id), Single::new(to)?, to.len(), at)
+        let inode = self.region.inode(self.id);
+        let given = snapshot::snapshot(self.region, inode, Single::new(to)?, to.len(), at)?;
+        let wanted = (to.len() as u64).min(self.len().saturating_sub(at));
+        if (given as u64) < wanted { Err(Errno::EFAULT) } else { Ok(given) }
     }
 
     /// Copies bytes out. Returns the number of bytes copied.
