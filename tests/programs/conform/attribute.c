@@ -487,3 +487,22 @@ GROUP(attribute, values_across_a_fault)
     for (int room = 0; room < 50; room += 7)
         TN("list", flistxattr(fd, end - room, 100));
 }
+
+/* A list of names that is longer than any that may be read. */
+GROUP(attribute, list_too_long)
+{
+    static char room[70000];
+    char name[256] = "user.";
+    int fd = make_open("f", "", O_RDWR), set = 0;
+    for (int i = 0; i < 270; i++) {
+        memset(name + 5, 'n', 245);
+        sprintf(name + 250, "%03d", i);
+        set += !fsetxattr(fd, name, "", 0, 0);
+    }
+    say("%d", set);
+    T(flistxattr(fd, room, 0));
+    for (int size = 65535; size <= 65537; size++)
+        T(flistxattr(fd, room, size));
+    T(flistxattr(fd, room, sizeof room));
+    T(listxattr("f", room, sizeof room));
+}

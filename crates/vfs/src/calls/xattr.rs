@@ -96,7 +96,7 @@ pub fn getxattr_of(task: &Task, of: InodeId, name: UserPtr, to: UserSlice) -> Re
 /// Lists the attribute names of what a path names and returns the size of the list.
 ///
 /// # Errors
-/// Those of path_resolution(7); `ERANGE` if it does not fit.
+/// Those of path_resolution(7); `ERANGE` if it does not fit; `E2BIG` for a list that no room is enough for.
 pub fn listxattr(
     task: &Task,
     dirfd: Fd,
@@ -403,7 +403,7 @@ fn list(task: &Task, id: InodeId, inode: &Inode, to: UserSlice) -> Result<usize>
         return Ok(total);
     }
     if to.len().min(VALUE_MAX) < total {
-        return Err(Errno::ERANGE);
+        return Err(if to.len() < VALUE_MAX { Errno::ERANGE } else { Errno::E2BIG });
     }
     let mut left = to;
     each_name(task, inode, |len, copy| {
