@@ -78,3 +78,25 @@ GROUP(map, guards_and_times)
     T(fstat(fd, &st));
     say("%d", st.st_mtim.tv_sec == 2000);
 }
+
+GROUP(map, protection_before_a_gap)
+{
+    int fd = pages(1);
+    char *m = TP(mmap(NULL, 8 * PAGE, BOTH, MAP_SHARED, fd, 0));
+    T(munmap(m + 4 * PAGE, PAGE));
+    T(mprotect(m, 6 * PAGE, PROT_READ));
+    touch("before the gap", m, 1);
+    T(ftruncate(fd, 8 * PAGE));
+    touch("grown before the gap", m + 2 * PAGE, 1);
+    touch("read", m + 2 * PAGE, 0);
+    touch("behind the gap", m + 5 * PAGE, 1);
+    T(mprotect(m + 4 * PAGE, 4 * PAGE, PROT_READ));
+    touch("behind a gap", m + 6 * PAGE, 1);
+    CHILD
+    {
+        T(ftruncate(fd, 0));
+        T(ftruncate(fd, 8 * PAGE));
+        touch("before, in a child", m + 2 * PAGE, 1);
+        touch("behind, in a child", m + 6 * PAGE, 1);
+    }
+}

@@ -5,7 +5,7 @@ use lp_abi::{Errno, PAGE_SIZE};
 use lp_vfs::task::Task;
 
 use crate::high::frame::handler::{handlers, kernel};
-use crate::high::memory::areas::{self, Sharing};
+use crate::high::memory::areas::{self, LockedAreas, Sharing};
 use crate::high::memory::missing;
 use crate::high::memory::written::{self, After};
 use crate::high::run::own;
@@ -15,17 +15,21 @@ use crate::low::dispatch::NOT_OURS;
 handlers! {
     /// mprotect(2): a mapping of a descriptor without write access must not become writable.
     fn mprotect(task, address: usize, length: usize, protection: u32) {
-        protect(task, address, length, protection, &|| kernel!(__NR_mprotect, address, length, protection))
+        protect(task, address, length, protection, &|at, bytes| kernel!(__NR_mprotect, at, bytes, protection))
     }
 
     /// pkey_mprotect(2): as mprotect(2).
     fn pkey_mprotect(task, address: usize, length: usize, protection: u32, key: i32) {
-        protect(task, address, length, protection, &|| kernel!(__NR_pkey_mprotect, address, length, protection, key))
+        let call = |at, bytes| kernel!(__NR_pkey_mprotect, at, bytes, protection, key);
+        protect(task, address, length, protection, &call)
     }
 }
 
+/// The call that changes so many bytes from an address on.
+type Call<'a> = &'a dyn Fn(usize, usize) -> isize;
+
 /// mprotect(2) by `call`.
-fn protect(task: &Task, address: usize, length: usize, protection: u32, call: &dyn Fn() -> isize) -> isize {
+fn protect(task: &Task, address: usize, length: usize, protection: u32, call: Call) -> isize {
     if let Some(refused) = own::refused(address, length) {
         return refused;
     }
@@ -37,7 +41,7 @@ fn protect(task: &Task, address: usize, length: usize, protection: u32, call: &d
 }
 
 #[cold]
-fn protect_slow(task: &Task, address: usize, end: usize, protection: u32, call: &dyn Fn() -> isize) -> isize {
+fn protect_slow(task: &Task, address: usize, end: usize, protection: u32, call: Call) -> isize {
     let mut list = areas::list();
     if list.find(address, end).is_none() {
         return NOT_OURS;
@@ -53,10 +57,17 @@ fn protect_slow(task: &Task, address: usize, end: usize, protection: u32, call: 
         return errno.to_ret();
     }
     written::within(task, &mut list, address, end, After::Stays);
-    let done = call();
-    if done == 0 {
-        list.split(address, end);
-        list.each(address, end, &mut |area| {
+    let done = call(address, end - address);
+    let reached = match done {
+        0 => end,
+        done if done == Errno::ENOMEM.to_ret() || done == Errno::EACCES.to_ret() => {
+            reached(&mut list, address, end, call)
+        }
+        _ => address,
+    };
+    if reached > address {
+        list.split(address, reached);
+        list.each(address, reached, &mut |area| {
             let was_told = missing::is_told(area);
             area.protection = protection;
             if missing::is_told(area) && !was_told {
@@ -65,4 +76,23 @@ fn protect_slow(task: &Task, address: usize, end: usize, protection: u32, call: 
         });
     }
     done
+}
+
+/// How far the kernel came before it failed: it changes one mapping after the other, up to a gap or to one
+/// that it must not change. Those that it has changed can be changed once more.
+#[cold]
+fn reached(list: &mut LockedAreas, start: usize, end: usize, call: Call) -> usize {
+    let mut at = start;
+    while at < end {
+        let next = match list.find(at, end) {
+            Some(area) if area.start > at => area.start,
+            Some(area) => area.end.min(end),
+            None => break, // What is behind the last area is not ours.
+        };
+        if call(at, next - at) != 0 {
+            break;
+        }
+        at = next;
+    }
+    at
 }
