@@ -100,3 +100,49 @@ GROUP(map, protection_before_a_gap)
         touch("behind, in a child", m + 6 * PAGE, 1);
     }
 }
+
+GROUP(map, mremap_that_leaves_the_old)
+{
+    int fd = pages(6);
+    for (int shared = 0; shared < 2; shared++) {
+        int leaves = MREMAP_MAYMOVE | MREMAP_DONTUNMAP;
+        char *m = mmap(NULL, 4 * PAGE, BOTH, shared ? MAP_SHARED : MAP_PRIVATE, fd, 0);
+        char *to = mmap(NULL, 4 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        m[PAGE] = 'X';
+        TP(mremap(m, 2 * PAGE, 2 * PAGE, MREMAP_DONTUNMAP));
+        TP(mremap(m, 2 * PAGE, 3 * PAGE, leaves));
+        TP(mremap(m, 2 * PAGE, PAGE, leaves));
+        TP(mremap(m, 0, 0, leaves));
+        TP(mremap(m, 0, PAGE, leaves));
+        TP(mremap(m, 2 * PAGE, 2 * PAGE, leaves, m + PAGE));
+        TP(mremap(m, 2 * PAGE, 2 * PAGE, leaves, to + 1));
+        TP(mremap(m, 8 * PAGE, 8 * PAGE, leaves, NULL));
+        char *n = TP(mremap(m, 3 * PAGE, 3 * PAGE, leaves, NULL));
+        say("%d: %c %c", n == m, n[PAGE], m[PAGE]);
+        m[0] = 'Y', n[2 * PAGE] = 'Z';
+        say("%c %c", n[0], m[2 * PAGE]);
+        char *fixed = TP(mremap(m, 4 * PAGE, 4 * PAGE, leaves | MREMAP_FIXED, to));
+        say("%d: %c %c", fixed == to, fixed[0], fixed[3 * PAGE]);
+        touch("old", m, 0);
+        touch("the last", m + 3 * PAGE, 1);
+        T(munmap(m, 4 * PAGE));
+        touch("gone", m, 0);
+        touch("new", n + PAGE, 0);
+        T(munmap(n, 3 * PAGE));
+        T(munmap(to, 4 * PAGE));
+    }
+}
+
+GROUP(map, mremap_of_length_0)
+{
+    int fd = pages(10);
+    for (int shared = 0; shared < 2; shared++)
+        for (int flags = 0; flags <= MREMAP_MAYMOVE; flags++)
+            for (int count = 1; count <= 20; count += 19) {
+                char *m = mmap(NULL, 10 * PAGE, BOTH, shared ? MAP_SHARED : MAP_PRIVATE, fd, 0);
+                say("shared %d, flags %d, pages %d", shared, flags, count);
+                char *n = TP(mremap(m, 0, count * PAGE, flags));
+                if (n != MAP_FAILED)
+                    say("%d %c", n == m, n[0]);
+            }
+}

@@ -80,29 +80,45 @@ struct Move {
     new: usize,
 }
 
+impl Move {
+    /// Whether the old mapping stays, with what the file has.
+    fn keeps_old(&self) -> bool {
+        self.flags & MREMAP_DONTUNMAP != 0
+    }
+}
+
 fn remap_area(task: &Task, list: &mut LockedAreas, area: &Area, to: &Move) -> Result<usize> {
     let known = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
     let fixed = to.flags & MREMAP_FIXED != 0;
+    let keeps = to.keeps_old();
     let may_move = to.flags & MREMAP_MAYMOVE != 0;
-    if to.flags & !known != 0 || fixed && !may_move || to.new_length == 0 || to.flags & MREMAP_DONTUNMAP != 0
-    {
+    if to.flags & !known != 0 || (fixed || keeps) && !may_move || to.new_length == 0 {
         return Err(Errno::EINVAL);
     }
     let bytes = to.new_length.checked_next_multiple_of(PAGE_SIZE).ok_or(Errno::EINVAL)?;
     let old_bytes = to.old_end - to.old;
-    if fixed {
+    if keeps && (bytes != old_bytes || to.old_length == 0) {
+        return Err(Errno::EINVAL);
+    }
+    if fixed || keeps {
         let end = end_of(to.new, bytes).filter(|_| to.new.is_multiple_of(PAGE_SIZE)).ok_or(Errno::EINVAL)?;
         if to.new < to.old_end && to.old < end {
             return Err(Errno::EINVAL);
         }
     }
+    if to.old_length == 0 && area.sharing == Sharing::Private {
+        return Err(Errno::EINVAL);
+    }
     if to.old_end > area.end {
         return Err(Errno::EFAULT);
+    }
+    if to.old_length == 0 && !may_move {
+        return Err(Errno::ENOMEM);
     }
     list.reserve()?;
     written::within(task, list, to.old, to.old_end, After::Stays);
     let area = &list.find(to.old, to.old_end).map_or(*area, |area| *area);
-    if !fixed && to.old_length != 0 {
+    if !fixed && !keeps && to.old_length != 0 {
         if bytes <= old_bytes {
             if bytes < old_bytes {
                 fill::unmap(to.old + bytes, old_bytes - bytes)?;
@@ -159,16 +175,19 @@ fn extend(task: &Task, list: &mut LockedAreas, area: &Area, more: usize) -> Resu
     Ok(true)
 }
 
-/// Maps the file at a new address and then removes the old mapping. Pages of a private mapping that the
+/// Maps the file at a new address and then removes the old mapping, unless it is to stay. Pages of a private mapping that the
 /// program has changed are moved. The caller has recorded the new mapping's `bytes`.
 fn move_to(task: &Task, list: &mut LockedAreas, area: &Area, to: &Move, bytes: usize) -> Result<usize> {
     let offset = area.offset + (to.old - area.start) as u64;
     let moved = Area { start: 0, end: bytes, beyond: bytes, offset, ..*area };
-    let (hint, flags) = if to.flags & MREMAP_FIXED != 0 { (to.new, MAP_FIXED) } else { (0, 0) };
+    let (hint, flags) = match to.flags & MREMAP_FIXED {
+        0 => (if to.keeps_old() { to.new } else { 0 }, 0),
+        _ => (to.new, MAP_FIXED),
+    };
     let start = fill::place(task, list, moved, hint, flags, Content::of(area.protection, 0))?;
     let kept = (to.old_end - to.old).min(bytes);
     if area.sharing == Sharing::Private && to.old_length != 0 {
-        if !carry(list, to.old, start, kept) {
+        if !carry(list, to.old, start, kept, to.flags & MREMAP_DONTUNMAP) {
             let _ = fill::unmap(start, bytes);
             list.cut_holes(start, start + bytes);
             list.drop_area(start);
@@ -178,23 +197,23 @@ fn move_to(task: &Task, list: &mut LockedAreas, area: &Area, to: &Move, bytes: u
             missing::watch(task, moved);
         }
     }
-    if to.old_length != 0 && fill::unmap(to.old, to.old_end - to.old).is_ok() {
+    if to.old_length != 0 && !to.keeps_old() && fill::unmap(to.old, to.old_end - to.old).is_ok() {
         list.forget(task, to.old, to.old_end);
     }
     Ok(start)
 }
 
 /// Moves pages one by one, because they may be many mappings. Moves all or none, but for those of holes,
-/// which are holes at the new address too.
-fn carry(list: &mut LockedAreas, from: usize, to: usize, bytes: usize) -> bool {
-    let page = |from, to| {
-        !is_error(kernel!(__NR_mremap, from, PAGE_SIZE, PAGE_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, to))
-    };
+/// which are holes at the new address too. With `MREMAP_DONTUNMAP` in `keeps` the old mappings stay.
+fn carry(list: &mut LockedAreas, from: usize, to: usize, bytes: usize, keeps: u32) -> bool {
+    let moves = MREMAP_MAYMOVE | MREMAP_FIXED;
+    let page =
+        |from, to, keeps| !is_error(kernel!(__NR_mremap, from, PAGE_SIZE, PAGE_SIZE, moves | keeps, to));
     let mut at = 0;
     while at < bytes {
         match list.hole_in(from + at, from + bytes) {
             Some((start, end)) if start == from + at => at = end - from,
-            _ if page(from + at, to + at) => at += PAGE_SIZE,
+            _ if page(from + at, to + at, keeps) => at += PAGE_SIZE,
             _ => break,
         }
     }
@@ -203,7 +222,7 @@ fn carry(list: &mut LockedAreas, from: usize, to: usize, bytes: usize) -> bool {
     }
     for at in (0..at).step_by(PAGE_SIZE) {
         if list.hole_in(from + at, from + at + PAGE_SIZE).is_none() {
-            page(to + at, from + at);
+            page(to + at, from + at, 0);
         }
     }
     false
