@@ -146,3 +146,18 @@ GROUP(map, mremap_of_length_0)
                     say("%d %c", n == m, n[0]);
             }
 }
+
+GROUP(map, populated_copies)
+{
+    int fd = pages(4);
+    for (int protection = PROT_READ; protection <= BOTH; protection += PROT_WRITE) {
+        char *m = TP(mmap(NULL, 8 * PAGE, protection, MAP_PRIVATE | MAP_POPULATE, fd, 0));
+        char *n = TP(mmap(NULL, PAGE, protection, MAP_PRIVATE | MAP_POPULATE | MAP_NONBLOCK, fd, PAGE));
+        T(pwrite(fd, "N", 1, PAGE));
+        T(pwrite(fd, "N", 1, 3 * PAGE));
+        say("%c %c %c", m[PAGE], m[3 * PAGE], n[0]);
+        touch("beyond the end", m + 5 * PAGE, 0);
+        T(pwrite(fd, "b", 1, PAGE));
+        T(pwrite(fd, "d", 1, 3 * PAGE));
+    }
+}

@@ -191,6 +191,14 @@ fn map(task: &Task, wanted: &Wanted) -> Result<usize> {
         // mmap(2) does not fail if a page cannot be made present.
         kernel!(__NR_mlock, start, bytes);
     }
+    if wanted.flags & (MAP_POPULATE | MAP_NONBLOCK) == MAP_POPULATE
+        && private
+        && wanted.protection & PROT_WRITE != 0
+        && let Ok(start) = made
+    {
+        // The copies are made at once, as far as the file reaches.
+        kernel!(__NR_madvise, start, bytes, MADV_POPULATE_WRITE);
+    }
     match made {
         Ok(start) if wanted.protection & PROT_EXEC != 0 => cover(task, of, start, wanted),
         Ok(_) => {}

@@ -175,8 +175,8 @@ fn extend(task: &Task, list: &mut LockedAreas, area: &Area, more: usize) -> Resu
     Ok(true)
 }
 
-/// Maps the file at a new address and then removes the old mapping, unless it is to stay. Pages of a private mapping that the
-/// program has changed are moved. The caller has recorded the new mapping's `bytes`.
+/// Maps the file at a new address and then removes the old mapping, unless it is to stay. Pages of a private
+/// mapping that the program has changed are moved. The caller has recorded the new mapping's `bytes`.
 fn move_to(task: &Task, list: &mut LockedAreas, area: &Area, to: &Move, bytes: usize) -> Result<usize> {
     let offset = area.offset + (to.old - area.start) as u64;
     let moved = Area { start: 0, end: bytes, beyond: bytes, offset, ..*area };
