@@ -242,3 +242,13 @@ fn a_bad_archive_is_one_line() {
         trees.fails(&["run", "--over", ".", "--at", "/nowhere", "--", "true"]).contains("leave --at out")
     );
 }
+
+#[test]
+fn a_session_of_another_size_is_no_other_region() {
+    let trees = Trees::new("echo f > f");
+    pack(&trees, "t.tar");
+    let sized = |size| ["run", "--over", "t.tar", "--at", "/tree", "--size", size, "--", "true"];
+    trees.says(&sized("64M"));
+    let text = trees.fails(&sized("32M"));
+    assert!(text.ends_with("the session was made with --size 67108864: leave --size out\n"), "{text}");
+}

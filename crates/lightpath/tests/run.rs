@@ -527,3 +527,17 @@ fn a_program_with_a_long_path_has_no_directory_to_search() {
     let output = run(&[], &["sh", "-c", script]);
     assert_eq!(text(&output.stdout), "0\n127\n", "{}", text(&output.stderr));
 }
+
+/// What cannot be said changes no status.
+#[test]
+fn standard_error_may_be_full_or_closed() {
+    for (line, status) in
+        [("run -- /nosuch", 127), ("run --stats -- true", 0), ("run --stats -- false", 1), ("rum", 2)]
+    {
+        for to in ["/dev/full", "&-"] {
+            let script = format!("{} {line} 2>{to}", env!("CARGO_BIN_EXE_lightpath"));
+            let ended = Command::new("sh").args(["-c", &script]).status().unwrap();
+            assert_eq!(ended.code(), Some(status), "{script}");
+        }
+    }
+}

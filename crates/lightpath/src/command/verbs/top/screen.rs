@@ -361,6 +361,14 @@ mod tests {
         (0..24).map(|y| line(y).trim_end().to_owned()).collect()
     }
 
+    #[test]
+    fn no_terminal_is_too_small() {
+        for height in 1..12 {
+            let mut terminal = Terminal::new(TestBackend::new(height * 7, height)).unwrap();
+            terminal.draw(|frame| screen().draw(frame)).unwrap();
+        }
+    }
+
     fn press(screen: &mut Screen, code: KeyCode) -> bool {
         screen.press(KeyEvent::new(code, KeyModifiers::NONE))
     }
