@@ -439,7 +439,7 @@ static void together(void)
 static void numbers(void)
 {
     static const int calls[] = { SYS_unlink, SYS_rename, SYS_chmod, SYS_rmdir, SYS_mkdir, SYS_link, SYS_symlink,
-                                 SYS_mknod, SYS_chown, SYS_lchown, SYS_access, SYS_creat, SYS_utimes };
+                                 SYS_mknod, SYS_chown, SYS_lchown, SYS_access, SYS_utimes };
     char room[] = "/tmp/lightpath-filter-XXXXXX", file[64], to[64];
     if (!mkdtemp(room))
         _exit(9);

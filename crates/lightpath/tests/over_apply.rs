@@ -219,6 +219,19 @@ fn an_apply_is_undone() {
 }
 
 #[test]
+fn a_removed_fifo_is_brought_back() {
+    let trees = Trees::new("mkfifo -m 640 p; echo f > f");
+    let before = sh(&trees.tree(), WHOLE);
+    trees.over("rm p f");
+    let file = trees.home.path().join("undo.tar");
+    let file = file.to_str().unwrap();
+    trees.says(&["apply", "--reverse", file]);
+    assert_eq!(sh(&trees.tree(), "ls"), "");
+    trees.says(&["undo", file]);
+    assert_eq!(sh(&trees.tree(), WHOLE), before);
+}
+
+#[test]
 fn an_undo_overwrites_nothing_that_came_later() {
     let trees = Trees::new(MAKE);
     trees.over(CHANGE);

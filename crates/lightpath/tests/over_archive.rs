@@ -52,6 +52,15 @@ fn an_archive_shows_what_was_packed() {
     }
 }
 
+/// GNU tar's own format leaves the device of a FIFO empty.
+#[test]
+fn an_archive_in_the_format_of_gnu_tar_shows_what_was_packed() {
+    let trees = Trees::new(MAKE);
+    let to = trees.tree().join("t.tar");
+    sh(&trees.copy(), &format!("tar --format=gnu -cf {} .", to.display()));
+    assert_eq!(trees.says(&run("t.tar", &there(LIST))), sh(&trees.copy(), LIST));
+}
+
 #[test]
 fn a_zip_archive_shows_what_was_packed() {
     let trees = Trees::new(

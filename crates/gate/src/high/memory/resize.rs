@@ -21,7 +21,18 @@ pub(crate) fn resized(task: &Task) {
 #[inline(always)]
 pub(crate) fn written(task: &Task) {
     if areas::may_reach_beyond() {
-        grown(task);
+        written_slow(task);
+    }
+}
+
+#[cold]
+fn written_slow(task: &Task) {
+    let mut list = areas::list();
+    for index in 0..list.areas().len() {
+        // Others have nothing to grow by.
+        if list.areas().get(index).is_some_and(|area| area.beyond < area.end) {
+            let _ = settle(task, &mut list, index);
+        }
     }
 }
 

@@ -170,6 +170,15 @@ pub(super) fn type_of(entry: EntryType) -> u32 {
     }
 }
 
+/// The number of a device; of a FIFO 0, because its fields may be empty.
+pub(super) fn device_of(header: &Header) -> io::Result<u64> {
+    if header.entry_type().is_fifo() {
+        return Ok(0);
+    }
+    let (major, minor) = (header.device_major()?, header.device_minor()?);
+    Ok(rustix::fs::makedev(major.unwrap_or(0), minor.unwrap_or(0)))
+}
+
 /// What a member has beside content.
 pub(super) fn looks_of<R: Read>(entry: &mut Entry<'_, R>) -> io::Result<Looks> {
     let bad = || io::Error::new(io::ErrorKind::InvalidData, "a record of a member is damaged");

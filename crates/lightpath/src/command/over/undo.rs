@@ -16,7 +16,7 @@ use clap::{Args, ValueHint};
 use rustix::fs::{CWD, Mode};
 use tar::{Entry, EntryType};
 
-use super::archive::{looks_of, type_of};
+use super::archive::{device_of, looks_of, type_of};
 use super::compare::host::{self, Reached};
 use super::compare::looks::Looks;
 use super::compare::tree::kind;
@@ -272,9 +272,7 @@ impl Kept {
                 io::copy(entry, &mut file)?;
             }
             other => {
-                let header = entry.header();
-                let (major, minor) = (header.device_major()?, header.device_minor()?);
-                let device = rustix::fs::makedev(major.unwrap_or(0), minor.unwrap_or(0));
+                let device = device_of(entry.header())?;
                 let node = rustix::fs::FileType::from_raw_mode(type_of(other));
                 rustix::fs::mknodat(CWD, &temporary, node, Mode::from_raw_mode(0o600), device)?;
             }

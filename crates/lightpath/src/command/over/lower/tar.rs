@@ -11,7 +11,7 @@ use tar::{Archive, Entry, EntryType};
 use super::form::Form;
 use super::unpacking::{Unpacking, What};
 use super::why::Why;
-use crate::command::over::archive::{looks_of, type_of};
+use crate::command::over::archive::{device_of, looks_of, type_of};
 use crate::command::over::compare::looks::Looks;
 
 /// Unpacks the archive at `from`.
@@ -53,11 +53,8 @@ fn put<R: Read>(entry: &mut Entry<'_, R>, to: &mut Unpacking) -> Result<(), Why>
             to.put(&name, what, looks)
         }
         EntryType::Fifo | EntryType::Char | EntryType::Block => {
-            let number = |number: io::Result<Option<u32>>| number.map(Option::unwrap_or_default);
-            let major = number(header.device_major()).map_err(broken)?;
-            let minor = number(header.device_minor()).map_err(broken)?;
             debug_assert_eq!(looks.mode & libc::S_IFMT, type_of(what));
-            to.put(&name, What::Node(rustix::fs::makedev(major, minor)), looks)
+            to.put(&name, What::Node(device_of(header).map_err(broken)?), looks)
         }
         EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
             if is_sparse(entry).map_err(broken)? {
