@@ -1,5 +1,5 @@
-/* Changes of mappings of files: guards, protections as far as a call comes, mremap that leaves the old mapping,
- * and pages that are copied when the mapping is made. */
+/* Changes of mappings of files: guards, protections that a failed call has changed in part, mremap that leaves
+ * the old mapping, and pages that are copied when the mapping is made. */
 #include "map.h"
 #include <sys/syscall.h>
 

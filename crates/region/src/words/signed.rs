@@ -56,7 +56,7 @@ impl<const VALUE: u32> Seen<VALUE> {
         (self.0 >> VALUE & LANE) as u32
     }
 
-    /// All of the word: whenever it was exchanged in between, another number, as far as turns last.
+    /// The whole word: another number after each exchange, until the turns wrap around.
     #[inline(always)]
     pub fn word(self) -> u64 {
         self.0

@@ -10,9 +10,9 @@
 //! beside others. A further name of a file is the exception, because it is charged before it exists: one that
 //! comes beside a count may go beyond `nr_inodes`.
 //!
-//! A full file system would be counted at each write that fails. Whoever counts pages therefore leaves a hash
-//! of the words that say which pages of the region are in use, which are different numbers after each change,
-//! of the limit and of the allowance. While that is the same, nobody took, freed or charged anything since.
+//! A full file system would be counted again at each write that fails. Whoever counts pages therefore leaves a
+//! hash of the limit, the allowance, and the words that say which pages of the region are in use. Each change
+//! of such a word makes it another number: while the hash stays the same, nothing was taken, freed or charged.
 
 use lp_abi::linux::{S_IFDIR, S_IFMT};
 use lp_region::layout::{CHUNK_PAGES, COMMAND_ROOTS};
@@ -56,7 +56,7 @@ pub(crate) fn charge(task: &Task, root: u32, what: What, want: u64) -> u64 {
     if (root as usize) < COMMAND_ROOTS { want } else { charge_slow(task, root, what, want, want) }
 }
 
-/// Whether an inode's file system may have room for a page of content more. A look before one is taken: taking
+/// Whether an inode's file system may have room for another page of content. Asked before one is taken: taking
 /// and giving back would change what is in use.
 #[inline]
 pub(crate) fn may_take(task: &Task, id: InodeId) -> bool {
@@ -145,9 +145,9 @@ fn count_pages(region: Region<'_>, root: u32, (limit, seen): (u64, u64), taken: 
     // Before the count: what changes meanwhile counts as changed since.
     let in_use = hash_of_used(region);
     let key = |allowance: u64| mix(mix(in_use, limit), allowance);
-    // Relaxed, here and below: a key of another moment is no key of this one.
-    // Whoever has taken pages does not count them: for him the count is another.
+    // A caller that has taken pages leaves them out, so its count is nobody else's.
     let is_for_all = taken == 0;
+    // Relaxed, here and below: a key of another moment is no key of this one.
     if is_for_all && record.counted_pages.load(Relaxed) == key(seen) {
         return;
     }

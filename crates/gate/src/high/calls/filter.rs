@@ -240,8 +240,8 @@ const CODE: u64 = (PROT_READ | PROT_EXEC) as u64;
 const DISPENSABLE: [u32; 6] =
     [__NR_openat2, __NR_memfd_create, __NR_setfsuid, __NR_setfsgid, __NR_umask, __NR_rt_tgsigqueueinfo];
 
-/// Calls of the program's, and the number under which the gate may make them, of which a filter that denies the
-/// first may know nothing. A limited process makes them under their own.
+/// Calls of the program's, and the number under which the gate may make each of them: a filter that denies the
+/// first may not know the second. A limited process makes them under their own.
 const REPLACED: &[[u32; 2]] = &[
     [__NR_lstat, __NR_newfstatat],
     [__NR_access, __NR_faccessat],

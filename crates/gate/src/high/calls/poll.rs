@@ -8,7 +8,7 @@ use core::mem::offset_of;
 use lp_abi::linux::{
     __NR_epoll_ctl, __NR_mmap, __NR_munmap, __NR_poll, __NR_ppoll, __NR_pselect6, __NR_select, EPOLL_CTL_DEL,
     MAP_ANONYMOUS, MAP_PRIVATE, POLLIN, POLLNVAL, POLLOUT, POLLRDNORM, POLLWRNORM, PROT_READ, PROT_WRITE,
-    pollfd, timespec,
+    pollfd,
 };
 use lp_abi::{Errno, Fd, Result};
 use lp_region::sync::Ordering;
@@ -173,19 +173,8 @@ fn poll_slow(task: &Task, fds: *mut pollfd, count: u32, mut arguments: [usize; 6
             ready += usize::from(answer != 0);
         }
     }
-    let at_once = timespec { tv_sec: 0, tv_nsec: 0 };
-    let left = match Unused::new(nr, if nr == __NR_poll || ready == 0 { 0 } else { arguments[2] }) {
-        Ok(left) => left,
-        Err(errno) => return errno.to_ret(),
-    };
-    if ready != 0 {
-        arguments[2] = if nr == __NR_poll { 0 } else { &raw const at_once as usize };
-    }
     arguments[0] = masked.at as usize;
     let done = wait(nr, arguments, ready != 0);
-    if let Some(left) = left {
-        left.put();
-    }
     if done < 0 && done != Errno::EINTR.to_ret() {
         return done;
     }
@@ -202,9 +191,20 @@ fn poll_slow(task: &Task, fds: *mut pollfd, count: u32, mut arguments: [usize; 6
 }
 
 /// Makes the kernel's call. If a signal ends it that the call's own mask admits but the program's does not,
-/// the signal must be delivered under the call's mask. If something is ready, no signal is considered and the
-/// mask does not matter.
+/// the signal must be delivered under the call's mask. If something is ready, nothing is waited for, no signal
+/// is considered and the mask does not matter.
 fn wait(nr: u32, mut arguments: [usize; 6], is_ready: bool) -> isize {
+    let (at_once, mut unused) = ([0i64; 2], None);
+    if is_ready {
+        let timeout = &mut arguments[if nr == __NR_poll || nr == __NR_ppoll { 2 } else { 4 }];
+        if nr != __NR_poll {
+            unused = match Unused::new(nr, *timeout) {
+                Ok(unused) => unused,
+                Err(errno) => return errno.to_ret(),
+            };
+        }
+        *timeout = if nr == __NR_poll { 0 } else { &raw const at_once as usize };
+    }
     let mask = match mask_of(nr, &arguments) {
         Ok(mask) => mask,
         Err(errno) => return errno.to_ret(),
@@ -218,6 +218,9 @@ fn wait(nr: u32, mut arguments: [usize; 6], is_ready: bool) -> isize {
     }
     // SAFETY: the program's own call, possibly with copies of its sets.
     let done = ret(unsafe { deferred::blocking_syscall(nr, arguments) });
+    if let Some(unused) = unused {
+        unused.put();
+    }
     if let Some((mask, own)) = masks.filter(|_| deferred::interrupted() && done == Errno::EINTR.to_ret()) {
         deferred::ended_under(mask, own);
     }
@@ -330,18 +333,7 @@ fn select_slow(task: &Task, count: i32, sets: [*mut u64; 3], last: [usize; 2], n
             unsafe { copy.add(at).write(bits & !mine) };
         }
     }
-    let at_once = [0i64; 2];
-    let left = match Unused::new(nr, if ready == 0 { 0 } else { arguments[4] }) {
-        Ok(left) => left,
-        Err(errno) => return errno.to_ret(),
-    };
-    if ready != 0 {
-        arguments[4] = &raw const at_once as usize;
-    }
     let done = wait(nr, arguments, ready != 0);
-    if let Some(left) = left {
-        left.put();
-    }
     if done < 0 && !(ready != 0 && done == Errno::EINTR.to_ret()) {
         return done;
     }

@@ -4,7 +4,7 @@
 use lp_abi::Result;
 use lp_vfs::task::Task;
 
-use crate::high::memory::areas::{self, LockedAreas};
+use crate::high::memory::areas::{self, Area, LockedAreas};
 use crate::high::memory::fill::{self, Content};
 
 /// Files may have changed size: where this process maps them, maps in what they have grown by and removes
@@ -16,23 +16,12 @@ pub(crate) fn resized(task: &Task) {
     }
 }
 
-/// The same after a call of this process that may have written more than a file had: the kernel, too, may be
-/// asked for what it has grown by.
+/// The same after a call of this process that may have written beyond the end of a file: the program may pass
+/// the new pages to the kernel before it touches them.
 #[inline(always)]
 pub(crate) fn written(task: &Task) {
     if areas::may_reach_beyond() {
-        written_slow(task);
-    }
-}
-
-#[cold]
-fn written_slow(task: &Task) {
-    let mut list = areas::list();
-    for index in 0..list.areas().len() {
-        // Others have nothing to grow by.
-        if list.areas().get(index).is_some_and(|area| area.beyond < area.end) {
-            let _ = settle(task, &mut list, index);
-        }
+        settle_all(task, |area| area.beyond < area.end);
     }
 }
 
@@ -64,7 +53,15 @@ pub(crate) fn grown(task: &Task) -> bool {
     if areas::is_empty() {
         return false;
     }
+    settle_all(task, |_| true)
+}
+
+/// Adapts the areas that may differ from their files. Returns whether any has grown.
+#[cold]
+fn settle_all(task: &Task, may_differ: impl Fn(&Area) -> bool) -> bool {
     let mut list = areas::list();
-    let count = list.areas().len();
-    (0..count).fold(false, |grown, index| grown | settle(task, &mut list, index).unwrap_or(false))
+    (0..list.areas().len()).fold(false, |grown, index| {
+        let is_meant = list.areas().get(index).is_some_and(&may_differ);
+        grown | (is_meant && settle(task, &mut list, index).unwrap_or(false))
+    })
 }

@@ -236,9 +236,9 @@ pub(crate) fn directory_of(path: &[u8]) -> &[u8] {
 const LINE: usize = 256;
 
 /// The paths of the interpreter and of its argument in the first line of a `#!` file, as ranges in `head`.
-/// The kernel's rules (load_script): blanks before and after the path are skipped; the rest of the line, without
-/// trailing blanks, is one argument. Of a line without an end in the first 256 bytes 255 count, and a path that
-/// they may have cut off is none.
+/// The kernel's rules (load_script): blanks before and after the path are skipped; the rest of the line,
+/// without trailing blanks, is one argument. If the first 256 bytes do not end the line, 255 of them count, and
+/// a path that may have been cut off there is refused.
 pub(crate) fn interpreter_of(head: &[u8]) -> Option<(core::ops::Range<usize>, core::ops::Range<usize>)> {
     let blank = |byte: &u8| *byte == b' ' || *byte == b'\t';
     let line = head.get(2..head.len().min(LINE))?;

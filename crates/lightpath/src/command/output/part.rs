@@ -1,46 +1,24 @@
-//! [`Part`]: a file that gets its name once it is complete.
+//! Files that get their name once they are complete.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::Permissions;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
-/// A file beside the one that it is to become. It is removed unless it does.
-pub(crate) struct Part {
-    pub(crate) file: File,
-    /// Its name until then, which no other file has had.
-    pub(crate) path: PathBuf,
-    to: PathBuf,
+use tempfile::NamedTempFile;
+
+/// An empty file beside `to`, which it is to become. It is removed unless it does.
+pub(crate) fn begin(to: &Path, mode: u32) -> io::Result<NamedTempFile> {
+    let directory = to.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut prefix = to.file_name().map(OsString::from).unwrap_or_default();
+    prefix.push(".");
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(&prefix).suffix(".part").permissions(Permissions::from_mode(mode)).tempfile_in(directory)
 }
 
-impl Part {
-    /// An empty file, which is to become `to`.
-    pub(crate) fn new(to: &Path, mode: u32) -> io::Result<Part> {
-        let mut options = File::options();
-        options.read(true).write(true).create_new(true).mode(mode);
-        for number in 0u32.. {
-            let mut name = to.file_name().map(OsString::from).unwrap_or_default();
-            name.push(format!(".{}-{number}.part", std::process::id()));
-            let path = to.with_file_name(name);
-            match options.open(&path) {
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-                opened => return Ok(Part { file: opened?, path, to: to.to_owned() }),
-            }
-        }
-        Err(io::ErrorKind::AlreadyExists.into())
-    }
-
-    /// Gives it its name.
-    pub(crate) fn complete(self) -> io::Result<()> {
-        self.file.sync_all()?;
-        fs::rename(&self.path, &self.to)
-    }
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        // It has its name, or is of no use to anybody.
-        let _ = fs::remove_file(&self.path);
-    }
+/// Gives it its name.
+pub(crate) fn complete(part: NamedTempFile, to: &Path) -> io::Result<()> {
+    part.as_file().sync_all()?;
+    part.persist(to).map(drop).map_err(io::Error::from)
 }

@@ -9,13 +9,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
+use tempfile::NamedTempFile;
 
 use super::archive::{Archive, Member};
 use super::compare::content::Bytes;
 use super::compare::host::Xattrs;
 use super::compare::tree::{self, New, Tree, is_dir, kind};
 use crate::command::output::failure::{Failure, REGION, reason};
-use crate::command::output::part::Part;
+use crate::command::output::part;
 use crate::command::output::print::print;
 use crate::command::output::shown::counted;
 use crate::command::session::kept::Kept;
@@ -66,7 +67,7 @@ pub(crate) fn export(args: &Export) -> Result<u8, Failure> {
         let count = count.map_err(tree::error)??;
         archive.end()?.into_inner().map_err(io::IntoInnerError::into_error)?;
         match to {
-            Target::New(part) => part.complete().map(|()| Some(count)),
+            Target::New(file) => part::complete(file, path).map(|()| Some(count)),
             Target::Open(_) => Ok(None),
         }
     })();
@@ -82,7 +83,7 @@ pub(crate) fn export(args: &Export) -> Result<u8, Failure> {
 /// Where an archive goes.
 enum Target {
     /// A file that is new, or takes the place of another.
-    New(Part),
+    New(NamedTempFile),
     /// Anything else: a device, a FIFO, a link.
     Open(File),
 }
@@ -94,13 +95,13 @@ impl Target {
         }
         match fs::symlink_metadata(path) {
             Ok(found) if !found.is_file() => File::create(path).map(Target::Open),
-            _ => Part::new(path, 0o666).map(Target::New),
+            _ => part::begin(path, 0o666).map(Target::New),
         }
     }
 
     fn writer(&self) -> io::Result<File> {
         match self {
-            Target::New(part) => part.file.try_clone(),
+            Target::New(file) => file.as_file().try_clone(),
             Target::Open(file) => file.try_clone(),
         }
     }

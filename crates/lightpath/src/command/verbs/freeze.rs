@@ -24,7 +24,7 @@ use crate::command::options::mountpoint::MountPoint;
 use crate::command::options::run::RegionOwner;
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::message::message;
-use crate::command::output::part::Part;
+use crate::command::output::part;
 use crate::command::output::print::print;
 use crate::command::output::shown::human;
 use crate::command::region::explain::explain;
@@ -63,10 +63,10 @@ pub(crate) fn freeze(args: &Freeze) -> Result<u8, Failure> {
         return Err(Failure::new(REGION, format!("{shown} exists; name another file")));
     }
     let claim = claim(&args.what)?;
-    let part = Part::new(&args.file, 0o600).map_err(|e| fail(&e))?;
-    let held = copied(&claim, &part.file).map_err(|e| fail(&e))?;
-    mend(part.file.try_clone().map_err(|e| fail(&e))?, &part.path)?;
-    part.complete().map_err(|e| fail(&e))?;
+    let part = part::begin(&args.file, 0o600).map_err(|e| fail(&e))?;
+    let held = copied(&claim, part.as_file()).map_err(|e| fail(&e))?;
+    mend(part.as_file().try_clone().map_err(|e| fail(&e))?, part.path())?;
+    part::complete(part, &args.file).map_err(|e| fail(&e))?;
     let size = human(rustix::fs::stat(&args.file).map_or(0, |found| found.st_blocks as u64 * 512));
     let line = format!("{shown} holds {size}; changes were held for {:.3} ms\n", held.as_secs_f64() * 1e3);
     print(line.as_bytes())

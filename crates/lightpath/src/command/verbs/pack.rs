@@ -19,7 +19,7 @@ use zstd::zstd_safe::CParameter;
 use crate::command::copies::branch;
 use crate::command::copies::extents::{self, Extent};
 use crate::command::output::failure::{Failure, REGION, reason};
-use crate::command::output::part::Part;
+use crate::command::output::part;
 use crate::command::output::print::print;
 use crate::command::output::shown::human;
 use crate::command::region::packed::{MAGIC, SKIPPED, is_packed};
@@ -123,8 +123,8 @@ fn make(from: &Path, to: &Path, work: impl FnOnce(&File) -> io::Result<()>) -> R
     if to.symlink_metadata().is_ok() {
         return Err(Failure::new(REGION, format!("{} exists; name another file", to.display())));
     }
-    let part = Part::new(to, 0o600).map_err(|e| fail(to, &e))?;
-    if let Err(e) = work(&part.file).and_then(|()| part.complete()) {
+    let part = part::begin(to, 0o600).map_err(|e| fail(to, &e))?;
+    if let Err(e) = work(part.as_file()).and_then(|()| part::complete(part, to)) {
         let at = if e.kind() == io::ErrorKind::InvalidData { from } else { to };
         return Err(fail(at, &e));
     }
