@@ -11,7 +11,7 @@ use lp_abi::PAGE_SIZE;
 /// First eight bytes of a region.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LIGHTPTH");
 /// Layout version; a region of another version is refused.
-pub const VERSION: u32 = 34;
+pub const VERSION: u32 = 35;
 
 /// Runs that can use one region at once.
 pub const RUNS: usize = 64;
@@ -28,13 +28,16 @@ pub const FILES: usize = slots(20);
 /// Inodes.
 pub const INODES: usize = slots(INODE_BITS);
 /// Directory entries.
-pub const DIRENTS: usize = slots(23);
+pub const DIRENTS: usize = slots(24);
+/// So many of them are beside the inodes; the others lie apart, so that what a process with few files uses is
+/// in the first GiB.
+const DIRENTS_NEAR: usize = slots(22);
 /// Primary hash buckets, the most that linear hashing grows to.
-pub const BUCKETS: usize = slots(21);
+pub const BUCKETS: usize = slots(22);
 /// Overflow hash buckets.
 pub const OVERFLOWS: usize = slots(20);
 /// Long names.
-pub const NAMES: usize = slots(22);
+pub const NAMES: usize = slots(24);
 /// Record locks and flocks.
 pub const LOCKS: usize = slots(18);
 /// Memory mappings of files.
@@ -91,7 +94,8 @@ const fn between(offset: usize, below: usize) -> usize {
     (offset + below).next_multiple_of(2 * MIB) + MIB + 8 * PAGE_SIZE
 }
 
-/// Where the slots of a slab are: side by side, upwards or downwards from the first.
+/// Where the slots of a slab are: side by side, upwards or downwards from the first. Those from `near` on may
+/// lie apart.
 #[derive(Clone, Copy)]
 pub struct Slab {
     first: usize,
@@ -99,40 +103,58 @@ pub struct Slab {
     /// Number of slots, a power of two.
     pub slots: usize,
     is_down: bool,
+    near: usize,
+    /// What `first` is for the far slots: where slot 0 would be if it were side by side with them.
+    first_of_far: usize,
 }
 
 impl Slab {
     /// From `first` on upwards.
     pub const fn up(first: usize, slots: usize, size: usize) -> Slab {
-        Slab { first, size, slots, is_down: false }
+        Slab { first, size, slots, is_down: false, near: slots, first_of_far: first }
     }
 
     const fn down(first: usize, slots: usize, size: usize) -> Slab {
-        Slab { first, size, slots, is_down: true }
+        Slab { is_down: true, ..Slab::up(first, slots, size) }
+    }
+
+    /// With more slots, `slots` in all. The new ones are in the same direction, up to `last`.
+    const fn with_far(self, slots: usize, last: usize) -> Slab {
+        let bytes = (slots - 1) * self.size;
+        let first_of_far = if self.is_down { last + bytes } else { last - bytes };
+        Slab { slots, first_of_far, ..self }
     }
 
     /// Offset of a slot in the region; the index is masked.
     #[inline(always)]
     pub const fn offset(&self, index: usize) -> usize {
-        let bytes = (index & (self.slots - 1)) * self.size;
-        if self.is_down { self.first - bytes } else { self.first + bytes }
+        let index = index & (self.slots - 1);
+        let first = if index < self.near { self.first } else { self.first_of_far };
+        if self.is_down { first - index * self.size } else { first + index * self.size }
     }
 
-    /// The bytes of slots.
+    /// The bytes of slots, all of them near or all far.
     pub const fn bytes(&self, slots: Range<usize>) -> Range<usize> {
+        let first = if slots.start < self.near { self.first } else { self.first_of_far };
         let (near, far) = (slots.start * self.size, slots.end * self.size);
         match self.is_down {
-            true => self.first + self.size - far..self.first + self.size - near,
-            false => self.first + near..self.first + far,
+            true => first + self.size - far..first + self.size - near,
+            false => first + near..first + far,
         }
     }
 
-    /// All its bytes.
-    pub const fn all(&self) -> Range<usize> {
-        self.bytes(0..self.slots)
+    /// The bytes of the slots before `end`: of those that are near, and of the others.
+    pub const fn parts(&self, end: usize) -> [Range<usize>; 2] {
+        let (near, far) = if end < self.near { (end, self.near) } else { (self.near, end) };
+        [self.bytes(0..near), self.bytes(self.near..far)]
     }
 
-    /// The slots with a byte in these of the slab's.
+    /// All bytes of the near slots.
+    pub const fn all(&self) -> Range<usize> {
+        self.bytes(0..self.near)
+    }
+
+    /// The near slots with a byte in these.
     pub const fn slots_in(&self, bytes: Range<usize>) -> Range<usize> {
         let (from, to) = match self.is_down {
             true => (self.first + self.size - bytes.end, self.first + self.size - bytes.start),
@@ -141,7 +163,7 @@ impl Slab {
         from / self.size..to.div_ceil(self.size)
     }
 
-    /// The slot that has this byte of the slab's.
+    /// The near slot that has this byte.
     pub const fn slot_at(&self, offset: usize) -> usize {
         self.slots_in(offset..offset + 1).start
     }
@@ -156,7 +178,7 @@ pub(crate) const MOUNT_BITS: u32 = 8;
 /// A mount's record has 2 to this many bytes.
 pub const MOUNT_SIZE_BITS: u32 = 7;
 /// Bits of an inode's number; a mount's fits above it in one word.
-pub(crate) const INODE_BITS: u32 = 23;
+pub(crate) const INODE_BITS: u32 = 24;
 /// Root numbers: file systems of a region.
 pub const SUPERBLOCKS: usize = 256;
 /// Root numbers of the file systems that command lines name. The others are made by mount(2).
@@ -194,13 +216,17 @@ const BUCKETS_END: usize = between(LANES_AT, LANES * LANE_SIZE + BUCKETS * 64);
 pub const BUCKET_SLAB: Slab = Slab::down(BUCKETS_END - 64, BUCKETS, 64);
 /// The open file descriptions.
 pub const FILE_SLAB: Slab = Slab::up(BUCKETS_END, FILES, 128);
-const DIRENTS_END: usize = between(BUCKETS_END, FILES * 128 + DIRENTS * 64);
+const DIRENTS_END: usize = between(BUCKETS_END, FILES * 128 + DIRENTS_NEAR * 64);
 /// The directory entries.
-pub const DIRENT_SLAB: Slab = Slab::down(DIRENTS_END - 64, DIRENTS, 64);
+pub const DIRENT_SLAB: Slab =
+    Slab::down(DIRENTS_END - 64, DIRENTS_NEAR, 64).with_far(DIRENTS, DIRENTS_FAR_AT);
 /// The inodes.
 pub const INODE_SLAB: Slab = Slab::up(DIRENTS_END, INODES, 256);
+/// Offset of the directory entries that are not beside the inodes.
+pub const DIRENTS_FAR_AT: usize = after(DIRENTS_END, INODES, 256);
 /// The overflow hash buckets.
-pub const OVERFLOW_SLAB: Slab = Slab::up(after(DIRENTS_END, INODES, 256), OVERFLOWS, 64);
+pub const OVERFLOW_SLAB: Slab =
+    Slab::up(after(DIRENTS_FAR_AT, DIRENTS - DIRENTS_NEAR, 64), OVERFLOWS, 64);
 /// The long names.
 pub const NAME_SLAB: Slab = Slab::up(after(OVERFLOW_SLAB.first, OVERFLOWS, 64), NAMES, 256);
 /// The lock records.

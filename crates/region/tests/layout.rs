@@ -8,7 +8,14 @@ fn rows() -> Vec<[String; 4]> {
     let row = |name: &str, offset: usize, slots: usize, bytes: usize| {
         [name.to_owned(), format!("{offset:#x}"), slots.to_string(), bytes.to_string()]
     };
-    let slab = |name: &str, slab: at::Slab| row(name, slab.offset(0), slab.slots, slab.bytes(0..1).len());
+    let slab = |name: &str, slab: at::Slab| {
+        let size = slab.bytes(0..1).len();
+        row(name, slab.offset(0), slab.all().len() / size, size)
+    };
+    let far = |name: &str, slab: at::Slab| {
+        let (size, [near, far]) = (slab.bytes(0..1).len(), slab.parts(slab.slots));
+        row(name, slab.offset(near.len() / size), far.len() / size, size)
+    };
     vec![
         row("runs", at::RUNS_AT, at::RUNS, at::RUN_SIZE),
         slab("lanes", at::LANE_SLAB),
@@ -16,6 +23,7 @@ fn rows() -> Vec<[String; 4]> {
         slab("open files", at::FILE_SLAB),
         slab("directory entries, downwards", at::DIRENT_SLAB),
         slab("inodes", at::INODE_SLAB),
+        far("directory entries, far, downwards", at::DIRENT_SLAB),
         slab("overflow buckets", at::OVERFLOW_SLAB),
         slab("long names", at::NAME_SLAB),
         slab("lock records", at::LOCK_SLAB),
@@ -50,6 +58,7 @@ fn the_document_places_processes() {
 #[test]
 fn slabs_do_not_overlap() {
     let up = |first: usize, slots: usize, size: usize| at::Slab::up(first, slots, size).all();
+    let [_, far_dirents] = at::DIRENT_SLAB.parts(at::DIRENTS);
     let mut all = vec![
         0..at::LANES_AT,
         at::LANE_SLAB.all(),
@@ -57,6 +66,7 @@ fn slabs_do_not_overlap() {
         at::FILE_SLAB.all(),
         at::DIRENT_SLAB.all(),
         at::INODE_SLAB.all(),
+        far_dirents,
         at::OVERFLOW_SLAB.all(),
         at::NAME_SLAB.all(),
         at::LOCK_SLAB.all(),
@@ -78,7 +88,8 @@ fn slabs_do_not_overlap() {
 fn slabs_know_the_places_of_their_slots() {
     for slab in [at::INODE_SLAB, at::DIRENT_SLAB] {
         let size = slab.bytes(0..1).len();
-        for index in [0, 1, 5, slab.slots - 1] {
+        let near = slab.all().len() / size;
+        for index in [0, 1, 5, near - 1] {
             let bytes = slab.bytes(index..index + 1);
             assert_eq!(bytes, slab.offset(index)..slab.offset(index) + size);
             assert_eq!(slab.offset(index + slab.slots), slab.offset(index));
@@ -86,8 +97,21 @@ fn slabs_know_the_places_of_their_slots() {
             assert_eq!([slab.slot_at(bytes.start), slab.slot_at(bytes.end - 1)], [index; 2]);
         }
         assert_eq!(slab.slots_in(slab.bytes(3..9)), 3..9);
-        assert_eq!(slab.slots_in(slab.all()), 0..slab.slots);
+        assert_eq!(slab.slots_in(slab.all()), 0..near);
     }
+}
+
+#[test]
+fn far_slots_are_side_by_side_in_the_same_direction() {
+    let (slab, size) = (at::DIRENT_SLAB, 64);
+    let near = slab.all().len() / size;
+    let [_, far] = slab.parts(slab.slots);
+    assert_eq!(slab.offset(near) + size, far.end);
+    assert_eq!(slab.offset(near + 7), slab.offset(near) - 7 * size);
+    assert_eq!(slab.offset(slab.slots - 1), far.start);
+    assert_eq!(slab.parts(near), [slab.all(), far.end..far.end]);
+    assert_eq!(slab.parts(near + 7), [slab.all(), far.end - 7 * size..far.end]);
+    assert_eq!(slab.parts(5), [slab.bytes(0..5), far.end..far.end]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use lp_region::lane::Lane;
 use lp_region::layout::{
-    BUCKET_SLAB, CHUNKS_AT, DATA_AT, DIRENT_SLAB, FD_TABLES_AT, FDS_IN_LANE, FILE_SLAB, HEADER_AT,
+    BUCKET_SLAB, CHUNKS_AT, DATA_AT, DIRENT_SLAB, DIRENTS_FAR_AT, FD_TABLES_AT, FDS_IN_LANE, FILE_SLAB, HEADER_AT,
     INODE_SLAB, LANE_SIZE, LANES_AT, LOCK_SLAB, MAPPING_SLAB, MOUNTS_AT, NAME_SLAB, OVERFLOW_SLAB,
     OWNER_SLAB, PLANS_AT, PROCESS_IN_LANE, RUNS_AT, SUPERBLOCK_SIZE, SUPERBLOCKS_AT, UNLINKED_AT,
 };
@@ -48,6 +48,7 @@ const SLABS: &[(usize, &str, usize, Fields)] = &[
     (FILE_SLAB.all().start, "open file", 128, FILE),
     (DIRENT_SLAB.all().start, "dirent", 64, DIRENT),
     (INODE_SLAB.all().start, "inode", 256, INODE),
+    (DIRENTS_FAR_AT, "dirent", 64, DIRENT),
     (OVERFLOW_SLAB.all().start, "overflow bucket", 64, &[]),
     (NAME_SLAB.all().start, "long name", 256, &[]),
     (LOCK_SLAB.all().start, "lock record", 64, LOCK),

@@ -118,8 +118,13 @@ impl Region<'_> {
     /// As [`Region::back`].
     #[inline]
     pub fn back_growth(self, slab: at::Slab, old: usize, new: usize) -> Result<()> {
-        let (old, new) = (whole(slab.bytes(0..old)), whole(slab.bytes(0..new)));
-        if old == new { Ok(()) } else { self.back_steps(old, new) }
+        for (old, new) in slab.parts(old).into_iter().zip(slab.parts(new)) {
+            let (old, new) = (whole(old), whole(new));
+            if old != new {
+                self.back_steps(old, new)?;
+            }
+        }
+        Ok(())
     }
 
     /// [`Region::back_growth`] of the parts `old` and `new`. If there is enough, space is reserved for an
@@ -146,8 +151,10 @@ impl Region<'_> {
     /// # Errors
     /// As [`Region::back`].
     pub fn back_used(self, slab: at::Slab, slots: usize) -> Result<()> {
-        let bytes = whole(slab.bytes(0..slots));
-        self.back(bytes.start, bytes.len())
+        for part in slab.parts(slots).map(whole) {
+            self.back(part.start, part.len())?;
+        }
+        Ok(())
     }
 
     /// Reserves space for the records of process slot `index`, including its lane's, unless it was in use
@@ -251,6 +258,9 @@ impl Region<'_> {
 }
 
 /// The steps in which a part of the region lies.
-const fn whole(part: Range<usize>) -> Range<usize> {
+fn whole(part: Range<usize>) -> Range<usize> {
+    if part.is_empty() {
+        return part;
+    }
     part.start / STEP * STEP..part.end.next_multiple_of(STEP)
 }

@@ -32,7 +32,7 @@
 use crate::sync::{AtomicU32, AtomicU64, Ordering, acquire_fence};
 
 /// Bits of an entry's number in a word.
-pub(crate) const ID_BITS: u32 = 23;
+pub(crate) const ID_BITS: u32 = 24;
 /// Bits of an overflow bucket's number in [`Bucket::next`].
 pub(crate) const NEXT_BITS: u32 = 20;
 

@@ -11,9 +11,9 @@ use crate::signed::{Note, Seen, Signed};
 use crate::sync::{AtomicU32, Ordering};
 
 /// Bits of a slot's index.
-pub const INDEX_BITS: u32 = 23;
+pub const INDEX_BITS: u32 = 24;
 /// The bit of a note that distinguishes the words of one slab.
-const PLACE: u64 = 1 << 29;
+const PLACE: u64 = 1 << 30;
 const COUNT: u32 = INDEX_BITS;
 const KIND: u32 = COUNT + 4;
 
