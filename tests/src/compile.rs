@@ -9,14 +9,22 @@ use anyhow::{Context, Result, bail};
 
 use crate::{binary, program};
 
+/// What GCC 14 does not compile.
+const NEWER_ERRORS: [&str; 4] = [
+    "-Werror=implicit-function-declaration",
+    "-Werror=implicit-int",
+    "-Werror=int-conversion",
+    "-Werror=incompatible-pointer-types",
+];
+
 /// The folder of C sources.
 pub fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("programs")
 }
 
 /// Compiles `tests/programs/NAME.c`, or every `.c` of the folder `tests/programs/NAME`, into one program and
-/// gives its path. The result is kept under a name that says what it was made of. Warnings are off: bad
-/// arguments are the point.
+/// gives its path. The result is kept under a name that says what it was made of. Warnings do not count, because
+/// bad arguments are the point, but those that newer compilers make errors.
 pub fn compile(name: &str) -> Result<PathBuf> {
     compile_with(name, "cc", &[])
 }
@@ -41,7 +49,8 @@ pub fn compile_with(name: &str, compiler: &str, options: &[&str]) -> Result<Path
     }
     let unfinished = made.with_extension(format!("{}.tmp", std::process::id()));
     let output = Command::new(compiler)
-        .args(["-O1", "-g", "-w", "-fexceptions", "-pthread", "-D_GNU_SOURCE"])
+        .args(["-O1", "-g", "-fexceptions", "-pthread", "-D_GNU_SOURCE"])
+        .args(NEWER_ERRORS)
         .args(options)
         .arg("-o")
         .arg(&unfinished)

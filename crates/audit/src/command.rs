@@ -113,6 +113,9 @@ pub fn run(command: &Command) -> Result<ExitCode> {
 const COMMUTE: &str = include_str!("commute/page.md");
 
 fn commute(stride: usize, out: Option<&Path>, list: Option<&Path>) -> Result<ExitCode> {
+    if let Some(dir) = out {
+        std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    }
     let find = |actors| Findings::of(actors, stride);
     let report = Report(vec![find(Actors::Processes)?, find(Actors::Threads)?]);
     if let Some(list) = list {

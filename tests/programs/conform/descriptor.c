@@ -1,5 +1,6 @@
 /* dup, fcntl, close_range, close-on-exec, inheritance, SCM_RIGHTS. */
 #include "conform.h"
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <linux/close_range.h>
 #include <sys/ioctl.h>

@@ -11,6 +11,7 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/xattr.h>
 #include <termios.h>
 
 GROUP(event, poll)

@@ -2,6 +2,7 @@
 #include "conform.h"
 #include <poll.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>

@@ -4,6 +4,8 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <signal.h>
+#include <sys/sendfile.h>
+#include <sys/uio.h>
 
 GROUP(inode, chmod)
 {

@@ -3,6 +3,7 @@
 #include "map.h"
 #include <poll.h>
 #include <pthread.h>
+#include <sys/sendfile.h>
 #include <sys/uio.h>
 
 #define BOTH (PROT_READ | PROT_WRITE)

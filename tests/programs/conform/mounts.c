@@ -1,8 +1,10 @@
 /* mount(2), umount2(2) and what they do to paths, in a mount namespace of the program's own. */
 #include "mounts.h"
+#include <sys/sendfile.h>
 #include <sys/statvfs.h>
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
+#include <sys/xattr.h>
 
 static int bind(const char *from, const char *to)
 {

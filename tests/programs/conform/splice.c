@@ -3,11 +3,13 @@
 #include "conform.h"
 #include <poll.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/sysmacros.h>
+#include <sys/uio.h>
 
 static volatile sig_atomic_t handled;
 

@@ -5,6 +5,7 @@
 #include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
+#include <sys/uio.h>
 #include <sys/xattr.h>
 
 #include "conform.h"
