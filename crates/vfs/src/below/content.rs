@@ -1,5 +1,7 @@
 //! File content, taken when it is needed: small files whole, large ones in runs.
 
+use core::ops::Range;
+
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
@@ -24,6 +26,9 @@ const RUN: u64 = 256 << 10;
 
 /// Fewest bytes for which the layer's file is opened.
 const LEAST: u64 = 64 << 10;
+
+/// Bytes of what stat(2) counts as a block.
+const BLOCK: u64 = 512;
 
 /// Takes what is missing of `len` bytes at `offset`.
 ///
@@ -55,9 +60,17 @@ fn range_once(task: &Task<'_>, of: InodeRef, offset: u64, len: u64) -> Result<()
         let seen = list::record(task.region, at)?;
         may_call()?;
         let file = HostTree.file(task, at)?;
+        let mut data = if is_sparse(&seen) { 0..0 } else { 0..u64::MAX };
         let mut index = pages.start;
-        while index < pages.end {
-            let piece = map::piece(task.region, Map::of(inode), index, pages.end - index);
+        loop {
+            if index >= data.end {
+                data = data_from(&file, &seen, index)?;
+            }
+            index = index.max(data.start);
+            if index >= pages.end {
+                break;
+            }
+            let piece = map::piece(task.region, Map::of(inode), index, pages.end.min(data.end) - index);
             let len = piece.len.min(RUN / PAGE_SIZE as u64);
             index +=
                 if piece.page.is_some() { piece.len } else { run(task, id, (&file, &seen), (index, len))? };
@@ -67,6 +80,19 @@ fn range_once(task: &Task<'_>, of: InodeRef, offset: u64, len: u64) -> Result<()
         settle(task, inode);
     }
     Ok(())
+}
+
+/// Whether the layer's file has fewer blocks than its size needs, so that it has holes.
+fn is_sparse(seen: &Record) -> bool {
+    seen.blocks.saturating_mul(BLOCK) < seen.size
+}
+
+/// The next pages with data from `index` on. What is before them is a hole in the layer's file and stays one.
+fn data_from(file: &impl File, seen: &Record, index: u64) -> Result<Range<u64>> {
+    let data = file.data(index * PAGE_SIZE as u64)?;
+    file.check(seen)?;
+    let pages = |data: Range<u64>| data.start / PAGE_SIZE as u64..data.end.div_ceil(PAGE_SIZE as u64);
+    Ok(data.map_or(u64::MAX..u64::MAX, pages))
 }
 
 /// Fills a hole of up to `len` pages at `index`. Returns the number filled. The caller must hold the lock.

@@ -7,13 +7,14 @@
 //! limit is raised for that moment.
 
 use core::mem::MaybeUninit;
+use core::ops::Range;
 
 use lp_abi::linux::{
-    __NR_fstat, __NR_fstatfs, __NR_getdents64, __NR_lgetxattr, __NR_listxattrat, __NR_llistxattr,
+    __NR_fstat, __NR_fstatfs, __NR_getdents64, __NR_lgetxattr, __NR_listxattrat, __NR_llistxattr, __NR_lseek,
     __NR_openat, __NR_pread64, __NR_prlimit64, __NR_readlinkat, __NR_statx, AT_EMPTY_PATH, AT_NO_AUTOMOUNT,
     AT_SYMLINK_NOFOLLOW, O_CLOEXEC, O_DIRECTORY, O_NOATIME, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY,
-    RLIMIT_NOFILE, S_IFMT, STATX_BASIC_STATS, STATX_BTIME, STATX_MNT_ID, stat as Stat, statfs as Statfs,
-    statx as Statx,
+    RLIMIT_NOFILE, S_IFMT, SEEK_DATA, SEEK_HOLE, STATX_BASIC_STATS, STATX_BTIME, STATX_MNT_ID, stat as Stat,
+    statfs as Statfs, statx as Statx,
 };
 use lp_abi::text::Writer;
 use lp_abi::{Errno, Fd, NAME_MAX, OwnedFd, PATH_MAX, Result, dirent64};
@@ -342,6 +343,16 @@ impl File for OwnedFd {
                 done => return done,
             }
         }
+    }
+
+    fn data(&self, at: u64) -> Result<Option<Range<u64>>> {
+        // SAFETY: the position is used by nobody.
+        let seek = |at: u64, whence: u32| unsafe { lp_abi::syscall!(__NR_lseek, self.get(), at, whence) };
+        let start = match seek(at, SEEK_DATA) {
+            Err(Errno::ENXIO) => return Ok(None),
+            start => start? as u64,
+        };
+        Ok(Some(start..seek(start, SEEK_HOLE)? as u64))
     }
 
     fn check(&self, seen: &Record) -> Result<()> {

@@ -43,6 +43,8 @@ pub mod special;
 mod taking;
 pub mod through;
 
+use core::ops::Range;
+
 use lp_abi::linux::S_IFREG;
 use lp_abi::{Errno, Result};
 use lp_region::records::{Inode, inode_flags};
@@ -131,6 +133,12 @@ trait File {
     /// # Safety
     /// `to` must be valid for writes of `len` bytes, or be the program's memory.
     unsafe fn read(&self, to: *mut u8, len: usize, at: u64) -> Result<usize>;
+
+    /// The next bytes from `at` on that are no hole; `None` if the rest is one.
+    ///
+    /// # Errors
+    /// Those of lseek(2).
+    fn data(&self, at: u64) -> Result<Option<Range<u64>>>;
 
     /// Checks that it is still what was seen.
     ///

@@ -149,16 +149,20 @@ pub fn pieces(
     let inode = task.region.inode(of.id);
     let mut index = offset / page;
     let mut is_reached = false;
+    // What is missing before it is a hole of the layer's file as well.
+    let mut taken = 0;
     // Relaxed: one word.
     let mut end = (offset + len as u64).div_ceil(page).min(inode.size.load(Relaxed).div_ceil(page));
     while index < end {
-        let piece = piece(task.region, inode, index, end - index);
-        if piece.page.is_none() && below::is_pending(inode) {
+        let most = if index < taken { end.min(taken) } else { end };
+        let piece = piece(task.region, inode, index, most - index);
+        if piece.page.is_none() && index >= taken && below::is_pending(inode) {
             let is_long = piece.len >= shortest.max(LONG);
             if !is_long || !is_reached {
                 let wanted = if is_long { REACHED } else { piece.len };
                 below::take(task, of.id, Need::Range(index * page, wanted * page))?;
                 is_reached |= is_long;
+                taken = index + wanted;
                 continue;
             }
         } else if piece.page.is_none() && piece.len < shortest {
