@@ -61,6 +61,51 @@ fn an_archive_in_the_format_of_gnu_tar_shows_what_was_packed() {
     assert_eq!(trees.says(&run("t.tar", &there(LIST))), sh(&trees.copy(), LIST));
 }
 
+/// Values of attributes with any bytes: an ACL that names user 10 has a line feed. GNU tar writes a name's
+/// equals sign as `%3D`.
+#[test]
+fn an_archive_shows_attributes_with_any_bytes() {
+    let trees = Trees::new(
+        "set -e; echo f > f; setfacl -m u:10:rw f; setfattr -n user.n -v 0x0a0a3d000a f; setfattr -n user.a=b% -v x f; \
+         mkdir d; setfacl -d -m g:10:rx d; echo g > $(printf '%0150d' 1); setfattr -n user.n -v 0x0a31310a $(printf '%0150d' 1)",
+    );
+    let user = "find . | LC_ALL=C sort | while read n; do getfattr -d -m user -e hex $n; done";
+    let look = "find . | LC_ALL=C sort | while read n; do getfacl $n; getfattr -d -m - -e hex $n; done";
+    let to = trees.tree().join("t.tar");
+    sh(&trees.copy(), &format!("tar --xattrs --acls --format=posix -cf {} .", to.display()));
+    sh(&trees.tree(), "rm -rf f d 0*");
+    let expected = sh(&trees.copy(), user);
+    assert_eq!(trees.says(&run("t.tar", &there(user))), expected);
+    // What is exported holds all, ACLs as attributes of the system.
+    let session = Trees::new("true");
+    sh(session.home.path(), &format!("rmdir tree; cp -a {} tree", trees.copy().display()));
+    session.over("true");
+    session.says(&["export", "--tar", "../x.tar"]);
+    let shown = session.says(&run("../x.tar", &there(look)));
+    assert_eq!(shown, sh(&trees.copy(), look));
+    sh(session.home.path(), "mkdir out; tar --xattrs --xattrs-include='user.*' -xf x.tar -C out");
+    assert_eq!(sh(&session.home.path().join("out"), user), expected);
+}
+
+/// All forms in which GNU tar writes sparse files.
+#[test]
+fn an_archive_shows_sparse_files() {
+    let trees = Trees::new(
+        "truncate -s 3G s; printf x | dd of=s bs=1 seek=1234567 conv=notrunc 2> /dev/null; printf end >> s; truncate -s 1M hole; echo f > f",
+    );
+    let look =
+        "stat -c '%n %s' *; tail -c +1234560 s | head -c 20 | od -c; tail -c 5 s | od -c; cat f; md5sum hole";
+    let expected = sh(&trees.copy(), look);
+    for form in
+        ["posix --sparse-version=0.0", "posix --sparse-version=0.1", "posix --sparse-version=1.0", "gnu"]
+    {
+        let to = trees.tree().join("t.tar");
+        sh(&trees.copy(), &format!("tar -S --format={form} -cf {} *", to.display()));
+        assert_eq!(trees.says(&run("t.tar", &there(look))), expected, "{form}");
+        trees.says(&["discard", "--session", "t.tar"]);
+    }
+}
+
 #[test]
 fn a_zip_archive_shows_what_was_packed() {
     let trees = Trees::new(

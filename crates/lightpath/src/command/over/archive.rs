@@ -1,19 +1,19 @@
-//! Members of an archive: tar(5) with pax records for what its headers have no room for.
+//! Members of an archive that is written: tar(5) with pax records for what its headers have no room for.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::Timespec;
-use tar::{Builder, Entry, EntryType, Header};
+use tar::{Builder, EntryType, Header};
 
 use super::compare::host::Xattrs;
-use super::compare::looks::Looks;
 use super::compare::tree::kind;
 
 /// How the pax record of an extended attribute starts.
-const XATTR: &str = "SCHILY.xattr.";
+pub(super) const XATTR: &str = "SCHILY.xattr.";
+/// The pax record of an empty file that stands for a socket.
+pub(super) const SOCKET: &str = "LIGHTPATH.socket";
 /// Bytes that a header has for a name, or for where a link leads.
 const ROOM: usize = 100;
 
@@ -33,16 +33,26 @@ pub(super) struct Member<'a> {
     pub(super) identity: Option<(u64, u64)>,
 }
 
+/// What becomes of sockets, which tar(5) has no word for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sockets {
+    /// They are left out, as tar(1) does.
+    LeftOut,
+    /// They are empty files with the record [`SOCKET`].
+    Marked,
+}
+
 /// An archive that is being written.
 pub(super) struct Archive<W: Write> {
     to: Builder<W>,
+    sockets: Sockets,
     /// First names of files that have several.
     first: BTreeMap<(u64, u64), PathBuf>,
 }
 
 impl<W: Write> Archive<W> {
-    pub(super) fn new(to: W) -> Self {
-        Archive { to: Builder::new(to), first: BTreeMap::new() }
+    pub(super) fn new(to: W, sockets: Sockets) -> Self {
+        Archive { to: Builder::new(to), sockets, first: BTreeMap::new() }
     }
 
     /// Appends a member; `content` gives a file's bytes.
@@ -58,14 +68,17 @@ impl<W: Write> Archive<W> {
             libc::S_IFCHR => (EntryType::Char, None),
             libc::S_IFBLK => (EntryType::Block, None),
             libc::S_IFREG => (EntryType::Regular, None),
-            // An archive has no word for a socket.
+            libc::S_IFSOCK if self.sockets == Sockets::Marked => {
+                records.push((SOCKET.to_owned(), Vec::new()));
+                (EntryType::Regular, None)
+            }
             _ => return Ok(()),
         };
         header.set_entry_type(entry);
         header.set_mode(member.mode & 0o7777);
         header.set_uid(u64::from(member.owner.0));
         header.set_gid(u64::from(member.owner.1));
-        header.set_size(if entry == EntryType::Regular { member.size } else { 0 });
+        header.set_size(if kind(member.mode) == libc::S_IFREG && linked.is_none() { member.size } else { 0 });
         header.set_mtime(member.mtime.0.max(0) as u64);
         if matches!(entry, EntryType::Char | EntryType::Block) {
             header.set_device_major(rustix::fs::major(member.rdev))?;
@@ -91,7 +104,7 @@ impl<W: Write> Archive<W> {
         }
         if linked.is_none() {
             let named = |(name, value): (&Vec<u8>, &Vec<u8>)| {
-                Some((format!("{XATTR}{}", std::str::from_utf8(name).ok()?), value.clone()))
+                Some((format!("{XATTR}{}", encoded(std::str::from_utf8(name).ok()?)), value.clone()))
             };
             records.extend(member.xattrs.iter().filter_map(named));
         }
@@ -159,59 +172,24 @@ fn fits(header: &mut Header, name: &[u8], put: impl Fn(&mut Header, &[u8])) -> b
     name.len() <= ROOM
 }
 
-pub(super) fn type_of(entry: EntryType) -> u32 {
-    match entry {
-        EntryType::Directory => libc::S_IFDIR,
-        EntryType::Symlink => libc::S_IFLNK,
-        EntryType::Fifo => libc::S_IFIFO,
-        EntryType::Char => libc::S_IFCHR,
-        EntryType::Block => libc::S_IFBLK,
-        _ => libc::S_IFREG,
-    }
+/// The name of an extended attribute as GNU tar writes it: a record's name ends at its first equals sign.
+fn encoded(name: &str) -> String {
+    name.replace('%', "%25").replace('=', "%3D")
 }
 
-/// The number of a device; of a FIFO 0, because its fields may be empty.
-pub(super) fn device_of(header: &Header) -> io::Result<u64> {
-    if header.entry_type().is_fifo() {
-        return Ok(0);
+/// What [`encoded`] has made of a name.
+pub(super) fn decoded(mut name: &[u8]) -> Vec<u8> {
+    let mut text = Vec::new();
+    while let Some((first, rest)) = name.split_first() {
+        let (byte, length) = match rest {
+            [b'3', b'D', ..] if *first == b'%' => (b'=', 3),
+            [b'2', b'5', ..] if *first == b'%' => (b'%', 3),
+            _ => (*first, 1),
+        };
+        text.push(byte);
+        name = &name[length..];
     }
-    let (major, minor) = (header.device_major()?, header.device_minor()?);
-    Ok(rustix::fs::makedev(major.unwrap_or(0), minor.unwrap_or(0)))
-}
-
-/// What a member has beside content.
-pub(super) fn looks_of<R: Read>(entry: &mut Entry<'_, R>) -> io::Result<Looks> {
-    let bad = || io::Error::new(io::ErrorKind::InvalidData, "a record of a member is damaged");
-    let header = entry.header();
-    let mut owner = (header.uid()? as u32, header.gid()? as u32);
-    let mode = header.mode()? & 0o7777 | type_of(header.entry_type());
-    let mut mtime = Timespec { tv_sec: header.mtime()? as i64, tv_nsec: 0 };
-    let mut xattrs = Xattrs::new();
-    for record in entry.pax_extensions()?.into_iter().flatten() {
-        let record = record?;
-        let name = record.key().map_err(|_| bad())?;
-        if let Some(name) = name.strip_prefix(XATTR) {
-            xattrs.insert(name.as_bytes().to_vec(), record.value_bytes().to_vec());
-            continue;
-        }
-        let text = || record.value().map_err(|_| bad());
-        match name {
-            "mtime" => mtime = time_of(text()?).ok_or_else(bad)?,
-            "uid" => owner.0 = text()?.parse().map_err(|_| bad())?,
-            "gid" => owner.1 = text()?.parse().map_err(|_| bad())?,
-            _ => {}
-        }
-    }
-    Ok(Looks { mode, owner, atime: mtime, mtime, xattrs })
-}
-
-/// A time of a pax record: seconds and a decimal fraction. What goes before 1970 has the fraction that
-/// [`Archive::put`] writes, which counts up.
-fn time_of(text: &str) -> Option<Timespec> {
-    let (seconds, fraction) = text.split_once('.').unwrap_or((text, "0"));
-    let digits = fraction.get(..fraction.len().min(9))?;
-    let scale = 10i64.pow(9 - digits.len() as u32);
-    Some(Timespec { tv_sec: seconds.parse().ok()?, tv_nsec: digits.parse::<u32>().ok()? as i64 * scale })
+    text
 }
 
 #[cfg(test)]
@@ -219,13 +197,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fractions_of_seconds_are_decimal() {
-        let of = |text: &str| time_of(text).map(|time| (time.tv_sec, time.tv_nsec));
-        assert_eq!(of("12"), Some((12, 0)));
-        assert_eq!(of("12.5"), Some((12, 500_000_000)));
-        assert_eq!(of("12.000000005"), Some((12, 5)));
-        assert_eq!(of("12.0000000059"), Some((12, 5)));
-        assert_eq!(of("-1.500000000"), Some((-1, 500_000_000)));
-        assert_eq!(of("x"), None);
+    fn names_of_attributes_are_read_as_they_were_written() {
+        for name in ["user.plain", "user.a=b", "user.%3D", "user.100%", "user.=%=", "user.%253D"] {
+            assert!(!encoded(name).contains('='));
+            assert_eq!(decoded(encoded(name).as_bytes()), name.as_bytes());
+        }
+        assert_eq!(decoded(b"user.%41%"), b"user.%41%");
     }
 }

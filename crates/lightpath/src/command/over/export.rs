@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueHint};
 use tempfile::NamedTempFile;
 
-use super::archive::{Archive, Member};
+use super::archive::{Archive, Member, Sockets};
 use super::compare::content::Bytes;
 use super::compare::host::Xattrs;
 use super::compare::tree::{self, New, Tree, is_dir, kind};
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::part;
-use crate::command::output::print::print;
+use crate::command::output::print::report;
 use crate::command::output::shown::counted;
 use crate::command::session::kept::Kept;
 use crate::command::session::open::open;
@@ -56,7 +56,7 @@ pub(crate) fn export(args: &Export) -> Result<u8, Failure> {
     let fail = |e: &io::Error| Failure::new(REGION, format!("{}: {}", path.display(), reason(e)));
     let written = (|| {
         let to = Target::open(path)?;
-        let mut archive = Archive::new(BufWriter::new(to.writer()?));
+        let mut archive = Archive::new(BufWriter::new(to.writer()?), Sockets::LeftOut);
         let count = claim.with_task(|task| {
             let tree = Tree::of(task, &kept);
             match args.oci.is_some() {
@@ -72,9 +72,7 @@ pub(crate) fn export(args: &Export) -> Result<u8, Failure> {
         }
     })();
     match written.map_err(|e| fail(&e))? {
-        Some(count) => {
-            print(format!("{} in {}\n", counted(count, "file is", "files are"), path.display()).as_bytes())
-        }
+        Some(count) => report(format!("{} in {}\n", counted(count, "file is", "files are"), path.display())),
         // Standard output may be where the archive is.
         None => Ok(0),
     }

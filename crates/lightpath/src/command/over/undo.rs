@@ -14,17 +14,17 @@ use std::path::{Component, Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use rustix::fs::{CWD, Mode};
-use tar::{Entry, EntryType};
+use tar_core::EntryType;
 
-use super::archive::{device_of, looks_of, type_of};
 use super::compare::host::{self, Reached};
-use super::compare::looks::Looks;
 use super::compare::tree::kind;
+use super::members::{Member, Members};
 use super::write::put::TEMPORARY;
 use super::write::reverse::{AFTER, MAGIC, kind_in, trait_of};
+use super::write::times::Times;
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::message::message;
-use crate::command::output::print::print;
+use crate::command::output::print::{print, report};
 use crate::command::output::shown::{self, counted};
 use crate::command::session::remove::gone;
 
@@ -87,7 +87,7 @@ pub(crate) fn undo(args: &Undo) -> Result<u8, Failure> {
         Failure::new(REGION, format!("{}: {}; undo again", kept.over.join(path).display(), reason(&e)))
     })?;
     let paths = counted(kept.after.len(), "path is", "paths are");
-    print(format!("{paths} as before in {over}\n").as_bytes())
+    report(format!("{paths} as before in {over}\n"))
 }
 
 fn bad(why: &str) -> io::Error {
@@ -95,9 +95,9 @@ fn bad(why: &str) -> io::Error {
 }
 
 /// The path of a member, which must lie within the directory.
-fn path_of<R: Read>(entry: &Entry<'_, R>) -> io::Result<PathBuf> {
+fn path_of(member: &Member) -> io::Result<PathBuf> {
     let mut path = PathBuf::new();
-    for part in Path::new(OsStr::from_bytes(&entry.path_bytes())).components() {
+    for part in Path::new(OsStr::from_bytes(&member.path)).components() {
         match part {
             Component::Normal(name) => path.push(name),
             Component::CurDir => {}
@@ -112,16 +112,18 @@ impl Kept {
     fn read(file: &File) -> io::Result<Option<Kept>> {
         let mut before = BTreeMap::new();
         let mut last = Vec::new();
-        let mut archive = tar::Archive::new(BufReader::new(file));
-        for entry in archive.entries()? {
-            let mut entry = match entry {
+        let mut members = Members::new(BufReader::new(file));
+        loop {
+            let member = match members.next() {
+                Ok(Some(member)) => member,
+                Ok(None) => break,
                 Err(e) if e.raw_os_error().is_none() => return Ok(None), // Not an archive, or cut short.
-                entry => entry?,
+                Err(e) => return Err(e),
             };
-            let path = path_of(&entry)?;
+            let path = path_of(&member)?;
             match path.as_os_str() == AFTER {
-                true => _ = entry.read_to_end(&mut last)?,
-                false => _ = before.insert(path, type_of(entry.header().entry_type())),
+                true => _ = members.read_to_end(&mut last)?,
+                false => _ = before.insert(path, kind(member.looks.mode)),
             }
         }
         let mut parts = last.split(|byte| *byte == 0);
@@ -163,11 +165,10 @@ impl Kept {
                 }
             }
         }
-        let mut archive = tar::Archive::new(BufReader::new(file));
-        for entry in archive.entries()? {
-            let mut entry = entry?;
-            let path = path_of(&entry)?;
-            if others.contains(&path) && self.is_restored(&path, &mut entry)? {
+        let mut members = Members::new(BufReader::new(file));
+        while let Some(member) = members.next()? {
+            let path = path_of(&member)?;
+            if others.contains(&path) && self.is_restored(&path, &member, &mut members)? {
                 others.remove(&path);
             }
         }
@@ -175,25 +176,23 @@ impl Kept {
     }
 
     /// Whether what a member holds is in its place.
-    fn is_restored<R: Read>(&self, path: &Path, entry: &mut Entry<'_, R>) -> io::Result<bool> {
+    fn is_restored(&self, path: &Path, member: &Member, content: &mut impl Read) -> io::Result<bool> {
         let Ok(found) = host::look(&self.over, path) else { return Ok(false) };
         let at = self.host(path)?;
-        let wanted = entry.header().entry_type();
-        let same = kind(found.mode()) == type_of(wanted);
+        // Of what kind a link's file is, its first name says.
+        let same = member.kind == EntryType::Link || kind(found.mode()) == kind(member.looks.mode);
         Ok(same
-            && match wanted {
-                EntryType::Regular => {
-                    let mut content = Vec::new();
-                    found.size() == entry.size() && {
-                        entry.read_to_end(&mut content)?;
-                        content == fs::read(&at)?
+            && match member.kind {
+                EntryType::Regular if kind(found.mode()) == libc::S_IFREG => {
+                    let mut bytes = Vec::new();
+                    found.size() == member.size && {
+                        content.read_to_end(&mut bytes)?;
+                        bytes == fs::read(&at)?
                     }
                 }
-                EntryType::Symlink => {
-                    entry.link_name_bytes().as_deref() == Some(fs::read_link(&at)?.as_os_str().as_bytes())
-                }
+                EntryType::Symlink => member.target == fs::read_link(&at)?.as_os_str().as_bytes(),
                 EntryType::Link => {
-                    let first = self.host(&link_of(entry)?)?;
+                    let first = self.host(target_of(member))?;
                     fs::symlink_metadata(first)
                         .is_ok_and(|first| (first.dev(), first.ino()) == (found.dev(), found.ino()))
                 }
@@ -202,6 +201,7 @@ impl Kept {
     }
 
     fn restore(&self, file: &File) -> Result<(), (PathBuf, io::Error)> {
+        let times = Times::of(&self.over, self.after.keys());
         // Those that stay get their modes last.
         for path in self.after.keys() {
             host::open_up(&self.over, path).map_err(|e| (path.clone(), e))?;
@@ -211,19 +211,21 @@ impl Kept {
         }
         let broken = |e: io::Error| (PathBuf::new(), e);
         let mut directories = Vec::new();
-        let mut archive = tar::Archive::new(BufReader::new(file));
-        for entry in archive.entries().map_err(broken)? {
-            let mut entry = entry.map_err(broken)?;
-            let path = path_of(&entry).map_err(broken)?;
-            if path.as_os_str() != AFTER {
-                let looks = self.put(&path, &mut entry).map_err(|e| (path.clone(), e))?;
-                directories.extend(looks.map(|looks| (path, looks)));
+        let mut members = Members::new(BufReader::new(file));
+        while let Some(member) = members.next().map_err(broken)? {
+            let path = path_of(&member).map_err(broken)?;
+            if path.as_os_str() == AFTER {
+                continue;
+            }
+            self.put(&path, &member, &mut members).map_err(|e| (path.clone(), e))?;
+            if member.kind == EntryType::Directory {
+                directories.push((path, member.looks));
             }
         }
         for (path, looks) in directories.iter().rev() {
             self.host(path).and_then(|at| looks.give(&at)).map_err(|e| (path.clone(), e))?;
         }
-        Ok(())
+        times.give()
     }
 
     /// Removes what the apply has made at a path, unless that is of the type that was there before.
@@ -244,47 +246,39 @@ impl Kept {
         }
     }
 
-    /// Puts a member in its place; what a directory is to look like, once all it holds is there.
-    fn put<R: Read>(&self, path: &Path, entry: &mut Entry<'_, R>) -> io::Result<Option<Looks>> {
+    /// Puts a member in its place. A directory gets its looks once all it holds is there.
+    fn put(&self, path: &Path, member: &Member, content: &mut impl Read) -> io::Result<()> {
         let at = self.host(path)?;
-        let what = entry.header().entry_type();
-        if what == EntryType::Directory {
-            match fs::create_dir(&at) {
-                Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
-                _ => return Ok(Some(looks_of(entry)?)),
-            }
+        if member.kind == EntryType::Directory {
+            return match fs::create_dir(&at) {
+                Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
+                _ => Ok(()),
+            };
         }
         let temporary = at.with_file_name(TEMPORARY);
         gone(fs::remove_file(&temporary))?;
-        match what {
+        match member.kind {
             EntryType::Link => {
-                fs::hard_link(self.host(&link_of(entry)?)?, &temporary)?;
-                fs::rename(temporary, &at)?;
-                return Ok(None);
+                fs::hard_link(self.host(target_of(member))?, &temporary)?;
+                return fs::rename(temporary, &at);
             }
-            EntryType::Symlink => {
-                let to = entry.link_name_bytes().ok_or_else(|| bad("damaged"))?;
-                std::os::unix::fs::symlink(OsStr::from_bytes(&to), &temporary)?;
-            }
-            EntryType::Regular => {
+            EntryType::Symlink => std::os::unix::fs::symlink(target_of(member), &temporary)?,
+            EntryType::Regular if kind(member.looks.mode) == libc::S_IFREG => {
                 let mut file =
                     OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-                io::copy(entry, &mut file)?;
+                io::copy(content, &mut file)?;
             }
-            other => {
-                let device = device_of(entry.header())?;
-                let node = rustix::fs::FileType::from_raw_mode(type_of(other));
-                rustix::fs::mknodat(CWD, &temporary, node, Mode::from_raw_mode(0o600), device)?;
+            _ => {
+                let node = rustix::fs::FileType::from_raw_mode(member.looks.mode);
+                rustix::fs::mknodat(CWD, &temporary, node, Mode::from_raw_mode(0o600), member.device)?;
             }
         }
-        looks_of(entry)?.give(&temporary)?;
-        fs::rename(temporary, &at)?;
-        Ok(None)
+        member.looks.give(&temporary)?;
+        fs::rename(temporary, &at)
     }
 }
 
-/// Where a hard link leads, within the directory.
-fn link_of<R: Read>(entry: &Entry<'_, R>) -> io::Result<PathBuf> {
-    let to = entry.link_name_bytes().ok_or_else(|| bad("damaged"))?;
-    Ok(PathBuf::from(OsStr::from_bytes(&to)))
+/// Where a link leads; a hard link within the directory.
+fn target_of(member: &Member) -> &Path {
+    Path::new(OsStr::from_bytes(&member.target))
 }

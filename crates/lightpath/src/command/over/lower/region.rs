@@ -86,8 +86,8 @@ fn whole(tree: &Tree<'_>, to: &mut Unpacking) -> Result<(), Why> {
             }
             libc::S_IFDIR => to.put(name, What::Directory, looks)?,
             libc::S_IFREG => {
-                let mut content = Bytes { tree, of: &new, at: 0 };
-                to.put(name, What::File(&mut content, new.attributes.size), looks)?;
+                let (mut content, size) = (Bytes { tree, of: &new, at: 0 }, new.attributes.size);
+                to.put(name, What::File { content: &mut content, parts: &[0..size], size }, looks)?;
             }
             libc::S_IFLNK => to.put(name, What::Symlink(tree.target(&new).map_err(fail)?), looks)?,
             _ => to.put(name, What::Node(u64::from(new.attributes.rdev)), looks)?,

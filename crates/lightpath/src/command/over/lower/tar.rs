@@ -6,13 +6,13 @@ use std::io::{self, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use tar::{Archive, Entry, EntryType};
+use tar_core::EntryType;
 
 use super::form::Form;
 use super::unpacking::{Unpacking, What};
 use super::why::Why;
-use crate::command::over::archive::{device_of, looks_of, type_of};
 use crate::command::over::compare::looks::Looks;
+use crate::command::over::members::{Member, Members};
 
 /// Unpacks the archive at `from`.
 pub(super) fn unpack(from: &Path, form: Form, to: &mut Unpacking) -> Result<(), Why> {
@@ -23,58 +23,36 @@ pub(super) fn unpack(from: &Path, form: Form, to: &mut Unpacking) -> Result<(), 
         Form::TarZst => Box::new(zstd::stream::read::Decoder::with_buffer(file).map_err(broken)?),
         _ => Box::new(file),
     };
-    let mut archive = Archive::new(reader);
-    for entry in archive.entries().map_err(broken)? {
-        put(&mut entry.map_err(broken)?, to)?;
+    let mut members = Members::new(reader);
+    while let Some(member) = members.next().map_err(broken)? {
+        put(member, &mut members, to)?;
     }
     // What follows is read for the sake of the checksum at its end.
-    io::copy(&mut archive.into_inner(), &mut io::sink()).map(|_| ()).map_err(broken)
+    io::copy(&mut members.into_inner(), &mut io::sink()).map(|_| ()).map_err(broken)
 }
 
-fn put<R: Read>(entry: &mut Entry<'_, R>, to: &mut Unpacking) -> Result<(), Why> {
-    let broken = |e: io::Error| Why::broken(&e);
-    let name = entry.path_bytes().into_owned();
-    let shown = String::from_utf8_lossy(&name).into_owned();
-    let looks = looks_of(entry).map_err(broken)?;
-    let what = entry.header().entry_type();
-    let header = entry.header();
-    match what {
-        // Said of all members; a name of no file.
-        EntryType::XGlobalHeader => Ok(()),
+fn put<R: Read>(member: Member, from: &mut Members<R>, to: &mut Unpacking) -> Result<(), Why> {
+    let Member { path: name, kind, target, looks, .. } = member;
+    match kind {
         EntryType::Directory => to.put(&name, What::Directory, looks),
         // Before POSIX a directory was a file with a slash.
         EntryType::Regular if name.ends_with(b"/") => {
             to.put(&name, What::Directory, Looks { mode: libc::S_IFDIR | looks.mode & 0o7777, ..looks })
         }
         EntryType::Symlink | EntryType::Link => {
-            let target = entry.link_name_bytes().unwrap_or_default();
             let target = PathBuf::from(OsStr::from_bytes(&target));
-            let what = if what == EntryType::Link { What::Link(target) } else { What::Symlink(target) };
+            let what = if kind == EntryType::Link { What::Link(target) } else { What::Symlink(target) };
             to.put(&name, what, looks)
         }
         EntryType::Fifo | EntryType::Char | EntryType::Block => {
-            debug_assert_eq!(looks.mode & libc::S_IFMT, type_of(what));
-            to.put(&name, What::Node(device_of(header).map_err(broken)?), looks)
+            to.put(&name, What::Node(member.device), looks)
         }
-        EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
-            if is_sparse(entry).map_err(broken)? {
-                return Err(Why::new(format!("holds {shown} as a sparse file of pax, which is not read")));
-            }
-            let size = entry.size();
-            to.put(&name, What::File(entry, size), looks)
+        EntryType::Regular | EntryType::Continuous | EntryType::GnuSparse => {
+            to.put(&name, What::File { content: from, parts: &member.parts, size: member.size }, looks)
         }
         other => {
-            Err(Why::new(format!("holds {shown} of type {:?}, which is not read", other.as_byte() as char)))
+            let (shown, kind) = (String::from_utf8_lossy(&name), other.to_byte() as char);
+            Err(Why::new(format!("holds {shown} of type {kind:?}, which is not read")))
         }
     }
-}
-
-/// Whether a member's content is a map of its parts first (pax records of GNU tar).
-fn is_sparse<R: Read>(entry: &mut Entry<'_, R>) -> io::Result<bool> {
-    for record in entry.pax_extensions()?.into_iter().flatten() {
-        if record?.key().is_ok_and(|key| key.starts_with("GNU.sparse.")) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
@@ -22,8 +23,12 @@ use crate::command::over::compare::tree::kind;
 /// What a member is.
 pub(super) enum What<'a> {
     Directory,
-    /// Its content and its size.
-    File(&'a mut dyn Read, u64),
+    /// Its content, where that goes, and its size with the holes.
+    File {
+        content: &'a mut dyn Read,
+        parts: &'a [Range<u64>],
+        size: u64,
+    },
     /// Where it leads.
     Symlink(PathBuf),
     /// A name of a file that came before.
@@ -116,17 +121,22 @@ impl Unpacking {
                     }
                 };
             }
-            What::File(content, size) => {
+            What::File { content, parts, size } => {
                 let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&at);
                 let file = file.as_mut().map_err(|e| Why::at(path, e))?;
                 // Reading fails for a broken archive, writing for a full disk; only the latter has a number.
-                let copied = io::copy(content, file).map_err(|e| match e.raw_os_error() {
+                let why = |e: io::Error| match e.raw_os_error() {
                     Some(_) => Why::at(path, &e),
                     None => Why::broken(&e),
-                })?;
-                if copied != size {
-                    return Err(Why::broken(&format!("{} is cut short", path.display())));
+                };
+                for part in parts {
+                    file.seek(SeekFrom::Start(part.start)).map_err(fail)?;
+                    let length = part.end - part.start;
+                    if io::copy(&mut content.take(length), file).map_err(why)? != length {
+                        return Err(Why::broken(&format!("{} is cut short", path.display())));
+                    }
                 }
+                file.set_len(size).map_err(fail)?;
             }
             What::Symlink(to) => std::os::unix::fs::symlink(to, &at).map_err(fail)?,
             What::Node(device) => {

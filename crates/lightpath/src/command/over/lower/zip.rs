@@ -34,7 +34,7 @@ pub(super) fn unpack(from: &Path, to: &mut Unpacking) -> Result<(), Why> {
             }
             _ => {
                 let size = member.size();
-                to.put(&name, What::File(&mut member, size), looks)?;
+                to.put(&name, What::File { content: &mut member, parts: &[0..size], size }, looks)?;
             }
         }
     }

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 
 use super::writer::Writer;
 use crate::command::output::failure::{Failure, REGION, USAGE, reason};
-use crate::command::over::archive::{Archive, END, Member};
+use crate::command::over::archive::{Archive, END, Member, Sockets};
+use crate::command::over::compare::changes::Change;
 use crate::command::over::compare::host::{self, Xattrs};
 use crate::command::over::compare::tree::kind;
 use crate::command::session::kept::Kept;
@@ -88,8 +89,9 @@ impl Undo {
         let made =
             File::options().write(true).create_new(true).open(&self.file).map_err(|e| self.fail(&e))?;
         let written = (|| {
-            let mut archive = Archive::new(io::BufWriter::new(made));
-            for change in writer.changes.all.iter().filter(|change| change.old.is_some()) {
+            let mut archive = Archive::new(io::BufWriter::new(made), Sockets::Marked);
+            let is_there = |change: &&Change| host::look(writer.tree.over, &change.path).is_ok();
+            for change in writer.changes.all.iter().filter(is_there) {
                 put_host(&mut archive, &writer.host(&change.path)?, &change.path)?;
             }
             let made = archive.end()?.into_inner().map_err(io::IntoInnerError::into_error)?;
@@ -124,7 +126,7 @@ impl Undo {
             let mut file = File::options().write(true).open(&self.file)?;
             file.set_len(self.length - END.min(self.length))?;
             file.seek(SeekFrom::End(0))?;
-            let mut archive = Archive::new(file);
+            let mut archive = Archive::new(file, Sockets::Marked);
             let member = Member {
                 path: Path::new(AFTER),
                 mode: libc::S_IFREG | 0o600,

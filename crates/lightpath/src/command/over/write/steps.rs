@@ -7,15 +7,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use lp_region::records::Inode;
 use lp_region::sync::Ordering::{Acquire, Relaxed};
-use lp_vfs::below::{complete, complete_attributes};
 
 use super::put::TEMPORARY;
+use super::times::Times;
 use super::writer::Writer;
 use crate::command::over::compare::changes::Change;
 use crate::command::over::compare::host;
-use crate::command::over::compare::tree::{self, New, Old, is_dir, kind};
+use crate::command::over::compare::tree::{New, Old, is_dir, kind};
 use crate::command::session::kept::Kept;
 use crate::command::session::remove::gone;
 
@@ -32,7 +31,7 @@ impl Writer<'_> {
             if let Some(new) = &change.new {
                 let record = self.tree.task.region.inode(new.inode.id);
                 if !is_dir(new.attributes.mode) {
-                    self.keep(record).map_err(at(&change.path))?;
+                    self.tree.keep(record).map_err(at(&change.path))?;
                 }
             }
         }
@@ -40,6 +39,7 @@ impl Writer<'_> {
             self.keep_origin(change).map_err(at(&change.path))?;
         }
         self.begin(kept).map_err(at(&kept.journal()))?;
+        let times = Times::of(self.tree.over, self.changes.all.iter().map(|change| &change.path));
         // Those that stay get their modes last.
         let directories = self.changes.all.iter().filter(|change| {
             let (old, new) = change.modes();
@@ -85,13 +85,7 @@ impl Writer<'_> {
                 self.dress_directory(change, new).map_err(at(&change.path))?;
             }
         }
-        Ok(())
-    }
-
-    /// Reads what is missing of a file.
-    fn keep(&self, record: &Inode) -> io::Result<()> {
-        let task = self.tree.task;
-        complete(task, record).and_then(|()| complete_attributes(task, record)).map_err(tree::error)
+        times.give()
     }
 
     /// Reads what is missing of a file that has another name in the session before its origin is removed.
@@ -101,7 +95,7 @@ impl Writer<'_> {
         let record = self.tree.task.region.inode(target.id);
         // Acquire: the generation grows before the slot is used again. Relaxed: nobody else uses the session.
         let lives = record.generation.load(Acquire) == target.generation && record.nlink.load(Relaxed) != 0;
-        if lives { self.keep(record) } else { Ok(()) }
+        if lives { self.tree.keep(record) } else { Ok(()) }
     }
 
     /// Notes what will be written, and removes what one that was killed left.
