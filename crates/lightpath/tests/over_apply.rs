@@ -27,6 +27,32 @@ fn holes_stay_holes() {
     assert!(blocks.trim().parse::<u64>().unwrap() < 1000, "{blocks} blocks of 512 bytes");
 }
 
+/// Holes of the host's files are holes in the session, and afterwards.
+#[test]
+fn holes_of_the_hosts_files_stay_holes() {
+    const MAKE: &str = "for n in moved written read; do truncate -s 1T $n; printf x | dd of=$n bs=1 seek=5000000000 conv=notrunc 2> /dev/null; \
+        printf end | dd of=$n bs=1 seek=1099511620000 conv=notrunc 2> /dev/null; done; truncate -s 9M small; truncate -s 20M mapped; \
+        printf m | dd of=mapped bs=1 seek=10000000 conv=notrunc 2> /dev/null";
+    let trees = Trees::new("true");
+    sh(&trees.tree(), MAKE);
+    let script = "mkdir d; mv moved d/moved; chmod 600 d/moved; printf y | dd of=written bs=1 seek=70000 conv=notrunc 2> /dev/null; \
+        for n in 1 2 3; do tail -c 9000 read | tr -d '\\0'; dd if=read bs=1 skip=4999999999 count=3 2> /dev/null | tr '\\0' _; done; mv small d; \
+        python3 -c \"import mmap
+f = open('mapped', 'rb')
+m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)
+print(m[0], m[10000000], m[-1], sum(m[9990000:10010000]), sum(m[4096 * 1000:4096 * 1100]))\"";
+    let end = "0 109 0 109 0\n";
+    assert_eq!(trees.over(script), format!("{}{end}", "end_x_".repeat(3)));
+    trees.says(&["apply"]);
+    let look = "cd d; stat -c '%n %s' moved small ../written; \
+        for f in moved ../written; do tail -c 8000 $f | tr -d '\\0'; dd if=$f bs=1 skip=5000000000 count=1 2> /dev/null; done; \
+        dd if=../written bs=1 skip=70000 count=1 2> /dev/null";
+    let sizes = "moved 1099511627776\nsmall 9437184\n../written 1099511627776\n";
+    assert_eq!(sh(&trees.tree(), look), format!("{sizes}endxendxy"));
+    let blocks = sh(&trees.tree(), "stat -c %b d/moved d/small written");
+    assert!(blocks.lines().all(|line| line.parse::<u64>().unwrap() < 1000), "{blocks}");
+}
+
 #[test]
 fn a_part_is_applied_and_the_session_keeps_the_rest() {
     let trees = Trees::new(MAKE);
@@ -229,6 +255,61 @@ fn a_removed_fifo_is_brought_back() {
     assert_eq!(sh(&trees.tree(), "ls"), "");
     trees.says(&["undo", file]);
     assert_eq!(sh(&trees.tree(), WHOLE), before);
+}
+
+/// Values of attributes with any bytes: an ACL that names user 10 has a line feed.
+#[test]
+fn attributes_with_any_bytes_are_brought_back() {
+    let trees = Trees::new(
+        "set -e; for f in f g; do echo $f > $f; setfacl -m u:10:rw,g:10:r $f; setfattr -n user.n -v 0x0a0a3d000a $f; \
+         setfattr -n user.a=b%3D -v 0x0a3131 $f; setfattr -n user.empty $f; done; touch -d '1960-01-02 03:04:05.5' g",
+    );
+    let look = "getfacl f g; getfattr -d -m - -e hex f g; stat -c '%n %a %y' f g";
+    let before = sh(&trees.tree(), look);
+    trees.over("rm f g; echo new > g");
+    let file = trees.home.path().join("undo.tar");
+    let file = file.to_str().unwrap();
+    trees.says(&["apply", "--reverse", file]);
+    trees.says(&["undo", file]);
+    assert_eq!(sh(&trees.tree(), look), before);
+}
+
+#[test]
+fn a_removed_socket_is_brought_back() {
+    let trees = Trees::new("mkdir d");
+    drop(std::os::unix::net::UnixListener::bind(trees.tree().join("s")).unwrap());
+    drop(std::os::unix::net::UnixListener::bind(trees.tree().join("d/t")).unwrap());
+    sh(&trees.tree(), "chmod 751 s; ln d/t u");
+    let look = "stat -c '%n %F %a %u %h %y' s d/t u";
+    let before = sh(&trees.tree(), look);
+    trees.over("rm s d/t u; echo file > s");
+    let file = trees.home.path().join("undo.tar");
+    let file = file.to_str().unwrap();
+    trees.says(&["apply", "--reverse", file]);
+    assert_eq!(sh(&trees.tree(), "cat s"), "file\n");
+    trees.says(&["undo", file]);
+    assert_eq!(sh(&trees.tree(), look), before);
+    trees.says(&["undo", file]);
+    assert_eq!(sh(&trees.tree(), look), before);
+}
+
+/// The session has not changed the directory, so neither does an apply.
+#[test]
+fn directories_keep_their_times() {
+    let trees = Trees::new(
+        "mkdir -p d/e; echo one > d/one; echo two > d/e/two; echo three > three; touch -d 2001-02-03T04:05:06.789 d/e d .",
+    );
+    let times = "stat -c '%n %y' . d d/e";
+    let before = sh(&trees.tree(), times);
+    trees.over("echo more >> d/one; echo more >> three; echo new > d/e/new");
+    let file = trees.home.path().join("undo.tar");
+    let file = file.to_str().unwrap();
+    let shown = trees.over(times);
+    trees.says(&["apply", "--reverse", file]);
+    assert_eq!(sh(&trees.tree(), times), shown);
+    assert_ne!(shown, before);
+    trees.says(&["undo", file]);
+    assert_eq!(sh(&trees.tree(), times), before);
 }
 
 #[test]

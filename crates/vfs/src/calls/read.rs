@@ -374,7 +374,7 @@ fn read_at<B: Buffer>(task: &Task, held: &HeldFile, to: B, len: usize, offset: u
 fn taken_slow<B: Buffer>(task: &Task, held: &HeldFile, to: B, len: usize, offset: u64) -> Result<usize> {
     let take = || {
         below::take(task, held.inode_id(), Need::Range(offset, len as u64))?;
-        snapshot::snapshot(task.region, held.inode, to, len, offset)
+        snapshot::snapshot_taken(task.region, held.inode, to, len, offset)
     };
     if page::is_scarce(task.region) {
         return unkept(task, held, to, len, offset)?.map_or_else(take, Ok);

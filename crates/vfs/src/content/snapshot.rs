@@ -22,7 +22,17 @@ const PAUSES: u32 = 100;
 /// Snapshots tried before a reader falls back to page by page.
 const TRIES: u32 = 64;
 
-/// Copies content under `data_seq`. Fails with `EFAULT` if no byte could be copied.
+/// What missing pages of a file are whose content is still to be taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Missing {
+    /// [`below::MISSING`].
+    Content,
+    /// Holes: what there is has been taken.
+    Holes,
+}
+
+/// Copies content under `data_seq`. Fails with `EFAULT` if no byte could be copied, and with
+/// [`below::MISSING`] if content is still to be taken.
 pub(crate) fn snapshot<B: Buffer>(
     region: Region,
     inode: &Inode,
@@ -30,12 +40,34 @@ pub(crate) fn snapshot<B: Buffer>(
     len: usize,
     offset: u64,
 ) -> Result<usize> {
+    snapshot_of(region, inode, to, (len, offset), Missing::Content)
+}
+
+/// [`snapshot`] of a range that has been taken: what is missing there is a hole of the layer's file.
+pub(crate) fn snapshot_taken<B: Buffer>(
+    region: Region,
+    inode: &Inode,
+    to: B,
+    len: usize,
+    offset: u64,
+) -> Result<usize> {
+    snapshot_of(region, inode, to, (len, offset), Missing::Holes)
+}
+
+#[inline]
+fn snapshot_of<B: Buffer>(
+    region: Region,
+    inode: &Inode,
+    to: B,
+    range: (usize, u64),
+    missing: Missing,
+) -> Result<usize> {
     let before = inode.data_seq.read();
-    let got = copy(region, inode, to, len, offset);
+    let got = copy(region, inode, to, range, missing);
     if !inode.data_seq.retry(before) {
         return got;
     }
-    snapshot_slow(region, inode, to, len, offset)
+    snapshot_slow(region, inode, to, range, missing)
 }
 
 /// `snapshot` to memory of our own; fewer bytes than `to` holds where the content ends.
@@ -46,7 +78,13 @@ pub fn into(region: Region, inode: &Inode, to: &mut [u8], offset: u64) -> Result
 }
 
 #[cold]
-fn snapshot_slow<B: Buffer>(region: Region, inode: &Inode, to: B, len: usize, offset: u64) -> Result<usize> {
+fn snapshot_slow<B: Buffer>(
+    region: Region,
+    inode: &Inode,
+    to: B,
+    range: (usize, u64),
+    missing: Missing,
+) -> Result<usize> {
     let (mut stuck, mut tries) = (0, 0);
     let mut last = inode.data_seq.read();
     while tries < TRIES {
@@ -67,18 +105,24 @@ fn snapshot_slow<B: Buffer>(region: Region, inode: &Inode, to: B, len: usize, of
         if before & 1 != 0 {
             break;
         }
-        let got = copy(region, inode, to, len, offset);
+        let got = copy(region, inode, to, range, missing);
         if !inode.data_seq.retry(before) {
             return got;
         }
         tries += 1;
     }
-    page_by_page(region, inode, to, len, offset)
+    page_by_page(region, inode, to, range, missing)
 }
 
 /// What Linux gives a reader beside a writer that never rests or does not finish: each page as it was at some
 /// moment. A page counts only if the map still names it after the copy.
-fn page_by_page<B: Buffer>(region: Region, inode: &Inode, to: B, len: usize, offset: u64) -> Result<usize> {
+fn page_by_page<B: Buffer>(
+    region: Region,
+    inode: &Inode,
+    to: B,
+    (len, offset): (usize, u64),
+    missing: Missing,
+) -> Result<usize> {
     let (mut to, mut done) = (to, 0);
     while done < len {
         let at = offset + done as u64;
@@ -86,7 +130,7 @@ fn page_by_page<B: Buffer>(region: Region, inode: &Inode, to: B, len: usize, off
         let index = at / PAGE_SIZE as u64;
         let got = loop {
             let page = map::get(region, inode, index);
-            let got = copy(region, inode, to, bytes, at);
+            let got = copy(region, inode, to, (bytes, at), missing);
             acquire_fence();
             if map::get(region, inode, index) == page {
                 break got;
@@ -105,7 +149,13 @@ fn page_by_page<B: Buffer>(region: Region, inode: &Inode, to: B, len: usize, off
     Ok(done)
 }
 
-fn copy<B: Buffer>(region: Region, inode: &Inode, mut to: B, len: usize, offset: u64) -> Result<usize> {
+fn copy<B: Buffer>(
+    region: Region,
+    inode: &Inode,
+    mut to: B,
+    (len, offset): (usize, u64),
+    missing: Missing,
+) -> Result<usize> {
     let size = inode.size.load(Relaxed); // Relaxed: ordered and validated by `data_seq`.
     if offset >= size {
         return Ok(0);
@@ -113,26 +163,35 @@ fn copy<B: Buffer>(region: Region, inode: &Inode, mut to: B, len: usize, offset:
     let len = len.min((size - offset).min(usize::MAX as u64) as usize);
     let within = offset as usize % PAGE_SIZE;
     if within + len > PAGE_SIZE {
-        return copy_pages(region, inode, to, len, offset);
+        return copy_pages(region, inode, to, (len, offset), missing);
     }
     let page = map::get(region, inode, offset / PAGE_SIZE as u64);
     let got = if page.is_some() {
         // SAFETY: within the page.
         unsafe { buffer::copy(Direction::Out, region.page(page).add(within), &mut to, len, (Fd::NONE, 0)) }
     } else {
-        hole(inode, &mut to, len)?
+        hole(inode, &mut to, len, missing)?
     };
     if got == 0 && len != 0 { Err(Errno::EFAULT) } else { Ok(got) }
 }
 
 /// Returns the zeros of a hole, or [`below::MISSING`] if it is content still to be taken.
-fn hole<B: Buffer>(inode: &Inode, to: &mut B, len: usize) -> Result<usize> {
-    if below::is_pending(inode) { Err(below::MISSING) } else { Ok(buffer::zero_out(to, len)) }
+fn hole<B: Buffer>(inode: &Inode, to: &mut B, len: usize, missing: Missing) -> Result<usize> {
+    match missing == Missing::Content && below::is_pending(inode) {
+        true => Err(below::MISSING),
+        false => Ok(buffer::zero_out(to, len)),
+    }
 }
 
 /// Copies what spans several pages, consecutive ones at once.
 #[inline(never)]
-fn copy_pages<B: Buffer>(region: Region, inode: &Inode, mut to: B, len: usize, offset: u64) -> Result<usize> {
+fn copy_pages<B: Buffer>(
+    region: Region,
+    inode: &Inode,
+    mut to: B,
+    (len, offset): (usize, u64),
+    missing: Missing,
+) -> Result<usize> {
     let map = Map::of(inode);
     let mut done = 0;
     while done < len {
@@ -148,7 +207,7 @@ fn copy_pages<B: Buffer>(region: Region, inode: &Inode, mut to: B, len: usize, o
                 // SAFETY: `span` checked that the pages are in the region, and in its file.
                 unsafe { buffer::copy(Direction::Out, from, &mut to, bytes, (region.fd(), base + within)) }
             }
-            None => hole(inode, &mut to, bytes)?,
+            None => hole(inode, &mut to, bytes, missing)?,
         };
         done += got;
         if got < bytes {
