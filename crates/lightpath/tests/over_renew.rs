@@ -49,7 +49,8 @@ fn what_both_have_changed_is_named_and_stays() {
     for path in ["numbers", "fresh", "a/b/two", "d/e"] {
         assert!(text.contains(&format!("conflict: {path} ")), "{path} is not in {text}");
     }
-    assert!(!text.contains("a/one") && text.lines().count() == 4, "{text}");
+    assert!(!text.contains("a/one") && text.lines().count() == 5, "{text}");
+    assert!(text.lines().last().unwrap().contains("lightpath discard PATH takes the host's"), "{text}");
     let text = said(&run);
     assert!(text.ends_with("999\n1000\nmine\nmine\none\ntheirs\n"), "{text}");
     let before = sh(&trees.tree(), LIST);

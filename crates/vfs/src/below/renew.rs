@@ -141,11 +141,30 @@ pub fn redress(task: &Task<'_>, at: RecordAt, seen: &Record, target: InodeRef) -
 /// # Errors
 /// As [`list::record`]; `ESTALE` if the directory is gone; `ENOTEMPTY`.
 pub fn forget(task: &Task<'_>, dir: InodeRef, at: RecordAt, name: &[u8]) -> Result<()> {
-    list::set_target(task.region, at, InodeRef::NONE);
+    orphan(task.region, at)?;
+    drop_name(task, dir, name)?;
+    remove(task.region, at)
+}
+
+/// Makes a record stand for nothing: [`forget`] is to take its name out.
+///
+/// # Errors
+/// As [`list::record`].
+pub fn orphan(region: Region<'_>, at: RecordAt) -> Result<()> {
+    list::record(region, at)?;
+    list::set_target(region, at, InodeRef::NONE);
+    Ok(())
+}
+
+/// Takes a name out of a directory; a directory that it names must be empty. No name is no error.
+///
+/// # Errors
+/// `ESTALE` if the directory is gone; `ENOTEMPTY`.
+pub fn drop_name(task: &Task<'_>, dir: InodeRef, name: &[u8]) -> Result<()> {
     if forget_name(task, dir, &Name::new(name)?)? == 0 {
         reclaim::after_unlink(task);
     }
-    remove(task.region, at)
+    Ok(())
 }
 
 /// Removes a name; the links that are left of what it named.

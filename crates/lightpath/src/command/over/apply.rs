@@ -13,13 +13,14 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueHint};
 
 use super::compare::tree::{self, Tree};
+use super::diff::count;
 use super::paths::below;
-use super::write::limit::limit;
+use super::write::limit::{Above, limit};
 use super::write::reverse::Undo;
-use super::write::writer::Writer;
+use super::write::writer::{Others, Writer};
 use crate::command::options::run::Options;
 use crate::command::output::failure::{Failure, REGION, reason};
-use crate::command::output::print::print;
+use crate::command::output::print::{print, report};
 use crate::command::output::progress::Progress;
 use crate::command::output::shown::{self, counted};
 use crate::command::run::claim::Claim;
@@ -29,7 +30,8 @@ use crate::command::session::which::Which;
 
 const AFTER_HELP: &str = "\
 Nothing is written if the directory has changed where the session has: each such path is a conflict and is \
-listed. An apply that was interrupted is finished by the next one. With PATH, directories that a path needs \
+listed. lightpath discard PATH takes what the directory has there, lightpath apply --force PATH what the \
+session has. An apply that was interrupted is finished by the next one. With PATH, directories that a path needs \
 are made with it, and a rename of which only one name is chosen is taken as what happens to that name: an \
 addition or a deletion.
 
@@ -45,6 +47,9 @@ pub(crate) struct Apply {
     /// Only say what is in the way; write nothing.
     #[arg(long)]
     check: bool,
+    /// Overwrite what has changed in the directory as well. What is of another type there stays a conflict.
+    #[arg(long)]
+    force: bool,
     /// Keep in FILE what lightpath undo needs to take it back. FILE is a tar archive of what was there
     /// before.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "check")]
@@ -70,7 +75,8 @@ pub(crate) fn apply(args: &Apply) -> Result<u8, Failure> {
     let claim = open(&kept)?;
     check_unused(&kept, &claim)?;
     let undo = args.reverse.as_deref().map(|file| Undo::place(file, &kept)).transpose()?;
-    in_session(&kept, &claim, &Asked { check: args.check, paths, undo })
+    let others = if args.force { Others::Overwritten } else { Others::Kept };
+    in_session(&kept, &claim, &Asked { check: args.check, others, paths, undo })
 }
 
 /// `run --apply`, and the answer to `run --ask`: the command has ended.
@@ -92,6 +98,7 @@ pub(crate) fn at_end(claim: &Claim, options: &Options) -> Result<u8, Failure> {
 struct Asked {
     /// Write nothing.
     check: bool,
+    others: Others,
     /// Only what lies at or below these; everything if there are none.
     paths: Vec<PathBuf>,
     /// Keep there what it takes to undo it.
@@ -109,14 +116,14 @@ fn in_session(kept: &Kept, claim: &Claim, asked: &Asked) -> Result<u8, Failure> 
         let journaled = kept.journaled();
         let undo = Undo::begun(kept)?;
         let paths = chosen(kept, asked, &journaled, undo.is_some())?;
-        let (left, unchanged) = limit(&mut changes, &paths, &journaled);
+        let (left, unchanged) = limit(&mut changes, &paths, &journaled, Above::Chosen);
         if let Some(path) = unchanged.first().filter(|path| !journaled.contains(*path)) {
             let line =
                 format!("{}: nothing has changed there; nothing was written", over.join(path).display());
             return Err(Failure::new(REGION, line));
         }
         let progress = Progress::new("writing changes", changes.all.len());
-        let writer = Writer { tree: &tree, changes: &changes, journaled, progress };
+        let writer = Writer { tree: &tree, changes: &changes, journaled, others: asked.others, progress };
         writer.check(kept)?;
         if asked.check {
             return Ok(None);
@@ -136,22 +143,25 @@ fn in_session(kept: &Kept, claim: &Claim, asked: &Asked) -> Result<u8, Failure> 
         if left != 0 {
             tree.settle(&changes.all).map_err(interrupted)?;
         }
-        Ok(Some((changes.all.iter().filter(|change| change.is_shown()).count(), left)))
+        Ok(Some((count(&changes.all), left)))
     });
     let done = done.map_err(|e| fail(over, &tree::error(e)))??;
     let shown = kept.over.shown();
     let shown = shown.display();
-    let changes = |count| counted(count, "change is", "changes are");
+    let changes = |count| match count {
+        0 => "nothing has changed".to_owned(),
+        count => counted(count, "change is", "changes are"),
+    };
     match done {
         None => print(format!("nothing is in the way in {shown}\n").as_bytes()),
         Some((count, 0)) => {
             kept.remove()?;
-            print(format!("{} in {shown}\n", changes(count)).as_bytes())
+            report(format!("{} in {shown}\n", changes(count)))
         }
         Some((count, left)) => {
             kept.end_apply()?;
             let name = kept.shown();
-            print(format!("{} in {shown}; session {name} keeps {left}\n", changes(count)).as_bytes())
+            report(format!("{} in {shown}; session {name} keeps {left}\n", changes(count)))
         }
     }
 }

@@ -32,7 +32,7 @@ pub(crate) fn at_end(claim: &Claim, options: &Options) -> Result<(), Failure> {
         let tree = Tree::of(task, &kept);
         let changes = tree.changes()?;
         let shown: Vec<&Change> = changes.all.iter().filter(|change| change.is_shown()).collect();
-        if shown.is_empty() { Ok(None) } else { patch::stat(&tree, &diff::listed(&shown)).map(Some) }
+        Ok((!shown.is_empty()).then(|| patch::stat(&tree, &diff::listed(&shown)).text))
     });
     let Some(text) = text.map_err(|e| fail(tree::error(e)))?.map_err(fail)? else {
         message(format_args!("nothing in {} was changed", kept.over.shown().display()));

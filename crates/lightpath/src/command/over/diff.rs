@@ -9,6 +9,7 @@ use clap::{Args, ValueHint};
 use serde_json::json;
 
 use super::compare::changes::Change;
+use super::compare::host;
 use super::compare::tree::{self, Tree, is_dir};
 use super::patch;
 use super::paths::below;
@@ -21,7 +22,11 @@ use crate::command::session::open::open;
 use crate::command::session::which::Which;
 
 const AFTER_HELP: &str = "\
-Letters: A added, M content or attributes changed, D deleted, R renamed, T another type.";
+Letters: A added, M content or attributes changed, D deleted, R renamed, T another type.
+
+With --json, a name that is not UTF-8 is also given by its bytes, as path_bytes or from_bytes.
+
+Exit status: 0; 1 if something could not be read, which is named in a message, or if there is nothing at PATH.";
 
 /// `lightpath diff`.
 #[derive(Args)]
@@ -46,6 +51,24 @@ pub(crate) struct Diff {
     paths: Vec<PathBuf>,
 }
 
+/// What is printed of changes.
+#[derive(Default)]
+pub(super) struct Shown {
+    pub(super) text: Vec<u8>,
+    /// Files whose content could not be read. Each has been named in a message.
+    pub(super) unread: usize,
+}
+
+impl Shown {
+    /// What was read of a change; none, after a message, if it cannot be read.
+    pub(super) fn read<T>(&mut self, change: &Change, read: io::Result<T>) -> Option<T> {
+        let fail =
+            |e: &io::Error| Failure::new(REGION, format!("{}: {}", shown::below(&change.path), reason(e)));
+        self.unread += usize::from(read.is_err());
+        read.inspect_err(|e| message(fail(e))).ok()
+    }
+}
+
 /// Prints the changes of a session; says of each that cannot be written why.
 pub(crate) fn diff(args: &Diff) -> Result<u8, Failure> {
     let kept = Kept::find(args.which.session.as_deref())?;
@@ -61,22 +84,41 @@ pub(crate) fn diff(args: &Diff) -> Result<u8, Failure> {
     }
     let made = claim.with_task(|task| {
         let tree = Tree::of(task, &kept);
-        let changes = tree.changes()?;
+        let changes = tree.changes().map_err(fail)?;
         let shown: Vec<&Change> =
             changes.all.iter().filter(|change| change.is_shown() && is_wanted(change, &wanted)).collect();
+        if let Some(path) = wanted.iter().find(|path| is_nowhere(&tree, &changes.all, path)) {
+            let line = format!("{}: no such file in the session or its directory", shown::below(path));
+            return Err(Failure::new(REGION, line));
+        }
         let conflicts = shown.iter().filter(|change| !journaled.contains(&change.path));
         for (path, why) in conflicts.filter_map(|change| Some((&change.path, tree.conflict(change)?))) {
             message(Failure::new(REGION, format!("conflict: {} {why}", shown::below(path))));
         }
-        text(args, &tree, &shown)
+        Ok(text(args, &tree, &shown))
     });
-    let text = made.map_err(|e| fail(tree::error(e)))?.map_err(fail)?;
-    print(&text)
+    let made = made.map_err(|e| fail(tree::error(e)))??;
+    print(&made.text)?;
+    Ok(if made.unread == 0 { 0 } else { REGION })
+}
+
+/// Whether neither the session nor the host has anything at a path.
+fn is_nowhere(tree: &Tree<'_>, changes: &[Change], path: &Path) -> bool {
+    let is_changed = |change: &Change| {
+        change.path.starts_with(path) || change.from.as_ref().is_some_and(|from| from.starts_with(path))
+    };
+    !changes.iter().any(is_changed) && host::look(tree.over, path).is_err_and(|e| host::is_absence(&e))
 }
 
 fn is_wanted(change: &Change, wanted: &[PathBuf]) -> bool {
     let is_in = |path: &Path| wanted.iter().any(|wanted| path.starts_with(wanted));
     wanted.is_empty() || is_in(&change.path) || change.from.as_deref().is_some_and(is_in)
+}
+
+/// How many lines a listing of changes has.
+pub(super) fn count(changes: &[Change]) -> usize {
+    let shown: Vec<&Change> = changes.iter().filter(|change| change.is_shown()).collect();
+    listed(&shown).len()
 }
 
 /// What is listed of changes: a rename says what became of the name that is gone.
@@ -85,12 +127,11 @@ pub(super) fn listed<'c>(shown: &[&'c Change]) -> Vec<&'c Change> {
     shown.iter().copied().filter(|change| change.new.is_some() || !renamed.contains(&change.path)).collect()
 }
 
-fn text(args: &Diff, tree: &Tree<'_>, shown: &[&Change]) -> io::Result<Vec<u8>> {
+fn text(args: &Diff, tree: &Tree<'_>, shown: &[&Change]) -> Shown {
     let listed = listed(shown);
     if args.json {
-        return Ok(
-            format!("{}\n", json!(listed.iter().map(|change| object(change)).collect::<Vec<_>>())).into()
-        );
+        let list = json!(listed.iter().map(|change| object(change)).collect::<Vec<_>>());
+        return Shown { text: format!("{list}\n").into(), unread: 0 };
     }
     if args.patch {
         return patch::patch(tree, &listed);
@@ -121,7 +162,7 @@ fn text(args: &Diff, tree: &Tree<'_>, shown: &[&Change]) -> io::Result<Vec<u8>> 
         }
         text.push(b'\n');
     }
-    Ok(text)
+    Shown { text, unread: 0 }
 }
 
 fn object(change: &Change) -> serde_json::Value {
@@ -134,12 +175,19 @@ fn object(change: &Change) -> serde_json::Value {
         ("owner", change.what.owner),
         ("xattr", change.what.xattr),
     ];
-    json!({
+    let mut object = json!({
         "status": change.letter().to_string(),
         "path": change.path.to_string_lossy(),
         "from": change.from.as_ref().map(|from| from.to_string_lossy()),
         "old_mode": octal(old),
         "new_mode": octal(new),
         "changed": what.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect::<Vec<_>>(),
-    })
+    });
+    // A string of JSON holds Unicode only: the bytes of other names are beside it.
+    for (key, path) in [("path_bytes", Some(&change.path)), ("from_bytes", change.from.as_ref())] {
+        if let Some(path) = path.filter(|path| path.to_str().is_none()) {
+            object[key] = json!(path.as_os_str().as_bytes());
+        }
+    }
+    object
 }

@@ -8,6 +8,7 @@ use similar::{Algorithm, DiffOp, capture_diff_slices, group_diff_ops};
 use super::compare::changes::Change;
 use super::compare::host;
 use super::compare::tree::{Tree, kind};
+use super::diff::Shown;
 use crate::command::output::shown::counted;
 
 /// Lines around a hunk.
@@ -17,14 +18,29 @@ const LOOKED_AT: usize = 8000;
 /// Most bytes of a file that is compared by lines.
 const LARGE: usize = 64 << 20;
 
+/// Most bytes of a file that a patch holds.
+const LONGEST: u64 = 1 << 30;
+
 /// Content before and after; none where there is no file.
 struct Sides {
     old: Option<Vec<u8>>,
     new: Option<Vec<u8>>,
 }
 
+/// The sizes of what a change has before and after.
+fn sizes(tree: &Tree<'_>, change: &Change) -> [u64; 2] {
+    let old = match &change.from {
+        Some(from) => host::look(tree.over, from).map_or(0, |found| found.len()),
+        None => change.old.map_or(0, |old| old.seen.size),
+    };
+    [old, change.new.as_ref().map_or(0, |new| new.attributes.size)]
+}
+
 impl Sides {
     fn of(tree: &Tree<'_>, change: &Change) -> io::Result<Sides> {
+        if sizes(tree, change).iter().any(|size| *size > LONGEST) {
+            return Err(io::Error::other("too large for a patch"));
+        }
         let (old_mode, new_mode) = change.modes();
         let is_held = |mode: u32| matches!(kind(mode), libc::S_IFREG | libc::S_IFLNK);
         let new = match &change.new {
@@ -61,21 +77,22 @@ fn lines(bytes: &[u8]) -> Vec<&[u8]> {
 }
 
 /// The changes as a patch. What git has no word for, such as a device, is left out.
-pub(super) fn patch(tree: &Tree<'_>, changes: &[&Change]) -> io::Result<Vec<u8>> {
-    let mut text = Vec::new();
+pub(super) fn patch(tree: &Tree<'_>, changes: &[&Change]) -> Shown {
+    let mut shown = Shown::default();
     for change in changes {
-        let sides = Sides::of(tree, change)?;
+        let Some(sides) = shown.read(change, Sides::of(tree, change)) else { continue };
+        let text = &mut shown.text;
         if change.what.kind && change.old.is_some() && change.new.is_some() {
             // git takes a change of type as the end of one file and the beginning of another.
             let old = Change { new: None, ..(*change).clone() };
             let new = Change { old: None, ..(*change).clone() };
-            one(&mut text, &old, &Sides { old: sides.old, new: None });
-            one(&mut text, &new, &Sides { old: None, new: sides.new });
+            one(text, &old, &Sides { old: sides.old, new: None });
+            one(text, &new, &Sides { old: None, new: sides.new });
         } else {
-            one(&mut text, change, &sides);
+            one(text, change, &sides);
         }
     }
-    Ok(text)
+    shown
 }
 
 /// The mode that git has for one.
@@ -256,15 +273,25 @@ pub(super) fn quoted(path: &[u8]) -> Vec<u8> {
 const BAR: usize = 40;
 
 /// The changes as counts of lines, as git-diff(1) has them with `--stat`.
-pub(super) fn stat(tree: &Tree<'_>, changes: &[&Change]) -> io::Result<Vec<u8>> {
-    let mut rows = Vec::new();
+pub(super) fn stat(tree: &Tree<'_>, changes: &[&Change]) -> Shown {
+    let (mut shown, mut rows) = (Shown::default(), Vec::new());
     let (mut added, mut removed) = (0, 0);
     for change in changes {
-        let sides = Sides::of(tree, change)?;
         let mut name = quoted(change.path.as_os_str().as_bytes());
         if let Some(from) = &change.from {
             name = [&quoted(from.as_os_str().as_bytes())[..], b" => ", &name].concat();
         }
+        let large = sizes(tree, change);
+        if large.iter().any(|size| *size > LARGE as u64) {
+            let is_untouched = change.new.as_ref().is_some_and(|new| tree.is_untaken(new));
+            let [old, new] = large;
+            rows.push((
+                name,
+                if is_untouched { "0".to_owned() } else { format!("Bin {old} -> {new} bytes") },
+            ));
+            continue;
+        }
+        let Some(sides) = shown.read(change, Sides::of(tree, change)) else { continue };
         if sides.is_binary() && sides.old != sides.new {
             let bytes = |side: &Option<Vec<u8>>| side.as_ref().map_or(0, Vec::len);
             rows.push((name, format!("Bin {} -> {} bytes", bytes(&sides.old), bytes(&sides.new))));
@@ -288,7 +315,7 @@ pub(super) fn stat(tree: &Tree<'_>, changes: &[&Change]) -> io::Result<Vec<u8>> 
         rows.push((name, format!("{} {plusses}{minuses}", plus + minus)));
     }
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let mut text = Vec::new();
+    let text = &mut shown.text;
     for (name, row) in &rows {
         text.push(b' ');
         text.extend(name);
@@ -305,5 +332,5 @@ pub(super) fn stat(tree: &Tree<'_>, changes: &[&Change]) -> io::Result<Vec<u8>> 
         )
         .bytes(),
     );
-    Ok(text)
+    shown
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::compare::tree::{self, Tree};
 use super::lower::form::Form;
+use super::write::check::HINT;
 use super::{apply, ask};
 use crate::command::launch::start::start;
 use crate::command::launch::supervise::{End, take_signals};
@@ -140,7 +141,11 @@ pub(crate) fn begin(kept: Option<&Kept>, options: &Options, paths: &Paths<'_>) -
         return Err(Failure::new(REGION, line));
     }
     kept.map_or(Ok(()), Kept::remove_half_made)?;
-    let claim = Claim::open(options, paths)?;
+    let new = kept.filter(|kept| !kept.file().exists());
+    let claim = Claim::open(options, paths).inspect_err(|_| {
+        // A session without a region holds nothing. If it is left, it can be discarded.
+        let _ = new.map(Kept::remove);
+    })?;
     // What is unpacked is the session's own, and does not change.
     if let Some(kept) = kept
         && kept.archive.is_none()
@@ -171,6 +176,9 @@ fn renew(kept: &Kept, claim: &Claim) -> Result<(), Failure> {
     }
     if let Some(more @ 1..) = conflicts.len().checked_sub(LISTED) {
         message(format_args!("and {more} conflicts more: see lightpath apply --check"));
+    }
+    if !conflicts.is_empty() {
+        message(HINT);
     }
     Ok(())
 }

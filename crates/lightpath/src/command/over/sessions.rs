@@ -1,30 +1,13 @@
-//! `lightpath sessions` and `lightpath discard`.
+//! `lightpath sessions`.
 
-use std::fs;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 
 use clap::Args;
 use serde_json::json;
 
-use super::compare::host;
-use super::write::put::TEMPORARY;
-use crate::command::output::failure::{Failure, REGION, reason};
+use crate::command::output::failure::Failure;
 use crate::command::output::print::print;
-use crate::command::region::file::is_open_elsewhere;
 use crate::command::session::kept::{Kept, all};
-use crate::command::session::open::{check_unused, in_use, open};
-use crate::command::session::which::Which;
-
-/// `lightpath discard`.
-#[derive(Args)]
-pub(crate) struct Discard {
-    #[command(flatten)]
-    which: Which,
-    /// Also if an apply was interrupted: what it has written stays, and the rest is lost.
-    #[arg(long)]
-    force: bool,
-}
 
 /// `lightpath sessions`.
 #[derive(Args)]
@@ -32,44 +15,6 @@ pub(crate) struct Sessions {
     /// Print them as JSON.
     #[arg(long)]
     json: bool,
-}
-
-/// `lightpath discard`.
-pub(crate) fn discard(args: &Discard) -> Result<u8, Failure> {
-    let kept = Kept::find(args.which.session.as_deref())?;
-    let _held = kept.hold()?;
-    let is_used = is_open_elsewhere(&kept.file());
-    match open(&kept) {
-        Ok(claim) => check_unused(&kept, &claim)?,
-        Err(_) if is_used => return Err(in_use(&kept)),
-        // Another version's, say: it can still be forgotten.
-        Err(_) => {}
-    }
-    if kept.journal().exists() {
-        if !args.force {
-            let line = format!(
-                "an apply of session {} was interrupted and has written a part: finish it with lightpath apply, \
-                 or leave it so with --force",
-                kept.shown()
-            );
-            return Err(Failure::new(REGION, line));
-        }
-        remove_temporaries(&kept)
-            .map_err(|e| Failure::new(REGION, format!("{}: {}", kept.over.shown().display(), reason(&e))))?;
-    }
-    kept.remove()?;
-    print(format!("session {} over {} is gone\n", kept.shown(), kept.shown_over().display()).as_bytes())
-}
-
-/// Removes the files that an interrupted apply has not given their names.
-fn remove_temporaries(kept: &Kept) -> io::Result<()> {
-    kept.journaled().iter().try_for_each(|path| {
-        let temporary = path.with_file_name(TEMPORARY);
-        match host::reach(kept.over.above(), &temporary).and_then(fs::remove_file) {
-            Err(e) if !host::is_absence(&e) => Err(e),
-            _ => Ok(()),
-        }
-    })
 }
 
 /// `lightpath sessions`.

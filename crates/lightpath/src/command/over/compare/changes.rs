@@ -6,20 +6,21 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use lp_abi::Errno;
 use lp_region::InodeId;
 use lp_vfs::below;
 use lp_vfs::below::Need;
-use lp_vfs::below::list::{self, NameRoom};
+use lp_vfs::below::list::{self, NameRoom, Record};
+use lp_vfs::inode::Attributes;
 
 use super::host;
 use super::tree::{New, Old, Tree, error, is_dir, kind};
+use crate::command::copies::origin::record_of;
 use crate::command::output::failure::reason;
 
 /// Bytes that are compared at a time.
@@ -84,16 +85,6 @@ impl Change {
     /// The mode that it had, and the one that it has.
     pub(crate) fn modes(&self) -> (Option<u32>, Option<u32>) {
         (self.old.map(|old| old.seen.mode), self.new.as_ref().map(|new| new.attributes.mode))
-    }
-
-    /// Whether the session has changed mode or owner of a directory, and the host has changed them otherwise.
-    fn is_dressed_otherwise(&self, found: &Metadata) -> bool {
-        let (Some(old), Some(new)) = (&self.old, &self.new) else { return false };
-        let (seen, now) = (&old.seen, &new.attributes);
-        let mode = found.mode() & 0o7777;
-        let owner = (found.uid(), found.gid());
-        self.what.mode && ![seen.mode & 0o7777, now.mode & 0o7777].contains(&mode)
-            || self.what.owner && ![(seen.uid, seen.gid), (now.uid, now.gid)].contains(&owner)
     }
 
     /// Whether a listing shows it: of directories it shows what they hold, and changes of times alone not at
@@ -254,7 +245,15 @@ impl Tree<'_> {
         if pending && old.seen.target() == new.inode {
             return Ok(true);
         }
-        let mut host = File::open(host::reach(self.over, path)?)?;
+        self.has_content(new, &host::reach(self.over, path)?)
+    }
+
+    /// Whether a file of the session holds what a file of the host does.
+    pub(crate) fn has_content(&self, new: &New, path: &Path) -> io::Result<bool> {
+        let mut host = File::open(path)?;
+        if host.metadata()?.len() != new.attributes.size {
+            return Ok(false);
+        }
         let (mut here, mut there) = (vec![0; STEP], vec![0; STEP]);
         let mut at = 0;
         loop {
@@ -286,19 +285,37 @@ impl Tree<'_> {
             (Some(_), Err(e)) if host::is_absence(&e) => Some("has been removed on the host".to_owned()),
             (_, Err(e)) => Some(format!("cannot be looked at on the host: {}", reason(&e))),
             (Some(old), Ok(found)) => {
-                let seen = &old.seen;
-                let is_same = (found.dev(), found.ino()) == (seen.dev, seen.ino)
-                    && match found.is_dir() {
-                        true => !change.is_dressed_otherwise(&found),
-                        false => {
-                            (found.size(), found.ctime(), found.ctime_nsec())
-                                == (seen.size, seen.seconds[2], i64::from(seen.nanoseconds[2]))
-                        }
+                let (seen, found) = (&old.seen, record_of(&found));
+                let new = change.new.as_ref();
+                let times = |record: &Record| (record.size, record.seconds[2], record.nanoseconds[2]);
+                let is_same = (found.dev, found.ino, kind(found.mode))
+                    == (seen.dev, seen.ino, kind(seen.mode))
+                    && match is_dir(found.mode) {
+                        true => !new.is_some_and(|new| is_dressed_otherwise(seen, &new.attributes, &found)),
+                        false => times(&found) == times(seen) || is_same_special(&found, seen),
                     };
                 (!is_same).then(|| "has changed on the host".to_owned())
             }
         }
     }
+}
+
+/// Whether the session has changed mode or owner of a directory, and the host has changed them otherwise.
+pub(super) fn is_dressed_otherwise(seen: &Record, now: &Attributes, found: &Record) -> bool {
+    let of = |mode: u32, owner: (u32, u32)| (mode & 0o7777, owner);
+    let seen = of(seen.mode, (seen.uid, seen.gid));
+    let now = of(now.mode, (now.uid, now.gid));
+    let found = of(found.mode, (found.uid, found.gid));
+    now.0 != seen.0 && ![seen.0, now.0].contains(&found.0)
+        || now.1 != seen.1 && ![seen.1, now.1].contains(&found.1)
+}
+
+/// Whether the host has the FIFO, socket or device that was seen. Whoever writes to one changes its times.
+pub(super) fn is_same_special(found: &Record, seen: &Record) -> bool {
+    let of = |record: &Record| {
+        (record.dev, record.ino, record.mode, record.rdev, record.uid, record.gid, record.nlink)
+    };
+    !matches!(kind(seen.mode), libc::S_IFREG | libc::S_IFLNK | libc::S_IFDIR) && of(found) == of(seen)
 }
 
 /// Finds names that were taken away from what stands at another name now.

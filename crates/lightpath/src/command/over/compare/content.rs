@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use lp_abi::{UserPtr, UserSlice};
+use lp_region::records::Inode;
 use lp_region::sync::Ordering::Relaxed;
 use lp_vfs::{below, link_target, read, xattr};
 
@@ -20,6 +21,18 @@ impl Tree<'_> {
         let left = record.size.load(Relaxed).saturating_sub(at); // Relaxed: checked by the copy.
         let length = (to.len() as u64).min(left) as usize;
         read::into(self.task.region, record, &mut to[..length], at).map_err(error)
+    }
+
+    /// Reads what is missing of a file's content and attributes.
+    pub(crate) fn keep(&self, record: &Inode) -> io::Result<()> {
+        below::complete(self.task, record)
+            .and_then(|()| below::complete_attributes(self.task, record))
+            .map_err(error)
+    }
+
+    /// Whether content of a file is still to be taken from the host, so that it is what it was.
+    pub(crate) fn is_untaken(&self, new: &New) -> bool {
+        below::is_pending(self.task.region.inode(new.inode.id))
     }
 
     /// All content of a file.

@@ -7,5 +7,6 @@ mod glance;
 pub(super) mod host;
 pub(super) mod looks;
 mod renew;
+mod revert;
 mod settle;
 pub(super) mod tree;

@@ -17,6 +17,7 @@ use lp_region::{InodeId, InodeRef};
 use lp_vfs::below::list::{self, NameRoom, Record, RecordAt};
 use lp_vfs::below::renew;
 
+use super::changes::{is_dressed_otherwise, is_same_special};
 use super::glance::Glance;
 use super::host;
 use super::tree::{New, Old, Tree, error, is_dir, kind};
@@ -24,8 +25,9 @@ use crate::command::copies::origin::record_of;
 
 /// Something that is renewed.
 enum Step {
-    /// A name is forgotten. What it holds comes first.
-    Forget { dir: InodeRef, name: OsString, old: Old },
+    /// A name is forgotten, and what it names with all that it holds. Names in there that have records come
+    /// first.
+    Forget { dir: InodeRef, name: OsString, old: Old, new: Option<New> },
     /// A name is taken in.
     TakeIn { dir: InodeRef, of: RecordAt, name: OsString, seen: Record },
     /// A directory gets the attributes that it has on the host.
@@ -81,7 +83,11 @@ impl Tree<'_> {
 
     fn step(&self, step: &Step) -> io::Result<()> {
         match step {
-            Step::Forget { dir, name, old } => renew::forget(self.task, *dir, old.at, name.as_bytes()),
+            Step::Forget { dir, name, old, new } => {
+                // A revert that was killed has left names that are the session's own.
+                new.iter().try_for_each(|new| self.empty(new))?;
+                renew::forget(self.task, *dir, old.at, name.as_bytes())
+            }
             Step::TakeIn { dir, of, name, seen } => {
                 renew::take_in(self.task, *dir, *of, name.as_bytes(), seen)
             }
@@ -117,6 +123,8 @@ impl Tree<'_> {
         let changed = !has_times(found, &old.seen);
         if changed && has_time_of(new, &old.seen) {
             plan.steps.push(Step::Redress { old: *old, seen: *found });
+        } else if changed && is_dressed_otherwise(&old.seen, &new.attributes, found) {
+            plan.conflicts.push(path.to_owned());
         }
         if old.seen.list == 0 {
             return Ok(());
@@ -171,7 +179,7 @@ impl Tree<'_> {
             plan.steps.extend(found.map(|seen| Step::TakeIn { dir, of, name, seen }));
         } else if now.is_none() && found.is_none() {
             plan.steps.push(Step::Settle(*old));
-        } else {
+        } else if !found.is_some_and(|found| is_same_special(&found, &old.seen)) {
             plan.conflicts.push(path.to_owned());
         }
         Ok(())
@@ -192,7 +200,7 @@ impl Tree<'_> {
                 self.forget(new.inode, name, old, names.get(name), plan)?;
             }
         }
-        plan.steps.push(Step::Forget { dir, name: name.to_owned(), old: *old });
+        plan.steps.push(Step::Forget { dir, name: name.to_owned(), old: *old, new: now.cloned() });
         Ok(())
     }
 
@@ -218,7 +226,7 @@ impl Tree<'_> {
     }
 
     /// The names in a directory's list, those that stand for nothing as well.
-    fn listed(&self, old: &Old) -> io::Result<BTreeMap<OsString, Old>> {
+    pub(super) fn listed(&self, old: &Old) -> io::Result<BTreeMap<OsString, Old>> {
         let mut names = BTreeMap::new();
         let mut room: NameRoom = [0; size_of::<NameRoom>()];
         list::each(self.task.region, InodeId(old.seen.list), list::FIRST, |at, seen| {
@@ -231,7 +239,7 @@ impl Tree<'_> {
     }
 
     /// What the host has at a path.
-    fn look(&self, path: &Path) -> io::Result<Option<Record>> {
+    pub(super) fn look(&self, path: &Path) -> io::Result<Option<Record>> {
         match host::look(self.over, path) {
             Ok(found) => Ok(Some(record_of(&found))),
             Err(e) if host::is_absence(&e) => Ok(None),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD};
 
 use super::put::TEMPORARY;
-use super::writer::Writer;
+use super::writer::{Others, Writer};
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::message::message;
 use crate::command::output::shown::{self, counted};
@@ -21,6 +21,9 @@ use crate::command::session::kept::Kept;
 
 /// Conflicts that are listed.
 const LISTED: usize = 100;
+/// How a conflict is settled.
+pub(crate) const HINT: &str =
+    "lightpath discard PATH takes the host's, lightpath apply --force PATH the session's";
 
 impl Writer<'_> {
     /// Refuses to write if that would fail or overwrite what others have changed.
@@ -31,7 +34,7 @@ impl Writer<'_> {
                 message(Failure::new(REGION, format!("conflict: {line}")));
             }
             let count = counted(conflicts.len(), "conflict", "conflicts");
-            let line = format!("{count}: nothing was written, session {} is kept", kept.shown());
+            let line = format!("{count}: nothing was written, session {} is kept; {HINT}", kept.shown());
             return Err(Failure::new(REGION, line));
         }
         match self.unwritable() {
@@ -52,6 +55,10 @@ impl Writer<'_> {
         let mut lines = Vec::new();
         for change in &self.changes.all {
             let why = self.tree.conflict(change).filter(|_| !self.is_written(change));
+            let why = match self.others {
+                Others::Kept => why,
+                Others::Overwritten => why.and_then(|_| self.forbids(change)),
+            };
             let why = why.or_else(|| {
                 let parent = change.path.parent().filter(|_| change.old.is_none())?;
                 let is_there = made.contains(parent)
@@ -65,6 +72,24 @@ impl Writer<'_> {
                 }));
         }
         lines
+    }
+
+    /// Why what others have changed on the host cannot be overwritten.
+    fn forbids(&self, change: &Change) -> Option<String> {
+        let found = match host::look(self.tree.over, &change.path) {
+            Err(e) if host::is_absence(&e) => None,
+            Err(e) => return Some(format!("cannot be looked at on the host: {}", reason(&e))),
+            Ok(found) => Some(found),
+        };
+        let (old, new) = change.modes();
+        if let (Some(found), Some(mode)) = (&found, new.or(old))
+            && found.is_dir() != is_dir(mode)
+        {
+            return Some("is of another type on the host".to_owned());
+        }
+        let new = change.new.as_ref().filter(|new| !is_dir(new.attributes.mode))?;
+        let kept = self.tree.keep(self.tree.task.region.inode(new.inode.id));
+        kept.err().map(|_| "has changed on the host before the session has read it".to_owned())
     }
 
     /// What the host has in a directory that is to be removed, and the session does not remove.
@@ -113,13 +138,19 @@ impl Writer<'_> {
         }
     }
 
+    /// Whether a change is one of attributes alone, for which the directory above is not written to.
+    fn is_of_attributes(&self, change: &Change) -> bool {
+        let (Some(old), Some(new)) = (&change.old, &change.new) else { return false };
+        old.seen.target() == new.inode && !change.what.kind && !change.what.content
+    }
+
     /// A directory that has to be written to and cannot be. One that is a change itself gets its mode last.
     fn unwritable(&self) -> Option<(PathBuf, io::Error)> {
         let directories: BTreeSet<&Path> = self
             .changes
             .all
             .iter()
-            .filter(|change| !self.tree.roots.contains(&change.path))
+            .filter(|change| !self.tree.roots.contains(&change.path) && !self.is_of_attributes(change))
             .filter_map(|change| change.path.parent())
             .collect();
         directories.into_iter().find_map(|path| {

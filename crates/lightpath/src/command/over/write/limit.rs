@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::command::over::compare::changes::{Change, Changes};
 use crate::command::over::compare::tree::is_dir;
+use crate::command::over::diff::listed;
 
 /// What stands for a file that a change leaves at a name it had before, if the file has several names.
 fn file(change: &Change) -> Option<u64> {
@@ -13,13 +14,22 @@ fn file(change: &Change) -> Option<u64> {
     is_it.then(|| new.inode.to_word())
 }
 
+/// What becomes of the new directories above a chosen path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Above {
+    /// They are chosen with it.
+    Chosen,
+    Left,
+}
+
 /// Leaves only the changes at or below `paths`, those that an interrupted apply may have written, the other
-/// names of the same files, and the directories that they need. No paths: all changes. Returns how many of
-/// what a listing shows are left out, and the paths at which nothing has changed.
+/// names of the same files, and the directories that they need, as `needed` says. No paths: all changes. Returns
+/// how many of what a listing shows are left out, and the paths at which nothing has changed.
 pub(crate) fn limit(
     changes: &mut Changes,
     paths: &[PathBuf],
     journaled: &BTreeSet<PathBuf>,
+    needed: Above,
 ) -> (usize, Vec<PathBuf>) {
     if paths.is_empty() {
         return (0, Vec::new());
@@ -37,7 +47,9 @@ pub(crate) fn limit(
         .filter(|path| !changes.all.iter().any(|change| change.path.starts_with(path)))
         .cloned()
         .collect();
-    let left = changes.all.iter().filter(|change| change.is_shown() && !is_chosen(change)).count();
+    let left: Vec<&Change> =
+        changes.all.iter().filter(|change| change.is_shown() && !is_chosen(change)).collect();
+    let left = listed(&left).len();
     if left == 0 {
         return (0, unchanged);
     }
@@ -49,7 +61,7 @@ pub(crate) fn limit(
         .collect();
     let is_needed = |change: &Change| {
         let is_made = change.modes().1.is_some_and(is_dir) && !change.modes().0.is_some_and(is_dir);
-        is_made && above.contains(&change.path)
+        needed == Above::Chosen && is_made && above.contains(&change.path)
     };
     changes.all.retain(|change| is_chosen(change) || is_needed(change));
     (left, unchanged)

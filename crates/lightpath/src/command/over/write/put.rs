@@ -38,7 +38,9 @@ impl Writer<'_> {
         if let Some(first) = first.or_else(|| other.map(|link| link.path.clone())) {
             return self.link(&self.host(&first)?, &path);
         }
-        let was_it = change.old.is_some_and(|old| old.seen.target() == new.inode) && !change.what.kind;
+        let was_it = change.old.is_some_and(|old| old.seen.target() == new.inode)
+            && !change.what.kind
+            && fs::symlink_metadata(&path).is_ok();
         let names = links.map_or(1, Vec::len);
         if was_it && !change.what.content {
             self.dress(&path, new)?;
@@ -51,6 +53,7 @@ impl Writer<'_> {
                 Err(e) if was_it && may_not(&e) && kind(new.attributes.mode) == libc::S_IFREG => {
                     self.rewrite(&path, new)?;
                 }
+                Err(e) if may_not(&e) && change.from.is_some() => self.rename(change, new, e)?,
                 done => done?,
             }
         }
@@ -72,6 +75,28 @@ impl Writer<'_> {
         gone(fs::remove_file(&temporary))?;
         fs::hard_link(first, &temporary)?;
         fs::rename(temporary, path)
+    }
+
+    /// Gives another user's file its new name, under which only that user could make it anew: `error`.
+    fn rename(&self, change: &Change, new: &New, error: io::Error) -> io::Result<()> {
+        let path = self.host(&change.path)?;
+        let is_from = |other: &&Change| Some(&other.path) == change.from.as_ref();
+        let gone = self.changes.all.iter().find(is_from);
+        let Some(old) = gone.and_then(|gone| gone.old) else { return Err(error) };
+        let is_it = |path: &Path| {
+            let found = fs::symlink_metadata(path);
+            found.is_ok_and(|found| (found.dev(), found.ino()) == (old.seen.dev, old.seen.ino))
+        };
+        // One that was interrupted may have done it.
+        if !is_it(&path) {
+            let from = change.from.as_deref().map(|from| self.host(from)).transpose()?;
+            let from = from.filter(|from| is_it(from)).ok_or(error)?;
+            fs::rename(from, &path)?;
+        }
+        match kind(new.attributes.mode) == libc::S_IFREG && !self.tree.has_content(new, &path)? {
+            true => self.rewrite(&path, new),
+            false => self.dress(&path, new),
+        }
     }
 
     /// Writes the content to the file that is there.

@@ -9,11 +9,21 @@ use crate::command::over::compare::changes::Changes;
 use crate::command::over::compare::host::{self, Reached};
 use crate::command::over::compare::tree::Tree;
 
+/// What becomes of what others have changed on the host where the session has changed it too.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) enum Others {
+    /// It is a conflict.
+    #[default]
+    Kept,
+    Overwritten,
+}
+
 /// The changes, and where they go.
 pub(crate) struct Writer<'t> {
     pub(crate) tree: &'t Tree<'t>,
     pub(crate) changes: &'t Changes,
     pub(crate) journaled: BTreeSet<PathBuf>,
+    pub(crate) others: Others,
     pub(crate) progress: Progress,
 }
 
