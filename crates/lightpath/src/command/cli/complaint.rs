@@ -1,14 +1,19 @@
 //! A wrong command line, in one line.
 
+use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use super::definition::Cli;
 
 /// Reduces an error of clap to one line that says what to do.
 pub(crate) fn one_line(error: &clap::Error) -> String {
     let said = match error.kind() {
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            "say what to do: run, shell, diff, apply, undo, discard, sessions, export, cat, ls, cp, exec, ps, \
-             trace, doctor, fsck, info, freeze, pack, unpack, bench, completions or man"
-                .to_owned()
+            let cli = Cli::command();
+            let verbs = cli.get_subcommands().filter(|verb| !verb.is_hide_set());
+            let verbs: Vec<&str> = verbs.map(|verb| verb.get_name()).collect();
+            let (last, rest) = verbs.split_last().unwrap_or((&"run", &[]));
+            format!("say what to do: {} or {last}", rest.join(", "))
         }
         ErrorKind::MissingRequiredArgument => missing(error),
         _ => {
@@ -21,6 +26,11 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
         && !values.is_empty()
     {
         return format!("{said}; use one of {}", values.join(", "));
+    }
+    if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
+        && let "help" | "version" = word.as_str()
+    {
+        return format!("{said}; did you mean '--{word}'? (see lightpath --help)");
     }
     let meant = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
     let meant = meant.iter().find_map(|kind| match error.get(*kind)? {
@@ -56,7 +66,6 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::command::cli::definition::Cli;
 
     #[test]
     fn complaints_are_one_line() {

@@ -6,8 +6,9 @@ use clap::{Args, FromArgMatches, Parser, Subcommand};
 
 use crate::command::over::apply::Apply;
 use crate::command::over::diff::Diff;
+use crate::command::over::discard::Discard;
 use crate::command::over::export::Export;
-use crate::command::over::sessions::{Discard, Sessions};
+use crate::command::over::sessions::Sessions;
 use crate::command::over::undo::Undo;
 use crate::command::verbs::exec::Exec;
 use crate::command::verbs::freeze::Freeze;
@@ -60,7 +61,7 @@ pub(crate) enum Verb {
     Ls(Ls),
     /// Copy files into or out of a session or a run that is under way, as cp -a does.
     Cp(Cp),
-    /// Forget a session.
+    /// Forget a session, or what it has changed at some paths.
     Discard(Discard),
     /// List the sessions.
     Sessions(Sessions),

@@ -42,7 +42,7 @@ fn dispatch(verb: Verb) -> Result<u8, Failure> {
         Verb::Cat(args) => place::cat(&args),
         Verb::Ls(args) => place::ls(&args),
         Verb::Cp(args) => place::cp(&args),
-        Verb::Discard(args) => over::sessions::discard(&args),
+        Verb::Discard(args) => over::discard::discard(&args),
         Verb::Sessions(args) => over::sessions::sessions(&args),
         Verb::Exec(args) => exec::exec(&args),
         Verb::Ps(args) => ps::ps(&args),

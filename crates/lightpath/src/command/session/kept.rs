@@ -89,10 +89,27 @@ impl Kept {
     pub(crate) fn find(name: Option<&str>) -> Result<Kept, Failure> {
         let all = all()?;
         if let Some(name) = name {
-            let archive = Path::new(name).canonicalize().ok();
-            let is_it = |kept: &Kept| kept.name == *name || kept.archive.is_some() && kept.archive == archive;
-            let found = all.into_iter().find(is_it);
-            return found.ok_or_else(|| Failure::new(REGION, format!("there is no session {name}")));
+            let path = Path::new(name).canonicalize().ok();
+            // The session of that name, or the one over that directory or archive.
+            let is_over = |kept: &Kept| match &kept.archive {
+                Some(archive) => path.as_ref() == Some(archive),
+                None => kept.over.all() == path.as_slice(),
+            };
+            let (mut named, mut over) = (None, Vec::new());
+            for kept in all {
+                if kept.name == *name {
+                    named = Some(kept);
+                } else if is_over(&kept) {
+                    over.push(kept);
+                }
+            }
+            return match (named.or_else(|| over.pop()), over.pop()) {
+                (Some(kept), Some(other)) if kept.name != *name => {
+                    Err(are_both_over(&kept, &other, path.as_deref().unwrap_or(Path::new(name))))
+                }
+                (Some(kept), _) => Ok(kept),
+                (None, _) => Err(Failure::new(REGION, format!("there is no session {name}"))),
+            };
         }
         let here = std::env::current_dir()
             .map_err(|e| Failure::new(REGION, format!("current directory: {}", reason(&e))))?;
@@ -104,8 +121,7 @@ impl Kept {
         found.sort_by_key(|(tree, _)| tree.as_os_str().len());
         match (found.pop(), found.pop()) {
             (Some((tree, kept)), Some((also, other))) if tree == also => {
-                let (one, other, tree) = (kept.shown(), other.shown(), tree.display());
-                Err(Failure::new(USAGE, format!("{one} and {other} are both over {tree}; say --session")))
+                Err(are_both_over(&kept, &other, &tree))
             }
             (Some((_, kept)), _) => Ok(kept),
             (None, _) => Err(Failure::new(
@@ -211,6 +227,11 @@ impl Kept {
     }
 }
 
+fn are_both_over(one: &Kept, other: &Kept, tree: &Path) -> Failure {
+    let (one, other, tree) = (one.shown(), other.shown(), tree.display());
+    Failure::new(USAGE, format!("{one} and {other} are both over {tree}; say --session NAME"))
+}
+
 /// Removes what others that were killed have left of sessions that have ended.
 pub(crate) fn remove_ended() -> Result<(), Failure> {
     for entry in fs::read_dir(home()?).into_iter().flatten().flatten() {
@@ -253,5 +274,7 @@ pub(crate) fn home() -> Result<PathBuf, Failure> {
     from("XDG_STATE_HOME")
         .or_else(|| from("HOME").map(|home| home.join(".local/state")))
         .map(|state| state.join("lightpath"))
-        .ok_or_else(|| Failure::new(REGION, "no place for sessions: set XDG_STATE_HOME or HOME"))
+        .ok_or_else(|| {
+            Failure::new(REGION, "no place for sessions: set XDG_STATE_HOME or HOME to an absolute path")
+        })
 }

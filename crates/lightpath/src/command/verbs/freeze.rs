@@ -77,7 +77,7 @@ fn claim(what: &str) -> Result<Claim, Failure> {
     if let Ok(pid) = what.parse() {
         return join::claim(pid);
     }
-    match what.contains('/') {
+    match what.contains('/') && !Path::new(what).is_dir() {
         true => look(vec![MountPoint::default()], Path::new(what), RegionOwner::User),
         false => open(&Kept::find(Some(what).filter(|name| !name.is_empty()))?),
     }

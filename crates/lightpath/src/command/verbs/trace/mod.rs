@@ -54,8 +54,12 @@ Exit status: as of run; 0 with -p.
 
 Example: lightpath trace -e openat,close -- ls -l /light";
 
+/// Options of a run that are refused: those of sessions, and the table that `-c` prints.
+const REFUSED: [&str; 6] = ["over", "session", "discard", "apply", "ask", "stats"];
+
 /// `lightpath trace`.
 #[derive(Args)]
+#[command(mut_args(|arg| if REFUSED.contains(&arg.get_id().as_str()) { arg.hide(true) } else { arg }))]
 #[command(after_help = AFTER_HELP, override_usage = "lightpath trace [OPTIONS] -- CMD [ARG]...\n       lightpath trace [OPTIONS] -p PID")]
 pub(crate) struct Trace {
     /// Show these calls only (open,close), or all but these (!read,write).
