@@ -80,7 +80,7 @@ fn a_discard_of_a_part_that_is_killed_is_finished() {
         ended = killed_at(&mut trees.lightpath(&["discard", "."]), calls);
         // What is left of it is finished by a run, and what has not begun by the next.
         trees.over("true");
-        if trees.says(&["diff"]) != "" {
+        if !trees.says(&["diff"]).is_empty() {
             trees.says(&["discard", "."]);
         }
         assert_eq!(trees.over(LIST), sh(&trees.copy(), LIST), "killed at call {calls}");

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 
+use super::compare::changes::count;
 use super::compare::tree::{self, Tree};
-use super::diff::count;
 use super::paths::below;
 use super::write::limit::{Above, limit};
 use super::write::reverse::Undo;

@@ -2,9 +2,9 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use super::compare::changes::Change;
+use super::compare::changes::{Change, listed};
 use super::compare::tree::{self, Tree};
-use super::{apply, diff, patch};
+use super::{apply, patch};
 use crate::command::options::run::Options;
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::message::{self, message};
@@ -32,7 +32,7 @@ pub(crate) fn at_end(claim: &Claim, options: &Options) -> Result<(), Failure> {
         let tree = Tree::of(task, &kept);
         let changes = tree.changes()?;
         let shown: Vec<&Change> = changes.all.iter().filter(|change| change.is_shown()).collect();
-        Ok((!shown.is_empty()).then(|| patch::stat(&tree, &diff::listed(&shown)).text))
+        Ok((!shown.is_empty()).then(|| patch::stat(&tree, &listed(&shown)).text))
     });
     let Some(text) = text.map_err(|e| fail(tree::error(e)))?.map_err(fail)? else {
         message(format_args!("nothing in {} was changed", kept.over.shown().display()));

@@ -1,6 +1,5 @@
 //! `lightpath diff`: what a session has changed, in git's words.
 
-use std::collections::BTreeSet;
 use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -8,10 +7,10 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueHint};
 use serde_json::json;
 
-use super::compare::changes::Change;
+use super::compare::changes::{Change, listed};
 use super::compare::host;
 use super::compare::tree::{self, Tree, is_dir};
-use super::patch;
+use super::patch::{self, Shown};
 use super::paths::below;
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::message::message;
@@ -49,24 +48,6 @@ pub(crate) struct Diff {
     /// Only what lies at or below these.
     #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
     paths: Vec<PathBuf>,
-}
-
-/// What is printed of changes.
-#[derive(Default)]
-pub(super) struct Shown {
-    pub(super) text: Vec<u8>,
-    /// Files whose content could not be read. Each has been named in a message.
-    pub(super) unread: usize,
-}
-
-impl Shown {
-    /// What was read of a change; none, after a message, if it cannot be read.
-    pub(super) fn read<T>(&mut self, change: &Change, read: io::Result<T>) -> Option<T> {
-        let fail =
-            |e: &io::Error| Failure::new(REGION, format!("{}: {}", shown::below(&change.path), reason(e)));
-        self.unread += usize::from(read.is_err());
-        read.inspect_err(|e| message(fail(e))).ok()
-    }
 }
 
 /// Prints the changes of a session; says of each that cannot be written why.
@@ -113,18 +94,6 @@ fn is_nowhere(tree: &Tree<'_>, changes: &[Change], path: &Path) -> bool {
 fn is_wanted(change: &Change, wanted: &[PathBuf]) -> bool {
     let is_in = |path: &Path| wanted.iter().any(|wanted| path.starts_with(wanted));
     wanted.is_empty() || is_in(&change.path) || change.from.as_deref().is_some_and(is_in)
-}
-
-/// How many lines a listing of changes has.
-pub(super) fn count(changes: &[Change]) -> usize {
-    let shown: Vec<&Change> = changes.iter().filter(|change| change.is_shown()).collect();
-    listed(&shown).len()
-}
-
-/// What is listed of changes: a rename says what became of the name that is gone.
-pub(super) fn listed<'c>(shown: &[&'c Change]) -> Vec<&'c Change> {
-    let renamed: BTreeSet<&PathBuf> = shown.iter().filter_map(|change| change.from.as_ref()).collect();
-    shown.iter().copied().filter(|change| change.new.is_some() || !renamed.contains(&change.path)).collect()
 }
 
 fn text(args: &Diff, tree: &Tree<'_>, shown: &[&Change]) -> Shown {

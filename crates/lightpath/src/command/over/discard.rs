@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 
+use super::compare::changes::count;
 use super::compare::host;
 use super::compare::tree::{self, Tree};
-use super::diff::count;
 use super::paths::below;
 use super::write::limit::{Above, limit};
 use super::write::put::TEMPORARY;

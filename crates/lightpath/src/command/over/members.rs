@@ -266,7 +266,7 @@ mod tests {
             assert!(Members::new(&archive(&[record], b"1")[..]).next().is_err(), "{record:?}");
         }
         let bytes = archive(&[("path", b"p")], &[1; 2000]);
-        for length in [100, 600, 1200, 1700] {
+        for length in [100, 600, 1200] {
             assert!(Members::new(&bytes[..length]).next().is_err(), "{length}");
         }
         let mut members = Members::new(&bytes[..3000]);

@@ -8,8 +8,9 @@ use similar::{Algorithm, DiffOp, capture_diff_slices, group_diff_ops};
 use super::compare::changes::Change;
 use super::compare::host;
 use super::compare::tree::{Tree, kind};
-use super::diff::Shown;
-use crate::command::output::shown::counted;
+use crate::command::output::failure::{Failure, REGION, reason};
+use crate::command::output::message::message;
+use crate::command::output::shown::{self, counted};
 
 /// Lines around a hunk.
 const CONTEXT: usize = 3;
@@ -20,6 +21,24 @@ const LARGE: usize = 64 << 20;
 
 /// Most bytes of a file that a patch holds.
 const LONGEST: u64 = 1 << 30;
+
+/// What is printed of changes.
+#[derive(Default)]
+pub(super) struct Shown {
+    pub(super) text: Vec<u8>,
+    /// Files whose content could not be read. Each has been named in a message.
+    pub(super) unread: usize,
+}
+
+impl Shown {
+    /// What was read of a change; none, after a message, if it cannot be read.
+    fn read<T>(&mut self, change: &Change, read: io::Result<T>) -> Option<T> {
+        let fail =
+            |e: &io::Error| Failure::new(REGION, format!("{}: {}", shown::below(&change.path), reason(e)));
+        self.unread += usize::from(read.is_err());
+        read.inspect_err(|e| message(fail(e))).ok()
+    }
+}
 
 /// Content before and after; none where there is no file.
 struct Sides {

@@ -4,7 +4,7 @@
 //! and a directory that nobody has looked into has nothing changed below it. What is left is compared with
 //! the host.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -318,6 +318,18 @@ pub(super) fn is_same_special(found: &Record, seen: &Record) -> bool {
     !matches!(kind(seen.mode), libc::S_IFREG | libc::S_IFLNK | libc::S_IFDIR) && of(found) == of(seen)
 }
 
+/// How many lines a listing of changes has.
+pub(crate) fn count(changes: &[Change]) -> usize {
+    let shown: Vec<&Change> = changes.iter().filter(|change| change.is_shown()).collect();
+    listed(&shown).len()
+}
+
+/// What is listed of changes: a rename says what became of the name that is gone.
+pub(crate) fn listed<'c>(shown: &[&'c Change]) -> Vec<&'c Change> {
+    let renamed: BTreeSet<&PathBuf> = shown.iter().filter_map(|change| change.from.as_ref()).collect();
+    shown.iter().copied().filter(|change| change.new.is_some() || !renamed.contains(&change.path)).collect()
+}
+
 /// Finds names that were taken away from what stands at another name now.
 fn pair_renames(all: &mut [Change]) {
     let gone: BTreeMap<u64, PathBuf> = all
@@ -325,7 +337,7 @@ fn pair_renames(all: &mut [Change]) {
         .filter(|change| change.new.is_none())
         .filter_map(|change| change.old.map(|old| (old.seen.target, change.path.clone())))
         .collect();
-    let mut taken = std::collections::BTreeSet::new();
+    let mut taken = BTreeSet::new();
     for change in all.iter_mut().filter(|change| change.old.is_none()) {
         let Some(new) = &change.new else { continue };
         let word = new.inode.to_word();

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::slice::from_ref;
 
 use lp_vfs::boot;
 
@@ -87,7 +88,7 @@ fn whole(tree: &Tree<'_>, to: &mut Unpacking) -> Result<(), Why> {
             libc::S_IFDIR => to.put(name, What::Directory, looks)?,
             libc::S_IFREG => {
                 let (mut content, size) = (Bytes { tree, of: &new, at: 0 }, new.attributes.size);
-                to.put(name, What::File { content: &mut content, parts: &[0..size], size }, looks)?;
+                to.put(name, What::File { content: &mut content, parts: from_ref(&(0..size)), size }, looks)?;
             }
             libc::S_IFLNK => to.put(name, What::Symlink(tree.target(&new).map_err(fail)?), looks)?,
             _ => to.put(name, What::Node(u64::from(new.attributes.rdev)), looks)?,

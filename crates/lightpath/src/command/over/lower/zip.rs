@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
+use std::slice::from_ref;
 
 use rustix::fs::Timespec;
 use zip::ZipArchive;
@@ -34,7 +35,7 @@ pub(super) fn unpack(from: &Path, to: &mut Unpacking) -> Result<(), Why> {
             }
             _ => {
                 let size = member.size();
-                to.put(&name, What::File { content: &mut member, parts: &[0..size], size }, looks)?;
+                to.put(&name, What::File { content: &mut member, parts: from_ref(&(0..size)), size }, looks)?;
             }
         }
     }

@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::command::over::compare::changes::{Change, Changes};
+use crate::command::over::compare::changes::{Change, Changes, listed};
 use crate::command::over::compare::tree::is_dir;
-use crate::command::over::diff::listed;
 
 /// What stands for a file that a change leaves at a name it had before, if the file has several names.
 fn file(change: &Change) -> Option<u64> {
