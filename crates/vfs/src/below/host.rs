@@ -350,6 +350,8 @@ impl File for OwnedFd {
         let seek = |at: u64, whence: u32| unsafe { lp_abi::syscall!(__NR_lseek, self.get(), at, whence) };
         let start = match seek(at, SEEK_DATA) {
             Err(Errno::ENXIO) => return Ok(None),
+            // A file system that does not tell.
+            Err(Errno::EINVAL) => return Ok(Some(at..u64::MAX)),
             start => start? as u64,
         };
         Ok(Some(start..seek(start, SEEK_HOLE)? as u64))
