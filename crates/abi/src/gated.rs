@@ -215,6 +215,7 @@ const GATED: &[u32] = &[
     __NR_munmap,
     __NR_mremap,
     __NR_msync,
+    __NR_process_madvise,
     __NR_mprotect,
     __NR_pkey_mprotect,
     __NR_madvise,

@@ -2,6 +2,7 @@
  * the old mapping, and pages that are copied when the mapping is made. */
 #include "map.h"
 #include <sys/syscall.h>
+#include <sys/uio.h>
 
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102
@@ -160,4 +161,143 @@ GROUP(map, populated_copies)
         T(pwrite(fd, "b", 1, PAGE));
         T(pwrite(fd, "d", 1, 3 * PAGE));
     }
+}
+
+/* process_madvise(2) on oneself: guards, what a file loses, and advice that fails half-way. */
+GROUP(map, advised_by_a_pidfd)
+{
+    int fd = pages(8), self = syscall(SYS_pidfd_open, getpid(), 0);
+    char *m = TP(mmap(NULL, 8 * PAGE, BOTH, MAP_SHARED, fd, 0));
+    char *p = TP(mmap(NULL, 8 * PAGE, BOTH, MAP_PRIVATE, fd, 0));
+    struct iovec two[2] = { { m, 2 * PAGE }, { m + 4 * PAGE, PAGE } };
+    touch("before", m + 4 * PAGE, 1);
+    T(syscall(SYS_process_madvise, self, two, 2, MADV_GUARD_INSTALL, 0));
+    touch("guard", m, 0);
+    touch("between", m + 2 * PAGE, 1);
+    touch("guard", m + 4 * PAGE, 0);
+    T(syscall(SYS_process_madvise, self, two + 1, 1, MADV_GUARD_REMOVE, 0));
+    touch("no more", m + 4 * PAGE, 0);
+    struct iovec cut[3] = { { m + 5 * PAGE, PAGE }, { p, PAGE }, { m + 6 * PAGE, PAGE } };
+    T(syscall(SYS_process_madvise, self, cut, 3, MADV_REMOVE, 0));
+    T(syscall(SYS_process_madvise, self, cut + 1, 1, MADV_REMOVE, 0));
+    touch("removed", m + 5 * PAGE, 0);
+    touch("not removed", m + 6 * PAGE, 0);
+    struct stat st;
+    T(fstat(fd, &st));
+    say("%ld", (long)st.st_blocks);
+    T(lseek(fd, 0, SEEK_HOLE));
+    T(syscall(SYS_process_madvise, self, two, 2, MADV_COLD, 0));
+    T(syscall(SYS_process_madvise, self, two, 0, MADV_GUARD_INSTALL, 0));
+    T(syscall(SYS_process_madvise, self, NULL, 1, MADV_GUARD_INSTALL, 0));
+    T(syscall(SYS_process_madvise, self, two, 1025, MADV_GUARD_INSTALL, 0));
+    T(syscall(SYS_process_madvise, self, two, 2, MADV_GUARD_INSTALL, 1));
+    T(syscall(SYS_process_madvise, self, two, 2, 1000, 0));
+    T(syscall(SYS_process_madvise, fd, two, 2, MADV_GUARD_INSTALL, 0));
+    struct iovec odd[3] = { { m + 6 * PAGE, PAGE }, { m + 6 * PAGE + 1, PAGE }, { m, -1 } };
+    T(syscall(SYS_process_madvise, self, odd, 2, MADV_GUARD_INSTALL, 0));
+    T(syscall(SYS_process_madvise, self, odd + 1, 1, MADV_GUARD_INSTALL, 0));
+    T(syscall(SYS_process_madvise, self, odd + 1, 2, MADV_GUARD_INSTALL, 0));
+    CHILD T(syscall(SYS_process_madvise, self, two, 2, MADV_GUARD_INSTALL, 0));
+}
+
+/* Guards behind a file's end stay where it grows, and those that it loses. */
+GROUP(map, guards_and_the_end)
+{
+    int fd = pages(2);
+    char *m = TP(mmap(NULL, 12 * PAGE, BOTH, MAP_SHARED, fd, 0));
+    char *p = TP(mmap(NULL, 12 * PAGE, BOTH, MAP_PRIVATE, fd, 0));
+    for (int i = 0; i < 2; i++) {
+        char *at = i ? p : m;
+        T(madvise(at + PAGE, 2 * PAGE, MADV_GUARD_INSTALL));
+        T(madvise(at + 5 * PAGE, PAGE, MADV_GUARD_INSTALL));
+    }
+    T(ftruncate(fd, 8 * PAGE));
+    for (int page = 0; page < 9; page++)
+        touch("grown", m + page * PAGE, 0), touch("grown", p + page * PAGE, 0);
+    T(ftruncate(fd, PAGE));
+    for (int page = 0; page < 9; page++)
+        touch("cut", m + page * PAGE, 0), touch("cut", p + page * PAGE, 0);
+    T(pwrite(fd, "w", 1, 9 * PAGE));
+    for (int page = 0; page < 11; page++)
+        touch("written", m + page * PAGE, 0), touch("written", p + page * PAGE, 0);
+    T(madvise(m, 12 * PAGE, MADV_GUARD_REMOVE));
+    touch("no guard", m + 2 * PAGE, 1);
+}
+
+/* What is locked stays so where the file grows: the kernel refuses to make it cold. */
+GROUP(map, locked_and_the_end)
+{
+    int fd = pages(2);
+    char *m = TP(mmap(NULL, 8 * PAGE, BOTH, MAP_SHARED | MAP_LOCKED, fd, 0));
+    char *part = TP(mmap(NULL, 8 * PAGE, BOTH, MAP_SHARED, fd, 0));
+    T(mlock(part, PAGE));
+    T(syscall(SYS_mlock2, part + 3 * PAGE, 2 * PAGE, 1));
+    for (int step = 0; step < 3; step++) {
+        for (int page = 0; page < 8; page++) {
+            TN("locked", madvise(m + page * PAGE, PAGE, MADV_COLD));
+            TN("in part", madvise(part + page * PAGE, PAGE, MADV_COLD));
+        }
+        T(ftruncate(fd, (step == 1 ? 1 : 6) * PAGE));
+    }
+}
+
+/* mremap(2) over several mappings: moved since Linux 6.17 if they keep their size, else refused. */
+GROUP(map, mremap_of_several)
+{
+    int fd = pages(8);
+    for (int way = 0; way < 4; way++) {
+        char *room = TP(mmap(NULL, 32 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        char *m = room + PAGE, *to = room + 16 * PAGE;
+        T(mmap(m, 3 * PAGE, BOTH, MAP_SHARED | MAP_FIXED, fd, 0) == m);
+        if (way != 1)
+            T(mmap(m + 3 * PAGE, PAGE, BOTH, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == m + 3 * PAGE);
+        else
+            T(munmap(m + 3 * PAGE, PAGE));
+        T(mmap(m + 4 * PAGE, 2 * PAGE, BOTH, MAP_PRIVATE | MAP_FIXED, fd, 4 * PAGE) == m + 4 * PAGE);
+        T(mprotect(m + PAGE, PAGE, PROT_READ));
+        m[4 * PAGE] = 'P';
+        switch (way) {
+        case 0:
+        case 1:
+            T(mremap(m, 6 * PAGE, 6 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
+            for (int page = 0; page < 6; page++)
+                touch("moved", to + page * PAGE, 0), touch("left", m + page * PAGE, 0);
+            touch("read-only", to + PAGE, 1);
+            touch("shared", to, 1);
+            contents("f");
+            break;
+        case 2:
+            T(mremap(m, 6 * PAGE, 7 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
+            T(mremap(m, 6 * PAGE, 5 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
+            T(mremap(m, 6 * PAGE, 7 * PAGE, MREMAP_MAYMOVE) != MAP_FAILED);
+            T(mremap(m, 6 * PAGE, 6 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to);
+            T(mremap(m, 6 * PAGE, 6 * PAGE, 0) == m);
+            break;
+        case 3:
+            T(mremap(m, 6 * PAGE, 4 * PAGE, 0) == m);
+            touch("kept", m + 3 * PAGE, 0);
+            touch("cut", m + 4 * PAGE, 0);
+            T(mremap(room, 5 * PAGE, 2 * PAGE, 0) == room);
+            touch("cut", m + PAGE, 0);
+        }
+        T(munmap(room, 32 * PAGE));
+    }
+}
+
+/* remap_file_pages(2) over pieces of a mapping. */
+GROUP(map, remapped_pages_of_pieces)
+{
+    int fd = pages(8);
+    char *m = TP(mmap(NULL, 8 * PAGE, BOTH, MAP_SHARED, fd, 0));
+    T(remap_file_pages(m + PAGE, PAGE, 0, 5, 0));
+    T(remap_file_pages(m, 3 * PAGE, 0, 4, 0));
+    touch("first", m, 0), touch("second", m + PAGE, 0), touch("third", m + 2 * PAGE, 0);
+    T(mprotect(m + 4 * PAGE, PAGE, PROT_READ));
+    T(remap_file_pages(m + 3 * PAGE, 3 * PAGE, 0, 0, 0));
+    T(munmap(m + 6 * PAGE, PAGE));
+    T(remap_file_pages(m + 5 * PAGE, 2 * PAGE, 0, 0, 0));
+    T(remap_file_pages(m + 5 * PAGE, PAGE, 0, 100, 0));
+    touch("behind the end", m + 5 * PAGE, 0);
+    for (int page = 0; page < 6; page++)
+        touch("all", m + page * PAGE, 0);
 }

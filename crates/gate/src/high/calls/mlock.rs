@@ -7,7 +7,7 @@ use lp_abi::Result;
 use lp_abi::linux::*;
 
 use crate::high::frame::handler::{handlers, kernel, ret};
-use crate::high::memory::{fill, holes};
+use crate::high::memory::{fill, holes, kept};
 use crate::high::run::own;
 use crate::low::dispatch::NOT_OURS;
 use crate::low::tools::status;
@@ -19,6 +19,7 @@ handlers! {
     /// mlock(2).
     fn mlock(task, address: usize, length: usize) {
         own::refused(address, length).unwrap_or_else(|| {
+            kept::asked();
             holes::touch(task, address, length);
             NOT_OURS
         })
@@ -27,6 +28,7 @@ handlers! {
     /// mlock2(2).
     fn mlock2(task, address: usize, length: usize, flags: u32) {
         own::refused(address, length).unwrap_or_else(|| {
+            kept::asked();
             if flags & MLOCK_ONFAULT == 0 {
                 holes::touch(task, address, length);
             }
@@ -38,6 +40,7 @@ handlers! {
     fn mlockall(task, flags: u32) {
         let known = MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT;
         let populates = flags & MCL_ONFAULT == 0;
+        kept::asked();
         fill::set_locks_all(flags & MCL_FUTURE != 0 && populates);
         if flags & !known != 0 || flags & MCL_CURRENT == 0 || status::is_filtered() {
             return NOT_OURS;

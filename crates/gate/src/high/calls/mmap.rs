@@ -16,6 +16,7 @@ use crate::high::frame::content::read_at;
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::memory::areas::{self, Area, Sharing};
 use crate::high::memory::fill::{self, Content};
+use crate::high::memory::kept;
 use crate::high::memory::written::{self, After};
 use crate::high::run::image;
 use crate::high::run::own;
@@ -188,6 +189,7 @@ fn map(task: &Task, wanted: &Wanted) -> Result<usize> {
     if wanted.flags & MAP_LOCKED != 0
         && let Ok(start) = made
     {
+        kept::asked();
         // mmap(2) does not fail if a page cannot be made present.
         kernel!(__NR_mlock, start, bytes);
     }

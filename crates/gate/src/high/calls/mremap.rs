@@ -35,9 +35,85 @@ handlers! {
 fn remap(task: &Task, to: &Move) -> isize {
     let mut list = areas::list();
     match list.find(to.old, to.old + 1).map(|area| *area) {
+        Some(area) if to.old_end > area.end && to.keeps_size() => move_several(task, &mut list, to),
         Some(area) => ret(remap_area(task, &mut list, &area, to)),
+        None if to.keeps_size() && list.find(to.old, to.old_end).is_some() => {
+            move_several(task, &mut list, to)
+        }
         None => remap_other(task, &mut list, to),
     }
+}
+
+/// Moves several mappings to a given place, one after the other, where the kernel does that (Linux 6.17). If
+/// one cannot be moved, those before it have been.
+fn move_several(task: &Task, list: &mut LockedAreas, to: &Move) -> isize {
+    let lands = end_of(to.new, to.old_end - to.old).filter(|_| to.new.is_multiple_of(PAGE_SIZE));
+    if lands.is_none_or(|end| to.new < to.old_end && to.old < end) {
+        return Errno::EINVAL.to_ret();
+    }
+    if !kernel_moves_several() {
+        return Errno::EFAULT.to_ret();
+    }
+    let mut at = to.old;
+    while at < to.old_end {
+        let area = list.find(at, to.old_end).map(|area| *area);
+        let is_ours = area.is_some_and(|area| area.start <= at);
+        let start =
+            if is_ours { Some(at) } else { first_mapped(at, area.map_or(to.old_end, |area| area.start)) };
+        if at == to.old && start != Some(at) {
+            return Errno::EFAULT.to_ret();
+        }
+        let end = match area {
+            Some(area) if is_ours => area.end.min(to.old_end),
+            Some(area) => area.start,
+            None => to.old_end,
+        };
+        if let Some(start) = start {
+            let bytes = end - start;
+            let new = to.new + (start - to.old);
+            let piece = Move { old: start, old_end: end, old_length: bytes, new_length: bytes, new, ..*to };
+            let done = match area.filter(|_| is_ours) {
+                Some(area) => ret(remap_area(task, list, &area, &piece)),
+                None => match remap_other(task, list, &piece) {
+                    NOT_OURS => kernel!(__NR_mremap, start, bytes, bytes, to.flags, new),
+                    done => done,
+                },
+            };
+            if is_error(done) {
+                return done;
+            }
+        }
+        at = end;
+    }
+    to.new as isize
+}
+
+/// Whether the kernel moves several mappings by one call: asked with two pages that nobody else uses.
+#[cold]
+fn kernel_moves_several() -> bool {
+    let bytes = 2 * PAGE_SIZE;
+    let Ok(at) = fill::reserve(0, 2 * bytes, 0) else { return false };
+    let flags = MREMAP_MAYMOVE | MREMAP_FIXED;
+    // SAFETY: pages that were reserved above; the protection of one makes them two mappings.
+    let moved = unsafe {
+        lp_abi::syscall!(__NR_mprotect, at, PAGE_SIZE, PROT_READ)
+            .and_then(|_| lp_abi::syscall!(__NR_mremap, at, bytes, bytes, flags, at + bytes))
+    };
+    // What was moved has left a gap, which another thread may have mapped meanwhile.
+    let _ = match moved {
+        Ok(_) => fill::unmap(at + bytes, bytes),
+        Err(_) => fill::unmap(at, 2 * bytes),
+    };
+    moved.is_ok()
+}
+
+/// The first page of `start..end` at which something is mapped.
+fn first_mapped(start: usize, end: usize) -> Option<usize> {
+    let mut present = 0u8;
+    // SAFETY: the kernel writes one byte for one page.
+    let mut is_mapped =
+        |page: usize| unsafe { lp_abi::syscall!(__NR_mincore, page, PAGE_SIZE, &raw mut present) }.is_ok();
+    (start..end).step_by(PAGE_SIZE).find(|page| is_mapped(*page))
 }
 
 /// mremap(2) of a range that starts with a mapping of the kernel's. It may move onto files of ours, or cut
@@ -49,7 +125,7 @@ fn remap_other(task: &Task, list: &mut LockedAreas, to: &Move) -> isize {
     if lands.is_none() && !goes_on {
         return NOT_OURS;
     }
-    let cut = end_of(to.old, to.new_length).filter(|cut| *cut < to.old_end && to.flags & MREMAP_FIXED == 0);
+    let cut = end_of(to.old, to.new_length).filter(|cut| *cut <= to.old_end && to.flags & MREMAP_FIXED == 0);
     if goes_on && cut.is_none() {
         return Errno::EFAULT.to_ret(); // The range to move or grow must be one mapping.
     }
@@ -70,6 +146,7 @@ fn remap_other(task: &Task, list: &mut LockedAreas, to: &Move) -> isize {
 }
 
 /// mremap's arguments.
+#[derive(Clone, Copy)]
 struct Move {
     old: usize,
     /// End of the pages to move; of the one page if `old_length` is 0.
@@ -81,6 +158,16 @@ struct Move {
 }
 
 impl Move {
+    /// Whether it moves to a given place what keeps its size.
+    fn keeps_size(&self) -> bool {
+        let known = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
+        let placed = MREMAP_MAYMOVE | MREMAP_FIXED;
+        self.flags & !known == 0
+            && self.flags & placed == placed
+            && self.old_length != 0
+            && self.new_length.checked_next_multiple_of(PAGE_SIZE) == Some(self.old_end - self.old)
+    }
+
     /// Whether the old mapping stays, with what the file has.
     fn keeps_old(&self) -> bool {
         self.flags & MREMAP_DONTUNMAP != 0
@@ -109,7 +196,9 @@ fn remap_area(task: &Task, list: &mut LockedAreas, area: &Area, to: &Move) -> Re
     if to.old_length == 0 && area.sharing == Sharing::Private {
         return Err(Errno::EINVAL);
     }
-    if to.old_end > area.end {
+    let stays = !fixed && !keeps && to.old_length != 0;
+    // Other mappings may follow this one where it only loses something.
+    if to.old_end > area.end && !(stays && bytes <= old_bytes) {
         return Err(Errno::EFAULT);
     }
     if to.old_length == 0 && !may_move {
@@ -118,7 +207,7 @@ fn remap_area(task: &Task, list: &mut LockedAreas, area: &Area, to: &Move) -> Re
     list.reserve()?;
     written::within(task, list, to.old, to.old_end, After::Stays);
     let area = &list.find(to.old, to.old_end).map_or(*area, |area| *area);
-    if !fixed && !keeps && to.old_length != 0 {
+    if stays {
         if bytes <= old_bytes {
             if bytes < old_bytes {
                 fill::unmap(to.old + bytes, old_bytes - bytes)?;

@@ -16,7 +16,7 @@ use lp_vfs::task::Task;
 use crate::high::memory::areas::{self, Area, Hole, LockedAreas};
 use crate::high::memory::fill::{self, Content};
 use crate::high::memory::sorted::Span;
-use crate::high::memory::{bus, missing};
+use crate::high::memory::{bus, kept, missing};
 use crate::low::above::Access;
 
 /// Pages that a fault allocates, aligned, while there are few pieces.
@@ -88,7 +88,9 @@ fn give_some(
             continue;
         }
         list.holes().reserve(1)?;
+        let kept = kept::of(task, part.start, part.end);
         fill::fill(task, list, &mut part, Content::Whole)?;
+        kept.restore(task, &part);
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ pub(crate) mod bus;
 pub(crate) mod fault;
 pub(crate) mod fill;
 pub(crate) mod holes;
+pub(crate) mod kept;
 pub(crate) mod missing;
 mod own_fd;
 pub(crate) mod pagemap;

@@ -18,6 +18,8 @@ use crate::low::tools::close::close_number;
 pub(crate) const WORD: usize = 8;
 /// Number of the request `PAGEMAP_SCAN`: `_IOWR('f', 16, struct pm_scan_arg)`.
 const PAGEMAP_SCAN: usize = 3 << 30 | size_of::<pm_scan_arg>() << 16 | (b'f' as usize) << 8 | 16;
+/// Category of pages, which the headers' crate leaves out: guards.
+const PAGE_IS_GUARD: u64 = 1 << 8;
 /// Runs of pages that one request reports.
 const RUNS: usize = 16;
 
@@ -72,6 +74,29 @@ fn open(task: &Task) -> Result<Fd> {
     // SAFETY: creates a descriptor, which `beside_region` closes.
     let low = unsafe { lp_abi::syscall!(__NR_openat, AT_FDCWD, path, flags) }?;
     beside_region(task, Fd::new(low as i32))
+}
+
+/// Finds the runs of guards in `start..end` (Linux 6.16). Returns their number.
+#[cold]
+pub(crate) fn guards(task: &Task, start: usize, end: usize, runs: &mut [page_region]) -> usize {
+    let Some(pagemap) = FD.get(task, make) else { return 0 };
+    let mut asked = pm_scan_arg {
+        size: size_of::<pm_scan_arg>() as u64,
+        flags: 0,
+        start: start as u64,
+        end: end as u64,
+        walk_end: 0,
+        vec: runs.as_mut_ptr().addr() as u64,
+        vec_len: runs.len() as u64,
+        max_pages: 0,
+        category_inverted: 0,
+        category_mask: PAGE_IS_GUARD,
+        category_anyof_mask: 0,
+        return_mask: PAGE_IS_GUARD,
+    };
+    // SAFETY: the kernel writes to the record and to `runs`, and changes no byte of the mapping.
+    let found = unsafe { lp_abi::syscall!(__NR_ioctl, pagemap, PAGEMAP_SCAN, &raw mut asked) };
+    found.unwrap_or(0).min(runs.len())
 }
 
 /// Whether the process has touched pages of `start..end` and, where they were protected, written to them.

@@ -6,6 +6,7 @@ use lp_vfs::task::Task;
 
 use crate::high::memory::areas::{self, Area, LockedAreas};
 use crate::high::memory::fill::{self, Content};
+use crate::high::memory::kept;
 
 /// Files may have changed size: where this process maps them, maps in what they have grown by and removes
 /// what they have shrunk by.
@@ -33,14 +34,18 @@ pub(crate) fn settle(task: &Task, list: &mut LockedAreas, index: usize) -> Resul
     let Some(mut area) = list.areas().get(index).copied() else { return Ok(false) };
     let (end, before) = (area.end_of_file(task), area.beyond);
     if end < before {
+        let kept = kept::of(task, end, before);
         fill::past_the_end(end, before, area.protection)?;
         list.holes().reserve(1)?;
         list.cut_holes(end, before);
         area.beyond = end;
+        kept.restore(task, &area);
     } else if end > before {
         let Some(mut grown) = area.cut(before, area.end) else { return Ok(false) };
+        let kept = kept::of(task, grown.start, grown.end);
         fill::fill(task, list, &mut grown, Content::of(area.protection, 0))?;
         area.beyond = grown.beyond;
+        kept.restore(task, &grown);
     }
     list.areas()[index].beyond = area.beyond;
     Ok(area.beyond > before)

@@ -439,7 +439,7 @@ calls! {
     __NR_openat2: Handled(open::openat2, apart::openat2);
     __NR_pidfd_getfd: Handled(refused::pidfd_getfd, apart::at_once);
     __NR_faccessat2: Handled(access::faccessat2, apart::faccessat2);
-    __NR_process_madvise: Special;
+    __NR_process_madvise: Handled(madvise::process_madvise, apart::at_once);
     __NR_epoll_pwait2: Handled(other_kind::epoll_pwait2);
     __NR_mount_setattr: Handled(mount::mount_setattr, apart::at_once);
     __NR_quotactl_fd: Handled(refused::quotactl_fd);
