@@ -85,6 +85,24 @@ GROUP(aio, data)
     end();
 }
 
+/* What a file has grown by can be given to the kernel where it is mapped. */
+GROUP(aio, grown_where_mapped)
+{
+    begin();
+    int fd = make_open("f", "text", O_RDWR), p[2];
+    T(pipe(p));
+    char *m = mmap(NULL, 3 * 4096, PROT_READ, MAP_SHARED, fd, 0);
+    T(write(p[1], m + 4096, 4));
+    run("write", with(IOCB_CMD_PWRITE, fd, "more", 4, 4096));
+    T(write(p[1], m + 4096, 4));
+    struct iovec piece = { "last", 4 };
+    run("writev", with(IOCB_CMD_PWRITEV, fd, &piece, 1, 8192));
+    T(write(p[1], m + 8192, 4));
+    T(read(p[0], room, 16));
+    say("%.8s", room);
+    end();
+}
+
 GROUP(aio, errors)
 {
     begin();

@@ -250,7 +250,12 @@ fn operate(task: &Task, block: &ControlBlock) -> isize {
     };
     match done {
         Err(Errno::EFAULT) if resize::grown(task) => AGAIN,
-        done => ret(done),
+        done => {
+            if done.is_ok() {
+                resize::written(task);
+            }
+            ret(done)
+        }
     }
 }
 
