@@ -157,3 +157,16 @@ GROUP(across, read_only)
     T(unlink(path));
     T(rmdir(far));
 }
+
+/* Names of directories that cannot be renamed, across file systems and not: the file systems come first. */
+GROUP(across, dots_and_the_root)
+{
+    make_dir("d");
+    const char *names[] = { ".", "..", "/", "//", "d/.", "d/..", "/proc/.", "/proc/..", "/proc", "/dev/." };
+    for (unsigned i = 0; i < COUNT(names); i++)
+        for (unsigned j = 0; j < COUNT(names); j++) {
+            errno = 0;
+            long done = rename(names[i], names[j]);
+            say("%s %s %ld %s", names[i], names[j], done, done ? strerrorname_np(errno) : "");
+        }
+}

@@ -62,10 +62,11 @@ impl Moved {
 /// Those of path_resolution(7) for the directory.
 fn moved(task: &Task, at: At) -> Result<Moved> {
     let is_dots = matches!(copy_last_component(Which::Second, at), b"." | b"..");
-    let parent = directory(at)?.map(|parent| find(task, parent, 0, Last::Follow)).transpose()?;
-    let device = match parent.map(|parent| parent.place) {
-        Some(SeenIn::Host(device)) => Some(device),
-        Some(SeenIn::Mount(_)) | None => None,
+    // The root directory is its own.
+    let parent = directory(at)?.unwrap_or(at);
+    let device = match find(task, parent, 0, Last::Follow)?.place {
+        SeenIn::Host(device) => Some(device),
+        SeenIn::Mount(_) => None,
     };
     let (name, has_slash) = without_slashes(at)?;
     Ok(Moved { device, seen: find(task, name, 0, Last::Link), is_dots, has_slash })
