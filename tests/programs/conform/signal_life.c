@@ -1,5 +1,6 @@
 /* Signals that arrive while a process or thread starts, ends, calls exec, or repairs a mapping. */
 #include "signals.h"
+#include <sys/auxv.h>
 #include <pthread.h>
 
 /* Descriptor at which an image of `signal.exec` waits for the end of its pipe. */
@@ -354,4 +355,32 @@ GROUP(signal, during_a_mapping_s_repair)
 GROUP(signal, during_a_mapping_s_repair_by_threads)
 {
     repair_under_fire(3);
+}
+
+static void start_a_program(int signal)
+{
+    pid_t child = vfork();
+    if (!child) {
+        execl("/bin/true", "true", NULL);
+        _exit(9);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    shared->handled = status;
+}
+
+/* A handler that starts a program has a stack that is little larger than the kernel's frame. */
+GROUP(signal, program_started_on_a_small_stack)
+{
+    share();
+    shared->handled = -1;
+    size_t size = (getauxval(AT_MINSIGSTKSZ) + 4800 + 15) & ~15L;
+    char *low = TP(mmap(NULL, 65536, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    T(mprotect(low + 32768, 32768, PROT_READ | PROT_WRITE));
+    stack_t stack = { .ss_sp = low + 32768, .ss_size = size };
+    T(sigaltstack(&stack, NULL));
+    struct sigaction action = { .sa_handler = start_a_program, .sa_flags = SA_ONSTACK };
+    T(sigaction(SIGUSR1, &action, NULL));
+    T(raise(SIGUSR1));
+    say("%d", (int)shared->handled);
 }

@@ -36,7 +36,7 @@ use crate::high::route::hostlink;
 use crate::high::route::path::{leave, may_be_link, one, route};
 use crate::high::run::image::{self, Change};
 use crate::high::run::outline;
-use crate::low::exec::check::Program;
+use crate::low::exec::check::{Program, ProgramPath};
 use crate::low::exec::environment::Environment;
 use crate::low::exec::load::{Executed, LoaderHook, Named, Static};
 use crate::low::exec::privileges::{self, Executable, Owned};
@@ -313,7 +313,7 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
         // All that it looks for is in a mount.
         Some(_) if loader.is_gnu() => LoaderHook::Audit { storage: 0 },
         _ => {
-            let program = Program { elf: &elf, origin: check::directory_of(name.to_bytes()) };
+            let program = Program { elf: &elf, path: ProgramPath::Text(name.to_bytes()) };
             // SAFETY: the record is the thread's own.
             program.load(unsafe { &*current::thread() }, loader, &environment, |_| ())
         }

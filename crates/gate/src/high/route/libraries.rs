@@ -36,8 +36,10 @@ impl List {
     }
 }
 
-/// Whether an entry of the program's list at `text` leads into a mount. Entries longer than a path do not.
+/// Whether an entry of the program's list at `text` leads into a mount. Entries longer than a path do not. Not
+/// inlined: most execs have no such list, and must do with the stack that the kernel needs.
 #[cold]
+#[inline(never)]
 pub(crate) fn list_leads_into_mount(task: Option<&Task>, list: List, text: *const u8) -> bool {
     let mut at = text;
     let mut whole = true;

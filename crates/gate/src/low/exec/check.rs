@@ -39,32 +39,42 @@ pub(crate) fn refuse(thread: &Thread, refusal: Refusal, path: &[u8]) -> Errno {
     Errno::EACCES
 }
 
-/// Bytes examined at the start of a file; the kernel examines 256 for `#!`.
-const HEAD: usize = 1024;
+/// Bytes examined at the start of a file; the kernel examines 256 for `#!`. They have the first eight program
+/// headers, and those looked for are among these as a rule. More would not fit every stack.
+const HEAD: usize = 512;
 /// Maximum depth of `#!` interpreters, as in the kernel.
 const SCRIPTS: usize = 5;
 
 /// A program under examination.
 pub(crate) struct Program<'p> {
     pub(crate) elf: &'p Elf<'p>,
-    /// Its directory.
-    pub(crate) origin: &'p [u8],
+    /// Its path.
+    pub(crate) path: ProgramPath<'p>,
+}
+
+/// What tells a program's path.
+#[derive(Clone, Copy)]
+pub(crate) enum ProgramPath<'p> {
+    /// The path itself.
+    Text(&'p [u8]),
+    /// The descriptor of the open program.
+    Open(Fd),
 }
 
 impl Program<'_> {
     /// Whether it makes the loader look in a mount: in a directory, or for a library that it names by a path.
-    fn leads_into_mount(&self, thread: &Thread) -> bool {
-        let mut leads = |path: &[u8]| High::leads_into_mount(thread, self.origin, path);
+    fn leads_into_mount(&self, thread: &Thread, origin: &[u8]) -> bool {
+        let mut leads = |path: &[u8]| High::leads_into_mount(thread, origin, path);
         self.elf.directories(&mut leads) || self.elf.needed(&mut |name| name.contains(&b'/') && leads(name))
     }
 
     /// Bytes of thread-local storage of the libraries that it needs and that lie in directories that it
     /// names, or where a mount has others than the host.
-    fn storage(&self, thread: &Thread, environment: &Environment) -> u64 {
+    fn storage(&self, thread: &Thread, environment: &Environment, origin: &[u8]) -> u64 {
         let mut sum = 0u64;
         self.elf.needed(&mut |name| {
             let is_found = self.elf.directories(&mut |directory| {
-                let bytes = High::storage_of(thread, self.origin, directory, name);
+                let bytes = High::storage_of(thread, origin, directory, name);
                 sum = sum.saturating_add(bytes.unwrap_or(0));
                 bytes.is_some()
             });
@@ -82,14 +92,20 @@ impl Program<'_> {
     }
 
     /// How the gate is loaded into a program that names paths itself, or needs a library before the gate,
-    /// under `environment`.
+    /// under `environment`. Not inlined: most programs need neither this nor the stack for it.
+    #[inline(never)]
     fn load_with_needs(&self, thread: &Thread, loader: Loader, environment: &Environment) -> LoaderHook {
+        let mut room = [0u8; names::ROOM];
+        let origin = directory_of(match self.path {
+            ProgramPath::Text(path) => path,
+            ProgramPath::Open(fd) => names::of_descriptor(fd, &mut room),
+        });
         let audits = loader.is_gnu()
             && (self.needs_first_library()
-                || self.leads_into_mount(thread)
+                || self.leads_into_mount(thread, origin)
                 || environment.wants_auditor(thread));
         if audits {
-            LoaderHook::Audit { storage: self.storage(thread, environment) }
+            LoaderHook::Audit { storage: self.storage(thread, environment, origin) }
         } else {
             LoaderHook::Preload
         }
@@ -121,13 +137,15 @@ impl Program<'_> {
 /// Files that processes of the region have found good are not opened again. `environment` is that of the new
 /// image.
 ///
-/// `None` for a script whose interpreter is a static program.
+/// `None` for a script whose interpreter is a static program. Not inlined: the exec itself must do without
+/// the stack for this.
 ///
 /// # Errors
 /// The refusal. Files that are absent or that the kernel will refuse pass.
 ///
 /// # Safety
 /// `path` must be NUL-terminated, or bad in a way that the kernel answers with `EFAULT`.
+#[inline(never)]
 pub(crate) unsafe fn host_file(
     thread: &Thread,
     environment: &Environment,
@@ -221,14 +239,12 @@ fn program(
         };
     }
     let Some(elf) = Elf::new(head, &read) else { return PRELOAD };
-    let mut room = [0u8; names::ROOM];
-    let own = names::of_descriptor(open.0.get(), &mut room);
-    let program = Program { elf: &elf, origin: directory_of(own) };
+    let program = Program { elf: &elf, path: ProgramPath::Open(open.0.get()) };
     Ok(Some(program.load(thread, loader, environment, remember)))
 }
 
 /// A path without its last component.
-pub(crate) fn directory_of(path: &[u8]) -> &[u8] {
+fn directory_of(path: &[u8]) -> &[u8] {
     path.iter().rposition(|byte| *byte == b'/').map_or(path, |end| &path[..end])
 }
 

@@ -327,12 +327,18 @@ impl Named {
 /// An empty path.
 const NO_PATH: *const u8 = c"".as_ptr().cast();
 
-/// Length of a path of the program's, in bytes. Not inlined: most execs need neither it nor the stack for it.
-#[inline(never)]
+/// Length of a path of the program's, in bytes. It is read in pieces, as the program's stack may be small.
 fn length_of(path: *const u8) -> Result<usize> {
-    let mut room = [0u8; lp_abi::PATH_MAX];
-    // SAFETY: the copy routine handles bad pointers.
-    unsafe { ucopy::string(&mut room, path) }
+    let mut piece = [0u8; 256];
+    let mut length = 0;
+    while length < lp_abi::PATH_MAX {
+        // SAFETY: the copy routine handles bad pointers.
+        match unsafe { ucopy::string(&mut piece, path.wrapping_add(length)) } {
+            Err(Errno::ENAMETOOLONG) => length += piece.len(),
+            more => return more.map(|more| length + more),
+        }
+    }
+    Err(Errno::ENAMETOOLONG)
 }
 
 /// Whether the new image's loader will find the gate: its files, which lie together, are not in every root

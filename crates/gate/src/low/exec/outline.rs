@@ -43,8 +43,9 @@ impl Outline {
         if status::is_traced() {
             return None;
         }
+        let mut name = Name::empty();
         // SAFETY: the caller guarantees the path.
-        let (program, name) = unsafe { open(file) }?;
+        let (program, is_named) = unsafe { open(file, &mut name) }?;
         // SAFETY: the buffers belong to the running call, which uses them only for the environment, later.
         let (page, room) = unsafe { (&mut *thread.scratch[2].get(), &mut *thread.scratch[1].get()) };
         // SAFETY: the kernel writes within the page.
@@ -56,10 +57,9 @@ impl Outline {
         let fd = program.fd().raw() as u32;
         let plan = Plan { fd, close: fd, ..plan() };
         convert(page, size, room, plan, &mut |start, bytes, map| map(Part { bytes, at: Some(start) }))?;
-        let name = match name {
-            Some(name) => name,
-            None => Name::of_file(program.fd(), room.first_chunk_mut()?)?,
-        };
+        if !is_named {
+            name.set_by_file(program.fd(), room.first_chunk_mut()?)?;
+        }
         let memfd = make(&name, page).ok()?;
         Some(Outline { memfd, program })
     }
@@ -126,33 +126,35 @@ pub(crate) fn may_write_a_page() -> bool {
     asked.is_ok() && limit[0] >= PAGE_SIZE as u64
 }
 
-/// Opens the program. Also its outline's name, if that need not be looked up.
+/// Opens the program. Also whether `name`, its outline's, need not be looked up.
 ///
 /// # Safety
 /// The file's path must be NUL-terminated, or bad in a way that the kernel answers with `EFAULT`.
-unsafe fn open(file: Executed) -> Option<(File, Option<Name>)> {
+unsafe fn open(file: Executed, name: &mut Name) -> Option<(File, bool)> {
     // SAFETY: the caller guarantees the path.
-    let named = unsafe { Name::of_path(file.path) };
-    if let Some(name) = named
+    if unsafe { name.set_by_path(file.path) }.is_some()
         && let Some(program) = File::without_links(name.path())
     {
-        return Some((program, Some(name)));
+        return Some((program, true));
     }
     // SAFETY: the caller guarantees the path.
     let program = unsafe { File::open(file.directory, file.path, file.flags) }.ok()??;
-    Some((program, None))
+    Some((program, false))
 }
 
-/// The name of an outline, which tells /proc/PID/exe's readers the program's path.
-#[derive(Clone, Copy)]
+/// The name of an outline, which tells /proc/PID/exe's readers the program's path. It stays in one place, as
+/// the program's stack may be small.
 struct Name([u8; names::MEMFD_NAME + 1]);
 
 impl Name {
-    fn new(parts: &[&[u8]]) -> Option<Name> {
-        let mut name = Name([0; names::MEMFD_NAME + 1]);
-        let mut text = Writer::new(&mut name.0[..]);
+    fn empty() -> Name {
+        Name([0; names::MEMFD_NAME + 1])
+    }
+
+    fn set(&mut self, parts: &[&[u8]]) -> Option<()> {
+        let mut text = Writer::new(&mut self.0[..]);
         parts.iter().for_each(|part| text.push(part));
-        text.finish().map(|_| name)
+        text.finish().map(drop)
     }
 
     /// By a path that is the program's own if no symbolic link is in it; `None` for other paths, and those
@@ -160,30 +162,28 @@ impl Name {
     ///
     /// # Safety
     /// As for [`open`].
-    unsafe fn of_path(path: *const u8) -> Option<Name> {
-        let mut room = [0u8; names::MEMFD_NAME];
+    unsafe fn set_by_path(&mut self, path: *const u8) -> Option<()> {
+        let (kind, room) = self.0.split_at_mut(NAME.len());
+        kind.copy_from_slice(NAME);
         // SAFETY: the copy routine handles bad pointers.
-        let length = unsafe { ucopy::string(&mut room, path) }.ok()?;
-        let path = &room[..length];
+        let length = unsafe { ucopy::string(room, path) }.ok()?;
         let leads_elsewhere = |part: &[u8]| part.is_empty() || part == b"." || part == b"..";
-        if path.strip_prefix(b"/")?.split(|byte| *byte == b'/').any(leads_elsewhere) {
-            return None;
-        }
-        Name::new(&[NAME, path])
+        let is_plain = |path: &[u8]| !path.split(|byte| *byte == b'/').any(leads_elsewhere);
+        room[..length].strip_prefix(b"/").filter(|path| is_plain(path)).map(drop)
     }
 
     /// By what the kernel says of an open file. `None` if it has no name, or one that is too long.
-    fn of_file(program: Fd, room: &mut [u8; names::ROOM]) -> Option<Name> {
+    fn set_by_file(&mut self, program: Fd, room: &mut [u8; names::ROOM]) -> Option<()> {
         // A copy of a program in a mount has the program's path as its name, by which the program finds
         // itself.
         if let Some(own) = names::of_memfd(program, room) {
-            return Name::new(&[own]);
+            return self.set(&[own]);
         }
         let path = names::of_descriptor(program, room);
-        if path.starts_with(names::NAMELESS) { None } else { Name::new(&[NAME, path]) }
+        if path.starts_with(names::NAMELESS) { None } else { self.set(&[NAME, path]) }
     }
 
-    /// The program's path in a name by [`Name::of_path`], NUL-terminated.
+    /// The program's path in a name by [`Name::set_by_path`], NUL-terminated.
     fn path(&self) -> &[u8] {
         &self.0[NAME.len()..]
     }

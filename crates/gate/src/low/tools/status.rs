@@ -50,13 +50,39 @@ fn own(name: &[u8]) -> Option<u64> {
 pub(crate) fn field(directory: isize, path: &[u8], field: &[u8]) -> Option<u64> {
     // SAFETY: a string.
     let fd = unsafe { lp_abi::syscall!(__NR_openat, directory, path.as_ptr(), O_RDONLY | O_CLOEXEC) }.ok()?;
-    let mut text = [0u8; 2048];
-    // SAFETY: the kernel writes within `text`.
-    let got = unsafe { lp_abi::syscall!(__NR_read, fd, text.as_mut_ptr(), text.len()) };
+    let number = number(fd, field);
     // SAFETY: the descriptor was opened above.
     let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
-    let text = &text[..got.ok()?];
-    let Some(line) = text.windows(field.len()).position(|line| line == field) else { return Some(u64::MAX) };
-    let digits = text[line + field.len()..].iter().map_while(|digit| char::from(*digit).to_digit(16));
-    Some(digits.fold(0, |number, digit| number << 4 | u64::from(digit)))
+    number
+}
+
+/// Bytes that one read gets at most: the program's stack may be small.
+const PIECE: usize = 256;
+/// Longest field, with its number.
+const LONGEST: usize = 64;
+
+/// [`field`] of an open file, which is read piece by piece.
+fn number(fd: usize, field: &[u8]) -> Option<u64> {
+    let mut room = [0u8; PIECE];
+    let mut kept = 0;
+    loop {
+        // SAFETY: the kernel writes within `room`.
+        let read = unsafe { lp_abi::syscall!(__NR_read, fd, room[kept..].as_mut_ptr(), PIECE - kept) };
+        let got = read.ok()?;
+        let text = &room[..kept + got];
+        let line = text.windows(field.len()).position(|line| line == field);
+        let value = line.map(|line| &text[line + field.len()..]);
+        match value {
+            Some(value) if got == 0 || value.contains(&b'\n') => {
+                let digits = value.iter().map_while(|digit| char::from(*digit).to_digit(16));
+                return Some(digits.fold(0, |number, digit| number << 4 | u64::from(digit)));
+            }
+            None if got == 0 => return Some(u64::MAX),
+            _ => {}
+        }
+        // The field may be cut off here.
+        let end = text.len();
+        kept = end.min(LONGEST);
+        room.copy_within(end - kept..end, 0);
+    }
 }
