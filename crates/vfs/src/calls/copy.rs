@@ -152,7 +152,8 @@ pub fn sendfile(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count:
             }
             _ => {
                 not_append_host(task, fd_out)?;
-                if count != 0 && regular(&from).is_ok() {
+                // An object without a type, such as an eventfd, takes nothing from a file.
+                if count != 0 && kind != 0 && regular(&from).is_ok() {
                     to_host(task, &from, at, fd_out, count)?
                 } else {
                     inode::read_by(task, from.file, from.inode, 0);

@@ -250,7 +250,7 @@ pub fn arrive_by_exec(task: &Task, ids: ImageIds) {
     // Relaxed: the process's own words.
     store_ids(process, process, ids);
     load_capabilities(process);
-    load_limit(process);
+    load_limit(process, 0);
     enter_image(task);
 }
 
@@ -545,7 +545,7 @@ pub fn load_credentials(credentials: &Process, process: &Process) {
         load_groups(credentials, process);
     }
     load_capabilities(credentials);
-    load_limit(credentials);
+    load_limit(credentials, 0);
 }
 
 /// Reads the supplementary groups, which all have an id in the process's namespace.
@@ -572,12 +572,15 @@ pub fn load_capabilities(process: &Process) {
     process.permitted.store(permitted, Ordering::Relaxed);
 }
 
-/// Reads the file size limit, which another process may change (prlimit(2)).
-pub fn load_limit(process: &Process) {
+/// Reads the file size limit of a process, which another may change (prlimit(2)). The caller knows it as
+/// `pid`, or as 0 if it is its own.
+pub fn load_limit(process: &Process, pid: i32) {
     let mut limit = [u64::MAX; 2];
     // SAFETY: the kernel writes two words.
-    let _ = unsafe { lp_abi::syscall!(__NR_prlimit64, 0, RLIMIT_FSIZE, 0, limit.as_mut_ptr()) };
-    process.fsize_limit.store(limit[0], Ordering::Relaxed);
+    let read = unsafe { lp_abi::syscall!(__NR_prlimit64, pid, RLIMIT_FSIZE, 0, limit.as_mut_ptr()) };
+    if pid == 0 || read.is_ok() {
+        process.fsize_limit.store(limit[0], Ordering::Relaxed);
+    }
 }
 
 /// Reads the umask from the kernel.

@@ -12,7 +12,9 @@ use lp_vfs::task::Task;
 use lp_vfs::{chdir, namespace, sharing};
 
 use crate::high::fd::descriptor;
+use crate::high::fd::fd_info::process_of;
 use crate::high::fd::placeholder;
+use crate::high::fd::soft_limit;
 use crate::high::fd::stand_in::stand_in_returns;
 use crate::high::frame::handler::{handlers, kernel, thread};
 use crate::high::life::credentials::{change, change_groups, entered_namespace, joined_namespace};
@@ -135,7 +137,13 @@ handlers! {
     fn prlimit64(task, pid: i32, resource: u32, new: usize, old: usize) {
         before_limit(task, resource, new);
         let done = kernel!(__NR_prlimit64, pid, resource, new, old);
-        if new == 0 { done } else { limited(task, resource, done) }
+        if new == 0 || done < 0 {
+            return done;
+        }
+        if resource == RLIMIT_FSIZE && pid != 0 {
+            limited_other(task, pid);
+        }
+        limited(task, resource, done)
     }
 }
 
@@ -166,9 +174,19 @@ fn before_limit(task: &Task, resource: u32, new: usize) {
     }
 }
 
+/// The limit of file sizes of the process `pid` may have changed.
+#[cold]
+fn limited_other(task: &Task, pid: i32) {
+    let other = process_of(task, pid as u32).filter(|id| *id != task.process_id);
+    if let Some(other) = other {
+        load_limit(task.region.process(other), pid);
+    }
+}
+
 fn limited(task: &Task, resource: u32, done: isize) -> isize {
     if done >= 0 && resource == RLIMIT_FSIZE {
-        load_limit(task.process);
+        load_limit(task.process, 0);
     }
+    soft_limit::changed();
     done
 }

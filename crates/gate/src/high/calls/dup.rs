@@ -8,7 +8,7 @@ use lp_vfs::task::Task;
 use lp_vfs::{dup, table};
 
 use crate::high::fd::{descriptor, mark, placeholder};
-use crate::high::frame::handler::{handlers, kernel, ret};
+use crate::high::frame::handler::{failed_with, handlers, kernel, ret};
 use crate::high::watch::shadow_fd;
 use crate::low::dispatch::NOT_OURS;
 use crate::low::tools::close::close_number;
@@ -16,10 +16,12 @@ use crate::low::tools::close::close_number;
 handlers! {
     /// dup(2).
     fn dup(task, fd: Fd) {
-        if !descriptor::is_file(task, fd) {
-            return dup_other(task, fd, 0, 0);
-        }
-        ret(duplicate(task, fd, 0, 0))
+        let done = match descriptor::is_file(task, fd) {
+            true => ret(duplicate(task, fd, 0, 0)),
+            false => dup_other(task, fd, 0, 0),
+        };
+        // Where the limit is 0, no number is a minimum that F_DUPFD takes.
+        if failed_with(done, Errno::EINVAL) { Errno::EMFILE.to_ret() } else { done }
     }
 
     /// dup2(2).

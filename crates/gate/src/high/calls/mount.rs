@@ -166,7 +166,7 @@ fn adopt(task: &'static Task<'static>, fd: Fd, to: At, flags: u32) -> Result<()>
     if !is_made || !is_directory_of_ours(task, to, flags)? {
         return Ok(());
     }
-    let number = placeholder::allocate(task, 0)?;
+    let number = placeholder::allocate_lowest(task)?;
     let file = match made::with(fd, |like| fsmount::make(task, like)) {
         Some(Ok(file)) => file,
         failed => {

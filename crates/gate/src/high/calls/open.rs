@@ -203,7 +203,7 @@ pub(super) fn open_ours(
     leave: impl FnOnce(Outside) -> isize,
 ) -> isize {
     // As in the kernel, the number comes first: without one nothing is created.
-    let number = match placeholder::allocate(task, 0) {
+    let number = match placeholder::allocate_lowest(task) {
         Ok(number) => number,
         Err(errno) => return errno.to_ret(),
     };

@@ -88,7 +88,7 @@ fn open(task: &'static Task<'static>, at: At, flags: u32, host: impl Fn(At) -> i
 
 /// Opens a copy of what is mounted where a path leads.
 fn copy(task: &'static Task<'static>, at: At, flags: u32) -> Result<Place<isize>> {
-    let number = placeholder::allocate(task, 0)?;
+    let number = placeholder::allocate_lowest(task)?;
     let left = match open_tree::copy(task, (at.dirfd, at.path), flags) {
         Ok(Place::Inside(file)) => return Ok(Place::Inside(install(task, number, file, flags))),
         Ok(Place::Outside(outside)) => Ok(Place::Outside(outside)),

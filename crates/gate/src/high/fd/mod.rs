@@ -5,7 +5,7 @@
 //! and not mounted yet ([`made`]), contexts that change one of ours ([`picked`]), and descriptors in messages
 //! ([`rights`]). [`ruleset`]: what is kept of rulesets of landlock(7). [`fd_info`] answers
 //! /proc/self/fdinfo. [`marked_fds`]: the descriptors open on such directories. [`stand_in`]: what the kernel
-//! gets in place of a file of ours in calls on sockets and the like.
+//! gets in place of a file of ours in calls on sockets and the like. [`soft_limit`]: the limit of numbers.
 
 pub(crate) mod descriptor;
 pub(crate) mod device;
@@ -20,4 +20,5 @@ pub(crate) mod picked;
 pub(crate) mod placeholder;
 pub(crate) mod rights;
 pub(crate) mod ruleset;
+pub(crate) mod soft_limit;
 pub(crate) mod stand_in;

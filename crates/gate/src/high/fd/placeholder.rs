@@ -25,6 +25,7 @@ use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_vfs::table::{self, Alone, Beside, entry};
 use lp_vfs::task::Task;
 
+use crate::high::fd::soft_limit;
 use crate::high::memory::{missing, pagemap};
 use crate::high::run::apart::is_regions;
 use crate::high::run::words::{BASE, FROM_THREADS, MISSING, PAGEMAP, READY, WATERMARK};
@@ -92,6 +93,16 @@ pub(crate) fn allocate(task: &'static Task<'static>, min: u32) -> Result<Fd> {
             allocate_slow(task, min)
         }
     }
+}
+
+/// [`allocate`] for a call that takes any number: under a limit of 0 there is none, where `F_DUPFD` refuses
+/// its minimum.
+///
+/// # Errors
+/// `EMFILE`.
+#[inline(always)]
+pub(crate) fn allocate_lowest(task: &'static Task<'static>) -> Result<Fd> {
+    allocate(task, 0).map_err(|errno| if errno == Errno::EINVAL { Errno::EMFILE } else { errno })
 }
 
 /// Takes the lowest parked number at or above `min`.
@@ -192,17 +203,21 @@ pub(crate) fn replace(task: &'static Task<'static>, fd: Fd, word: u64) -> Result
     let _alone = Alone::take(task);
     let base = base(task)?;
     let place = table::reach(task, fd)?;
-    if place.load(Ordering::Relaxed) == entry::TRANSIT {
+    let seen = place.load(Ordering::Relaxed); // Relaxed: the table is alone.
+    if seen == entry::TRANSIT {
         return Err(Errno::EBUSY);
     }
+    let is_parked = seen & (entry::OPEN | entry::PARKED | entry::SHADOW) == entry::PARKED;
+    if seen & entry::DATA != 0 || is_parked {
+        // The placeholder stays.
+        soft_limit::check(task, fd)?;
+        let old = table::replace(task, place, word);
+        if is_parked {
+            unmark_parked(task, fd);
+        }
+        return Ok(old);
+    }
     let old = table::replace(task, place, word);
-    if old & entry::DATA != 0 {
-        return Ok(old);
-    }
-    if old & (entry::OPEN | entry::PARKED | entry::SHADOW) == entry::PARKED {
-        unmark_parked(task, fd);
-        return Ok(old);
-    }
     // The number may have been a file received over a socket. PAIRS: the last load of `moves` in `sweep`,
     // after it has asked for tokens.
     task.region.header().moves.fetch_add(1, Ordering::Release);

@@ -1,0 +1,109 @@
+/* Limits of descriptors and of file sizes, and targets that take nothing. */
+#include "conform.h"
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/sendfile.h>
+#include <sys/timerfd.h>
+#include <signal.h>
+
+static void limit(int which, rlim_t soft)
+{
+    struct rlimit now;
+    getrlimit(which, &now);
+    now.rlim_cur = soft;
+    if (setrlimit(which, &now))
+        say("setrlimit: %s", strerrorname_np(errno));
+}
+
+GROUP(limits, numbers)
+{
+    int fd = make_open("f", "text", O_RDWR), at = T(dup2(fd, 40)), host = T(open("/dev/null", O_RDWR));
+    T(dup2(host, 41));
+    limit(RLIMIT_NOFILE, 20);
+    T(dup2(fd, 40));
+    T(dup2(host, 40));
+    T(dup2(fd, 41));
+    T(dup2(host, 41));
+    T(dup3(fd, 40, O_CLOEXEC));
+    T(dup2(fd, 19));
+    T(dup2(40, 40));
+    T(dup3(40, 40, 0));
+    T(dup2(40, 18));
+    T(fcntl(fd, F_DUPFD, 30));
+    T(fcntl(fd, F_DUPFD, 20));
+    T(close(at));
+    limit(RLIMIT_NOFILE, 0);
+    T(open("f", O_RDONLY));
+    T(open("missing", O_RDONLY));
+    T(open("new", O_RDWR | O_CREAT, 0600));
+    T(openat(AT_FDCWD, ".", O_RDONLY | O_DIRECTORY));
+    T(open(".", O_RDWR | O_TMPFILE, 0600));
+    T(open("/dev/null", O_RDONLY));
+    T(dup(fd));
+    T(dup2(fd, 5));
+    T(fcntl(fd, F_DUPFD, 0));
+    T(memfd_create("m", 0));
+    T(read(fd, &(char[4]){ 0 }, 4));
+    limit(RLIMIT_NOFILE, 20);
+    T(access("new", F_OK));
+}
+
+static void await(int pipe)
+{
+    char byte;
+    if (read(pipe, &byte, 1) != 1)
+        say("short");
+}
+
+static void let_go(int pipe)
+{
+    if (write(pipe, "g", 1) != 1)
+        say("short");
+}
+
+/* Another process sets the limit of file sizes. */
+GROUP(limits, set_from_outside)
+{
+    int fd = make_open("f", "", O_RDWR), ready[2], go[2];
+    T(pipe(ready)), T(pipe(go));
+    pid_t child = fork();
+    if (!child) {
+        long done[5], failed[5];
+        signal(SIGXFSZ, SIG_IGN);
+        let_go(ready[1]), await(go[0]);
+        errno = 0, done[0] = write(fd, "0123456789", 10), failed[0] = errno;
+        errno = 0, done[1] = write(fd, "0123456789", 10), failed[1] = errno;
+        errno = 0, done[2] = ftruncate(fd, 9), failed[2] = errno;
+        errno = 0, done[3] = ftruncate(fd, 7), failed[3] = errno;
+        let_go(ready[1]), await(go[0]);
+        errno = 0, done[4] = pwrite(fd, "0123456789", 10, 0), failed[4] = errno;
+        /* What this prints may go to a file. */
+        let_go(ready[1]), await(go[0]);
+        for (int i = 0; i < 5; i++)
+            say("%ld %s", done[i], failed[i] ? strerrorname_np(failed[i]) : "");
+        _exit(0);
+    }
+    struct rlimit old, limits[] = { { 8, RLIM_INFINITY }, { 100, RLIM_INFINITY }, { RLIM_INFINITY, RLIM_INFINITY } };
+    for (int i = 0; i < 3; i++) {
+        await(ready[0]);
+        T(prlimit(child, RLIMIT_FSIZE, limits + i, &old));
+        say("%ld", (long)old.rlim_cur);
+        let_go(go[1]);
+    }
+    say_wait(child);
+}
+
+GROUP(limits, to_an_eventfd)
+{
+    int fd = make_open("f", "12345678", O_RDWR), event = T(eventfd(0, EFD_NONBLOCK));
+    T(sendfile(event, fd, NULL, 8));
+    T(lseek(fd, 0, SEEK_CUR));
+    T(read(event, &(long){ 0 }, 8));
+    off_t at = 0;
+    T(sendfile(event, fd, &at, 8));
+    T(at);
+    int timer = T(timerfd_create(CLOCK_MONOTONIC, 0));
+    T(sendfile(timer, fd, NULL, 8));
+    T(copy_file_range(fd, NULL, event, NULL, 8, 0));
+}
