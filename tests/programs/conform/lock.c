@@ -449,6 +449,25 @@ GROUP(lock, table)
     table("g");
 }
 
+/* A process has no locks in /proc/locks but those that it has made. */
+GROUP(lock, table_of_a_process)
+{
+    int fd = make_open("f", "", O_RDWR);
+    set(fd, F_SETLK, F_WRLCK, 0, 1);
+    char line[200];
+    long number, pid, last = 0;
+    int own = 0, wrong = 0;
+    FILE *locks = fopen("/proc/locks", "re");
+    while (fgets(line, sizeof line, locks)) {
+        if (sscanf(line, "%ld: %*s %*s %*s %ld", &number, &pid) == 2)
+            own += pid == getpid();
+        wrong += number != last && number != last + 1;
+        last = number;
+    }
+    fclose(locks);
+    say("%d of its own, %d wrong numbers", own, wrong);
+}
+
 GROUP(lock, kept_over_exec)
 {
     int fd = make_open("f", "", O_RDWR);
