@@ -617,6 +617,89 @@ GROUP(magic, renamed_meanwhile)
     T(unlink("f") | unlink("g"));
 }
 
+/* The numbers that another process has open, and has closed. */
+GROUP(magic, descriptors_of_another)
+{
+    int ready[2];
+    T(pipe(ready));
+    pid_t child = fork();
+    if (!child) {
+        int files[8];
+        for (unsigned i = 0; i < COUNT(files); i++)
+            files[i] = make_open("f", "text", O_RDWR);
+        for (unsigned i = 1; i < COUNT(files); i++)
+            close(files[i]);
+        write(ready[1], &files[0], sizeof files[0]);
+        pause();
+        _exit(0);
+    }
+    int first;
+    read(ready[0], &first, sizeof first);
+    const char *directories[] = { "fd", "fdinfo" };
+    for (unsigned d = 0; d < COUNT(directories); d++) {
+        char path[80], target[PATH_MAX];
+        sprintf(path, "/proc/%d/%s", child, directories[d]);
+        DIR *listing = opendir(path);
+        int count = 0;
+        for (struct dirent *found; (found = readdir(listing));)
+            count++;
+        say("%d names", count);
+        closedir(listing);
+        for (int number = first; number < first + 10; number++) {
+            struct stat st;
+            sprintf(path, "/proc/%d/%s/%d", child, directories[d], number);
+            TN("stat", stat(path, &st));
+            TN("lstat", lstat(path, &st));
+            TN("access", access(path, R_OK));
+            TN("open", close(open(path, O_RDONLY)));
+            if (d == 0)
+                TN("readlink", readlink(path, target, sizeof target) > 0 ? 0 : -1);
+        }
+    }
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
+/* Whoever may not trace a process does not see what it has open. */
+GROUP(magic, links_of_another_user)
+{
+    if (geteuid() != 0)
+        return;
+    make_dir("d"), make("d/g", "text");
+    chmod(".", 0755);
+    int file = make_open("f", "text", O_RDWR), ready[2];
+    T(pipe(ready));
+    pid_t child = fork();
+    if (!child) {
+        chdir("d");
+        write(ready[1], "", 1);
+        pause();
+        _exit(0);
+    }
+    char path[80], target[PATH_MAX];
+    read(ready[0], path, 1);
+    for (int round = 0; round < 2; round++)
+        CHILD {
+            if (round)
+                T(setgroups(0, NULL) | setresgid(65534, 65534, 65534) | setresuid(65534, 65534, 65534));
+            char number[16];
+            sprintf(number, "fd/%d", file);
+            const char *links[] = { "cwd", "cwd/.", "cwd/g", number };
+            for (unsigned i = 0; i < COUNT(links); i++) {
+                struct stat st;
+                sprintf(path, "/proc/%d/%s", child, links[i]);
+                TN("readlink", readlink(path, target, sizeof target) > 0 ? 0 : -1);
+                TN("stat", stat(path, &st));
+                TN("lstat", lstat(path, &st));
+                TN("access", access(path, R_OK));
+                TN("open", close(open(path, O_RDONLY)));
+                TN("chdir", chdir(path));
+            }
+        }
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
 /* The same, where something is mounted over the file. */
 GROUP(magic, covered)
 {

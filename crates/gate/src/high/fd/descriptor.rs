@@ -2,9 +2,10 @@
 
 use lp_abi::linux::{__NR_getpid, __NR_kcmp};
 use lp_abi::{Errno, Fd};
+use lp_region::ProcessId;
 use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
-use lp_vfs::table::entry;
+use lp_vfs::table::{FdTable, entry};
 use lp_vfs::task::Task;
 
 use crate::high::fd::placeholder;
@@ -42,6 +43,15 @@ pub(crate) fn is_path(task: &Task, fd: Fd) -> bool {
 #[inline]
 pub(crate) fn is_hidden(task: &Task, fd: Fd) -> bool {
     word(task, fd) & (entry::OPEN | entry::PARKED) == entry::PARKED || placeholder::is_guarded(task, fd)
+}
+
+/// [`is_hidden`] for a descriptor of any process of the run.
+#[cold]
+pub(crate) fn is_hidden_in(task: &Task, process: ProcessId, fd: Fd) -> bool {
+    // Relaxed: one word. Another process may open or close the number at any time.
+    let word = FdTable::of(task.region, process).entry(fd).map_or(0, |word| word.load(Ordering::Relaxed));
+    word & (entry::OPEN | entry::PARKED) == entry::PARKED
+        || placeholder::is_guarded_in(task, task.region.process(process), fd)
 }
 
 /// Whether two descriptors of the kernel's are one open file.

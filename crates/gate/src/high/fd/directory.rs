@@ -3,11 +3,11 @@
 
 use lp_abi::linux::{__NR_getdents64, __NR_readlink};
 use lp_abi::{Fd, UserSlice, dirent64};
-use lp_region::ucopy;
+use lp_region::{ProcessId, ucopy};
 use lp_vfs::task::Task;
 
 use crate::high::fd::marked_fds::MarkedFds;
-use crate::high::fd::placeholder;
+use crate::high::fd::{descriptor, fd_info};
 use crate::high::frame::handler::kernel;
 use lp_abi::text::parse_decimal;
 
@@ -31,10 +31,29 @@ fn may_end_one(path: &[u8]) -> bool {
 /// Whether the kernel says that `fd` is open on one.
 #[cold]
 fn is_open_on_one(fd: Fd) -> bool {
-    let (link, mut path) = (fd.link(), [0u8; 64]);
-    // SAFETY: `link` is NUL-terminated, and the kernel writes within `path`.
-    let got = unsafe { lp_abi::syscall!(__NR_readlink, link.as_ptr(), path.as_mut_ptr(), path.len()) };
-    got.is_ok_and(|length| is_path(&path[..length]))
+    let mut path = [0u8; 64];
+    path_of(fd, &mut path).is_some_and(is_path)
+}
+
+/// The path of an open file of the kernel's.
+fn path_of(fd: Fd, room: &mut [u8; 64]) -> Option<&[u8]> {
+    let link = fd.link();
+    // SAFETY: `link` is NUL-terminated, and the kernel writes within `room`.
+    let got = unsafe { lp_abi::syscall!(__NR_readlink, link.as_ptr(), room.as_mut_ptr(), room.len()) };
+    Some(&room[..got.ok()?])
+}
+
+/// The process of the run whose descriptors `fd` lists; the caller, if it cannot be told.
+fn process_of(task: &Task, fd: Fd) -> ProcessId {
+    let mut room = [0u8; 64];
+    let mut found = || {
+        let (pid, _) = parse_decimal(path_of(fd, &mut room)?.strip_prefix(b"/proc/")?)?;
+        fd_info::process_of(task, pid)
+    };
+    match lp_abi::sys::is_limited() {
+        true => task.process_id,
+        false => found().unwrap_or(task.process_id),
+    }
 }
 
 /// The kernel has opened as `fd` a path that names none.
@@ -67,20 +86,21 @@ pub(crate) fn is_path(path: &[u8]) -> bool {
 
 /// getdents64(2) of such a directory, without the gate's own descriptors.
 pub(crate) fn getdents64(task: &Task, fd: Fd, to: UserSlice) -> isize {
+    let process = process_of(task, fd);
     loop {
         let got = kernel!(__NR_getdents64, fd, to.start(), to.len());
         if got <= 0 {
             return got;
         }
-        let left = without_own(task, to.first(got as usize));
+        let left = without_own(task, process, to.first(got as usize));
         if left != 0 {
             return left as isize;
         }
     }
 }
 
-/// Removes the gate's own descriptors from the records. Returns the number of bytes left.
-fn without_own(task: &Task, records: UserSlice) -> usize {
+/// Removes the gate's own descriptors in `process` from the records. Returns the number of bytes left.
+fn without_own(task: &Task, process: ProcessId, records: UserSlice) -> usize {
     let (to, bytes) = (records.start().as_ptr(), records.len());
     let (mut from, mut left) = (0, 0);
     while from + dirent64::NAME < bytes {
@@ -96,7 +116,7 @@ fn without_own(task: &Task, records: UserSlice) -> usize {
         // SAFETY: the copy routine handles bad pointers.
         let text = unsafe { ucopy::string(&mut name, record.wrapping_add(dirent64::NAME)) }.unwrap_or(0);
         let own = match parse_decimal(&name[..text]) {
-            Some((number, [])) => placeholder::is_guarded(task, Fd::new(number as i32)),
+            Some((number, [])) => descriptor::is_hidden_in(task, process, Fd::new(number as i32)),
             _ => false,
         };
         if !own {

@@ -75,7 +75,7 @@ pub(super) fn process_behind(pidfd: Fd) -> Option<u32> {
 }
 
 /// Device and inode number of a descriptor's file.
-fn identity(fd: Fd) -> Option<(u64, u64)> {
+pub(crate) fn identity(fd: Fd) -> Option<(u64, u64)> {
     // SAFETY: zeros are a valid `stat`, and the kernel fills it in.
     unsafe {
         let mut found: stat = core::mem::zeroed();

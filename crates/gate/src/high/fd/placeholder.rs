@@ -21,6 +21,7 @@ use lp_abi::linux::{
 };
 use lp_abi::{Errno, Fd, Result};
 use lp_region::layout::FDS;
+use lp_region::process::Process;
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_vfs::table::{self, Alone, Beside, entry};
 use lp_vfs::task::Task;
@@ -52,12 +53,19 @@ fn watermark<'t>(task: &'t Task) -> &'t AtomicU32 {
 /// Whether `fd` is one of the gate's own, which must look closed to the program.
 #[inline(always)]
 pub(crate) fn is_guarded(task: &Task, fd: Fd) -> bool {
-    // Relaxed, both: immutable, and the process's own word.
-    let [flights, base] = [&task.run.flights, base_word(task)].map(|word| word.load(Ordering::Relaxed));
+    is_guarded_in(task, task.process, fd)
+}
+
+/// [`is_guarded`] for a descriptor of any process of the run.
+#[inline(always)]
+pub(crate) fn is_guarded_in(task: &Task, process: &Process, fd: Fd) -> bool {
+    // Relaxed, both: immutable, and one word of the process's.
+    let [flights, base] =
+        [&task.run.flights, &process.gate_words[BASE]].map(|word| word.load(Ordering::Relaxed));
     is_regions(task.region.fd(), fd)
         || is_regions(Fd::new(flights as i32 - 1), fd)
         || fd.raw() >= 0
-            && (base == fd.raw() as u32 + 1 || missing::FD.is(task, fd) || pagemap::FD.is(task, fd))
+            && (base == fd.raw() as u32 + 1 || missing::FD.is(process, fd) || pagemap::FD.is(process, fd))
 }
 
 /// Whether one of the gate's own may be among the descriptors with a fast path; see

@@ -4,6 +4,7 @@
 use lp_abi::linux::{__NR_fcntl, __NR_prctl, F_DUPFD_CLOEXEC};
 use lp_abi::prctl::PR_GET_SECCOMP;
 use lp_abi::{Fd, Result};
+use lp_region::process::Process;
 use lp_region::sync::{AtomicU32, Ordering};
 use lp_vfs::task::Task;
 
@@ -33,10 +34,10 @@ impl OwnFd {
         number.checked_sub(1).map(|number| Fd::new(number as i32))
     }
 
-    /// Whether `fd` is the descriptor.
+    /// Whether `fd` is the descriptor of `process`.
     #[inline]
-    pub(crate) fn is(&self, task: &Task, fd: Fd) -> bool {
-        self.word(task).load(Ordering::Relaxed) & self.number == fd.raw() as u32 + 1
+    pub(crate) fn is(&self, process: &Process, fd: Fd) -> bool {
+        process.gate_words[self.word].load(Ordering::Relaxed) & self.number == fd.raw() as u32 + 1
     }
 
     /// The descriptor, made by `make` if there is none yet; `None` if the process cannot have one.

@@ -3,7 +3,7 @@
 //!
 //! The kernel's links lead to placeholders, so these paths are answered here if their target is ours.
 
-use lp_abi::linux::{S_IFLNK, S_IFMT};
+use lp_abi::linux::{__NR_readlink, S_IFLNK, S_IFMT};
 use lp_abi::{Errno, Fd, PATH_MAX, Result};
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{FileId, ProcessId, Spot, ucopy};
@@ -80,12 +80,11 @@ fn parse_process<'p>(task: &Task, name: &'p [u8]) -> Option<(ProcessId, Link, &'
     links.iter().find_map(|(text, link)| Some((process, *link, name.strip_prefix(*text)?)))
 }
 
-/// The descriptor of the caller's that a path under /proc/self/fdinfo describes.
-fn described(path: &[u8]) -> Option<Fd> {
-    let name = path.strip_prefix(b"/proc/")?;
-    let rest = [&b"self"[..], b"thread-self"].iter().find_map(|own| name.strip_prefix(*own))?;
+/// The process and its descriptor that a path under /proc/PID/fdinfo describes.
+fn described(task: &Task, path: &[u8]) -> Option<(ProcessId, Fd)> {
+    let (process, rest) = process_of(task, path.strip_prefix(b"/proc/")?)?;
     match parse_decimal(rest.strip_prefix(b"/fdinfo/")?)? {
-        (number, []) => Some(Fd::new(number as i32)),
+        (number, []) => Some((process, Fd::new(number as i32))),
         _ => None,
     }
 }
@@ -159,8 +158,8 @@ pub(crate) fn route(task: &Task, which: Which, last: Last, length: usize) -> Rou
     if last.follows() && own_descriptor::is_behind(task.region.fd(), At::text(text), &text[..length]) {
         return Route::Bad(Errno::ENOENT);
     }
-    if let Some(fd) = described(&text[..length])
-        && descriptor::is_hidden(task, fd)
+    if let Some((process, fd)) = described(task, &text[..length])
+        && descriptor::is_hidden_in(task, process, fd)
     {
         return Route::Bad(Errno::ENOENT);
     }
@@ -173,8 +172,7 @@ pub(crate) fn route(task: &Task, which: Which, last: Last, length: usize) -> Rou
     };
     let own = magic.process == task.process_id;
     if let Link::Descriptor(fd) = magic.link
-        && own
-        && descriptor::is_hidden(task, fd)
+        && descriptor::is_hidden_in(task, magic.process, fd)
     {
         return Route::Bad(Errno::ENOENT);
     }
@@ -187,6 +185,9 @@ pub(crate) fn route(task: &Task, which: Which, last: Last, length: usize) -> Rou
             Link::Exe => route_program(which, owner(task, magic), magic.end, length),
             _ => Route::Host,
         };
+    }
+    if !own && is_refused(text, magic.end) {
+        return Route::Bad(Errno::EACCES);
     }
     if let Link::Descriptor(fd) = magic.link
         && own
@@ -207,6 +208,19 @@ pub(crate) fn route(task: &Task, which: Which, last: Last, length: usize) -> Rou
         None if magic.link == Link::Cwd || !ends_here => Route::Ours(At { dirfd, path: DOT }),
         None => route_named(task, which, magic, length),
     }
+}
+
+/// Whether the kernel refuses the caller a look at the link of another process that ends at `end` of `text`:
+/// whoever may not trace a process does not see what it has open.
+fn is_refused(text: &mut [u8; PATH_MAX], end: usize) -> bool {
+    if lp_abi::sys::is_limited() {
+        return false;
+    }
+    let (next, mut byte) = (core::mem::replace(&mut text[end], 0), 0u8);
+    // SAFETY: the path is NUL-terminated, and the kernel writes one byte.
+    let got = unsafe { lp_abi::syscall!(__NR_readlink, text.as_ptr(), &raw mut byte, 1) };
+    text[end] = next;
+    matches!(got, Err(Errno::EACCES | Errno::EPERM))
 }
 
 /// The route of the host program of process `pid`, and of what follows its link, which ends at `end`. `own`
@@ -319,6 +333,11 @@ pub(crate) fn readlink(task: &Task, at: At) -> Option<Result<&'static [u8]>> {
     }
     let length = match parse(task, &text[..length]) {
         Some(magic) if magic.end != length => return None,
+        Some(magic)
+            if is_ours(task, magic) && magic.process != task.process_id && is_refused(text, length) =>
+        {
+            return Some(Err(Errno::EACCES));
+        }
         Some(magic) if is_ours(task, magic) => match text_of(task, magic, Start::Root, text) {
             Ok(length) => length,
             Err(errno) => return Some(Err(errno)),

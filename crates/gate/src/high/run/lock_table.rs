@@ -4,7 +4,6 @@
 //! of that moment. The host's lines include the record locks by which the processes of the run show that they
 //! are alive: those are the gate's own and left out.
 
-use lp_abi::linux::{__NR_fstat, stat as kstat};
 use lp_abi::text::Writer;
 use lp_abi::{Errno, Fd, Result};
 use lp_region::InodeId;
@@ -13,6 +12,7 @@ use lp_vfs::lock::{Lock, LockType, family};
 use lp_vfs::task::Task;
 use lp_vfs::{file_lock, inode, record_lock, stat};
 
+use crate::high::fd::own_descriptor;
 use crate::high::run::proc_file;
 
 /// Where it is.
@@ -27,7 +27,8 @@ pub(crate) fn complete(task: &Task, fd: Fd) {
 
 fn fill(task: &Task, from: Fd, to: Fd) -> Result<()> {
     let own = [task.region.fd(), task.region.life_fd()].map(FileName::of);
-    let mut host = HostLines { own: &own, to, head: [0; HEAD], length: 0, is_open: false, theirs: 0, last: 0 };
+    let mut host =
+        HostLines { own: &own, to, head: [0; HEAD], length: 0, is_open: false, theirs: 0, last: 0 };
     proc_file::each_piece(from, |bytes| bytes.iter().try_for_each(|byte| host.take(*byte)))?;
     let (mut number, mut done) = (host.last, Ok(()));
     file_lock::each(task, |id, lock| {
@@ -110,15 +111,10 @@ struct FileName {
 impl FileName {
     /// The name of an open file of the kernel's; `None` if it cannot be asked for.
     fn of(fd: Fd) -> Option<Self> {
-        // SAFETY: zeros are a valid `stat`, and the kernel fills it in.
-        let found = unsafe {
-            let mut found: kstat = core::mem::zeroed();
-            lp_abi::syscall!(__NR_fstat, fd, &raw mut found).ok()?;
-            found
-        };
+        let (device, inode) = own_descriptor::identity(fd)?;
         let mut text = [0u8; 64];
         let mut writer = Writer::new(&mut text);
-        push_file(&mut writer, found.st_dev, found.st_ino);
+        push_file(&mut writer, device, inode);
         let length = writer.finish()?;
         Some(FileName { text, length })
     }
