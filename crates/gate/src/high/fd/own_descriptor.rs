@@ -6,11 +6,12 @@
 //! whose closing drops no lock.
 
 use lp_abi::Fd;
-use lp_abi::linux::{__NR_fstat, __NR_open, __NR_openat, __NR_read, O_CLOEXEC, O_PATH, O_RDONLY, stat};
+use lp_abi::linux::{__NR_open, __NR_openat, __NR_read, O_CLOEXEC, O_PATH, O_RDONLY};
 use lp_region::Region;
 
 use crate::high::frame::at::At;
 use crate::low::tools::close::close_number;
+use crate::low::tools::identity;
 use lp_abi::text::{Writer, parse_decimal};
 
 /// Whether `at`, whose text is `path`, leads to the life file beside the region's descriptor `region`, or to
@@ -27,14 +28,14 @@ pub(crate) fn is_behind(region: Fd, at: At, path: &[u8]) -> bool {
     let found = unsafe {
         match lp_abi::syscall!(__NR_openat, at.dirfd, at.path, O_PATH | O_CLOEXEC, 0) {
             Ok(fd) => {
-                let found = identity(Fd::new(fd as i32));
+                let found = identity::of(Fd::new(fd as i32));
                 close_number(Fd::new(fd as i32));
                 found
             }
             Err(_) => None,
         }
     };
-    let is = |own: Fd| found.is_some() && found == identity(own);
+    let is = |own: Fd| found.is_some() && found == identity::of(own);
     is(region.next()) || number == region.raw() as u32 && directory.ends_with(b"/fd/") && is(region)
 }
 
@@ -72,14 +73,4 @@ pub(super) fn process_behind(pidfd: Fd) -> Option<u32> {
     let text = text.get(..got)?;
     let at = text.windows(LABEL.len()).position(|window| window == LABEL)? + LABEL.len();
     Some(parse_decimal(&text[at..])?.0)
-}
-
-/// Device and inode number of a descriptor's file.
-pub(crate) fn identity(fd: Fd) -> Option<(u64, u64)> {
-    // SAFETY: zeros are a valid `stat`, and the kernel fills it in.
-    unsafe {
-        let mut found: stat = core::mem::zeroed();
-        lp_abi::syscall!(__NR_fstat, fd, &raw mut found).ok()?;
-        Some((found.st_dev, found.st_ino))
-    }
 }

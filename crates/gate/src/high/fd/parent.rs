@@ -3,12 +3,8 @@
 //! The first records that the kernel returns from the start of such a directory are followed by those of the
 //! mounts. Each has the position of the kernel's last record: a program that seeks there goes on behind it.
 
-use core::mem::MaybeUninit;
-
-use lp_abi::linux::{
-    __NR_fstat, __NR_getdents64, __NR_lseek, __NR_newfstatat, __NR_stat, AT_SYMLINK_NOFOLLOW, SEEK_CUR, stat,
-};
-use lp_abi::{Fd, PATH_MAX, Result, UserSlice, dirent64};
+use lp_abi::linux::{__NR_getdents64, __NR_lseek, __NR_newfstatat, __NR_stat, AT_SYMLINK_NOFOLLOW, SEEK_CUR};
+use lp_abi::{Fd, PATH_MAX, UserSlice, dirent64};
 use lp_region::ucopy;
 use lp_vfs::mounts::listed;
 use lp_vfs::task::Task;
@@ -17,6 +13,7 @@ use crate::high::fd::marked_fds::MarkedFds;
 use crate::high::frame::at::{At, Which, buffer, last_component};
 use crate::high::frame::handler::kernel;
 use crate::high::run::mounts::mounts;
+use crate::low::tools::identity;
 
 /// Descriptors that may be open on such a directory.
 static OPEN: MarkedFds = MarkedFds::new();
@@ -67,24 +64,11 @@ fn place(path: &[u8]) -> Option<(u64, u64)> {
     let above = if above.is_empty() { b"/" } else { above };
     text.get_mut(..above.len())?.copy_from_slice(above);
     // SAFETY: the path is NUL-terminated, and the kernel writes within `found`.
-    identity(|found| unsafe { lp_abi::syscall!(__NR_stat, text.as_ptr(), found) })
-}
-
-fn place_of(fd: Fd) -> Option<(u64, u64)> {
-    // SAFETY: the kernel writes within `found`.
-    identity(|found| unsafe { lp_abi::syscall!(__NR_fstat, fd, found) })
-}
-
-/// Device and inode number of what a call finds.
-fn identity(call: impl FnOnce(*mut stat) -> Result<usize>) -> Option<(u64, u64)> {
-    // SAFETY: zeros are a valid `stat`.
-    let mut found: stat = unsafe { MaybeUninit::zeroed().assume_init() };
-    call(&raw mut found).ok()?;
-    Some((found.st_dev, found.st_ino))
+    identity::by(|found| unsafe { lp_abi::syscall!(__NR_stat, text.as_ptr(), found) })
 }
 
 fn is_parent(fd: Fd) -> bool {
-    let own = place_of(fd);
+    let own = identity::of(fd);
     own.is_some() && appearing().any(|(_, path)| place(path) == own)
 }
 
@@ -94,7 +78,7 @@ fn has(fd: Fd, name: &[u8]) -> bool {
     let Some(to) = text.get_mut(..name.len()).filter(|to| to.len() < 256) else { return true };
     to.copy_from_slice(name);
     // SAFETY: the name is NUL-terminated, and the kernel writes within `found`.
-    identity(|found| unsafe {
+    identity::by(|found| unsafe {
         lp_abi::syscall!(__NR_newfstatat, fd, text.as_ptr(), found, AT_SYMLINK_NOFOLLOW)
     })
     .is_some()
@@ -102,7 +86,7 @@ fn has(fd: Fd, name: &[u8]) -> bool {
 
 /// The records of the mounts that appear in a directory and that the host does not list.
 fn records(task: &Task, fd: Fd, to: &mut [u8; ROOM]) -> usize {
-    let own = place_of(fd);
+    let own = identity::of(fd);
     let mut length = 0;
     for (index, path) in appearing() {
         let name = parent(path).1;

@@ -12,8 +12,8 @@ use lp_vfs::lock::{Lock, LockType, family};
 use lp_vfs::task::Task;
 use lp_vfs::{file_lock, inode, record_lock, stat};
 
-use crate::high::fd::own_descriptor;
 use crate::high::run::proc_file;
+use crate::low::tools::identity;
 
 /// Where it is.
 pub(crate) const PATH: &[u8] = b"/proc/locks";
@@ -111,7 +111,7 @@ struct FileName {
 impl FileName {
     /// The name of an open file of the kernel's; `None` if it cannot be asked for.
     fn of(fd: Fd) -> Option<Self> {
-        let (device, inode) = own_descriptor::identity(fd)?;
+        let (device, inode) = identity::of(fd)?;
         let mut text = [0u8; 64];
         let mut writer = Writer::new(&mut text);
         push_file(&mut writer, device, inode);

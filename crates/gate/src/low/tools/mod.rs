@@ -1,6 +1,7 @@
-//! Paths, error lines, status files, closing descriptors, without an allocator: for everyone.
+//! Paths, error lines, status files, closing and comparing descriptors, without an allocator: for everyone.
 
 pub(crate) mod close;
+pub(crate) mod identity;
 pub(crate) mod names;
 pub mod report;
 pub(crate) mod status;
