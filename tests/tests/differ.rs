@@ -11,7 +11,7 @@ use lp_tests::door::{Door, Place};
 use lp_tests::{binary, compile, process, suite};
 
 /// A case, and what it says on the kernel and on Lightpath.
-const CASES: [(&str, &str, &str); 76] = [
+const CASES: [(&str, &str, &str); 78] = [
     // ids.c
     ("of_two_users", "test 0", "test 1"),
     ("unreadable_program", "exit 0", "exit 126"),
@@ -114,6 +114,8 @@ const CASES: [(&str, &str, &str); 76] = [
     ("limited_opener", "open EAGAIN", "open 0"),
     ("limited_and_watched", "event 0", "event EAGAIN"),
     // proc.c
+    ("caught_signals", "SEGV 0, BUS 0", "SEGV 1, BUS 1"),
+    ("listed_sockets", "1 by its name", "0 by its name"),
     ("counts_of_reads", "a file's counted, the host's counted", "a file's not counted, the host's counted"),
     ("static_programs", "alone, open ETXTBSY", "the gate, open 0"),
     ("static_by_itself", "cat", "busybox"),

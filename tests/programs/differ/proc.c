@@ -1,6 +1,9 @@
 /* What /proc tells of a process. */
 #include "differ.h"
 
+#include <sys/socket.h>
+#include <sys/un.h>
+
 /* What one line of /proc/self/io counts. */
 static long counted(const char *name)
 {
@@ -25,6 +28,36 @@ CASE(counts_of_reads)
             pread(fd, &byte, 1, 0);
         tell("%s %s", i ? "the host's" : "a file's", counted("syscr: ") - before >= 100 ? "counted" : "not counted");
     }
+    return 0;
+}
+
+/* The signals for which a process has handlers that has made none. */
+CASE(caught_signals)
+{
+    char line[200];
+    unsigned long caught = 0;
+    FILE *status = fopen("/proc/self/status", "re");
+    while (fgets(line, sizeof line, status))
+        sscanf(line, "SigCgt: %lx", &caught);
+    fclose(status);
+    tell("SEGV %d, BUS %d", (int)(caught >> (SIGSEGV - 1) & 1), (int)(caught >> (SIGBUS - 1) & 1));
+    return 0;
+}
+
+/* A socket bound in the directory, in the host's list of them. */
+CASE(listed_sockets)
+{
+    struct sockaddr_un name = { .sun_family = AF_UNIX };
+    snprintf(name.sun_path, sizeof name.sun_path, "socket-of-%d", getpid());
+    int made = socket(AF_UNIX, SOCK_STREAM, 0), found = 0;
+    if (bind(made, (struct sockaddr *)&name, sizeof name))
+        return 1;
+    char line[300];
+    FILE *list = fopen("/proc/net/unix", "re");
+    while (fgets(line, sizeof line, list))
+        found += strstr(line, name.sun_path) != NULL;
+    fclose(list);
+    tell("%d by its name", found);
     return 0;
 }
 
