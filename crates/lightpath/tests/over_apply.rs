@@ -442,12 +442,8 @@ fn closed_directories_are_applied_and_undone() {
             &format!("chmod 755 .; mkdir state; chown -R {NOBODY}:{NOBODY} state tree copy"),
         );
     };
-    let user = |trees: &Trees, args: &[&str]| {
-        use std::os::unix::process::CommandExt;
-        let mut command = trees.lightpath(args);
-        command.env("HOME", trees.home.path().join("state")).uid(NOBODY).gid(NOBODY);
-        command
-    };
+    let user =
+        |trees: &Trees, args: &[&str]| trees.lightpath_as(NOBODY, &trees.home.path().join("state"), args);
     let says = |trees: &Trees, args: &[&str]| trees::said(&user(trees, args).output().unwrap());
     let (mut calls, step) = trees::kills(300, 211);
     loop {
@@ -493,22 +489,14 @@ fn what_is_anothers_is_written_as_by_the_command() {
     let state = trees.home.path().join("user");
     fs::create_dir(&state).unwrap();
     std::os::unix::fs::chown(&state, Some(65533), Some(65533)).unwrap();
-    let run = |command: &mut Command| {
-        said(
-            &command
-                .uid(65533)
-                .gid(65533)
-                .env("HOME", &state)
-                .env("XDG_STATE_HOME", &state)
-                .output()
-                .unwrap(),
-        )
-    };
+    let lightpath = |args: &[&str]| said(&trees.lightpath_as(65533, &state, args).output().unwrap());
     let change =
         "umask 022; echo more >> d/f; echo more >> s/s; rm d/gone; echo n > n; mkdir d/n; echo n > d/n/n";
-    run(&mut trees.lightpath(&["run", "--over", ".", "--", "sh", "-c", change]));
-    assert!(run(&mut trees.lightpath(&["apply"])).contains("are in"));
-    run(Command::new("sh").args(["-c", change]).current_dir(trees.copy()));
+    lightpath(&["run", "--over", ".", "--", "sh", "-c", change]);
+    assert!(lightpath(&["apply"]).contains("are in"));
+    let plain =
+        Command::new("sh").args(["-c", change]).current_dir(trees.copy()).uid(65533).gid(65533).output();
+    said(&plain.unwrap());
     let list = format!("{LIST}\ncat d/f s/s; ls -Ad .??* d/.??* s/.??* 2>/dev/null || true");
     assert_eq!(sh(&trees.tree(), &list), sh(&trees.copy(), &list));
 }

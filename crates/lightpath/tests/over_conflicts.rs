@@ -179,12 +179,10 @@ fn writing_to_a_fifo_is_no_conflict() {
     assert_eq!(sh(&trees.tree(), "stat -c '%n %a %F' *"), "p 600 fifo\nr 644 fifo\n");
 }
 
-/// The command where every user may execute it. cp(1) writes it: a descriptor of the test's own would be
-/// inherited by what other tests start meanwhile.
+/// The command for other users, whose sessions are to be beside the tree.
 fn users_lightpath(trees: &Trees) -> PathBuf {
     fs::set_permissions(trees.home.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    sh(trees.home.path(), &format!("cp {} lightpath", env!("CARGO_BIN_EXE_lightpath")));
-    trees.home.path().join("lightpath")
+    trees.reachable()
 }
 
 #[test]

@@ -225,8 +225,7 @@ pub const INODE_SLAB: Slab = Slab::up(DIRENTS_END, INODES, 256);
 /// Offset of the directory entries that are not beside the inodes.
 pub const DIRENTS_FAR_AT: usize = after(DIRENTS_END, INODES, 256);
 /// The overflow hash buckets.
-pub const OVERFLOW_SLAB: Slab =
-    Slab::up(after(DIRENTS_FAR_AT, DIRENTS - DIRENTS_NEAR, 64), OVERFLOWS, 64);
+pub const OVERFLOW_SLAB: Slab = Slab::up(after(DIRENTS_FAR_AT, DIRENTS - DIRENTS_NEAR, 64), OVERFLOWS, 64);
 /// The long names.
 pub const NAME_SLAB: Slab = Slab::up(after(OVERFLOW_SLAB.first, OVERFLOWS, 64), NAMES, 256);
 /// The lock records.

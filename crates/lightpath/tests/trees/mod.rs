@@ -65,6 +65,24 @@ impl Trees {
         command
     }
 
+    /// The command where another user reaches it, who may not where it was built. cp(1) writes it: a
+    /// descriptor of the test's own would be inherited by what other tests start meanwhile.
+    pub fn reachable(&self) -> PathBuf {
+        let copy = self.home.path().join("lightpath");
+        if !copy.exists() {
+            sh(self.home.path(), &format!("cp '{}' lightpath", env!("CARGO_BIN_EXE_lightpath")));
+        }
+        copy
+    }
+
+    /// [`Trees::lightpath`] for another user, whose home and sessions are in `state`.
+    pub fn lightpath_as(&self, user: u32, state: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(self.reachable());
+        command.args(args).current_dir(self.tree()).stdin(Stdio::null());
+        command.env("HOME", state).env("XDG_STATE_HOME", state).uid(user).gid(user);
+        command
+    }
+
     /// Runs a script over the tree; what it prints.
     pub fn over(&self, script: &str) -> String {
         let output = self.lightpath(&["run", "--over", ".", "--", "sh", "-c", script]).output().unwrap();
