@@ -283,9 +283,9 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
         return Errno::ENOEXEC.to_ret();
     }
     let read = |to: &mut [u8], at: u64| content(to, at).unwrap_or(0);
-    let judged = may_be_covered(task, found).and_then(|()| check::elf(head, &read));
-    let loader = match judged {
-        Ok(loader) => loader,
+    let judged = may_be_covered(task, found).and_then(|group| Ok((group, check::elf(head, &read)?)));
+    let (group, loader) = match judged {
+        Ok(judged) => judged,
         Err(refusal) => {
             let mut name = [0u8; 256];
             // SAFETY: the copy routine handles bad pointers.
@@ -297,6 +297,7 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
         Ok(environment) => environment,
         Err(errno) => return errno.to_ret(),
     };
+    environment.group.set(group);
     let named = exec.script.unwrap_or(named(given));
     let program = Mounted { task, named, found, name };
     let (Some(loader), Some(elf)) =
@@ -336,8 +337,8 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
     done
 }
 
-/// Refuses a program whose execution would change ids or capabilities.
-fn may_be_covered(task: &Task<'static>, found: &Found) -> core::result::Result<(), Refusal> {
+/// Refuses a program whose execution would change ids or capabilities. The group to take before it, if any.
+fn may_be_covered(task: &Task<'static>, found: &Found) -> core::result::Result<Option<u32>, Refusal> {
     let attributes = inode::attributes(task, found.inode.id, task.region.inode(found.inode.id));
     let shown = |kind, id| id_map::shown(task.process, kind, id);
     let (user, group) = (shown(IdKind::User, attributes.uid), shown(IdKind::Group, attributes.gid));

@@ -9,7 +9,7 @@ use core::ffi::CStr;
 
 use lp_abi::linux::{
     __NR_faccessat2, __NR_fstat, __NR_openat, __NR_openat2, AT_EACCESS, AT_EMPTY_PATH, O_CLOEXEC, O_NOCTTY,
-    O_NONBLOCK, O_PATH, O_RDONLY, RESOLVE_NO_SYMLINKS, S_IFMT, S_IFREG, open_how, stat,
+    O_NONBLOCK, O_PATH, O_RDONLY, RESOLVE_NO_SYMLINKS, S_IFMT, S_IFREG, S_ISGID, S_ISUID, open_how, stat,
 };
 use lp_abi::refusal::Refusal;
 use lp_abi::{Errno, Fd, OwnedFd, library};
@@ -212,7 +212,7 @@ fn program(
     const PRELOAD: Result<Option<LoaderHook>, Refusal> = Ok(Some(LoaderHook::Preload));
     let Some(stat) = open.stat() else { return PRELOAD };
     let owned = Owned { mode: stat.st_mode, user: stat.st_uid, group: stat.st_gid };
-    privileges::check(&open.0.get(), owned)?;
+    environment.group.set(privileges::check(&open.0.get(), owned)?);
     let read = |to: &mut [u8], at: u64| open.read(to, at);
     let loader = match elf(head, &read)? {
         // Only for a static file is the name examined: it tells the dynamic linker itself, which may run
@@ -223,7 +223,7 @@ fn program(
     };
     let known = High::known_programs(thread)
         .map(KnownPrograms)
-        .filter(|_| !privileges::has_capabilities(open.0.get()));
+        .filter(|_| stat.st_mode & (S_ISUID | S_ISGID) == 0 && !privileges::has_capabilities(open.0.get()));
     let remember = |loader| {
         if let Some(known) = known {
             known.add(&stat, loader, lp_vfs::clock::now().sec);

@@ -14,6 +14,8 @@
 //!
 //! Attach finds and removes them again.
 
+use core::cell::Cell;
+
 use lp_abi::linux::__NR_faccessat;
 use lp_abi::{Errno, Fd, Result, library};
 use lp_region::ucopy;
@@ -123,6 +125,8 @@ pub(crate) struct Environment {
     names_converters: bool,
     /// Whether the directories where the loader looks by itself differ from the host's.
     defaults_differ: bool,
+    /// The group to take before the exec ([`privileges::Group`](super::privileges::Group)).
+    pub(crate) group: Cell<Option<u32>>,
 }
 
 impl Environment {
@@ -141,6 +145,7 @@ impl Environment {
             audits: false,
             names_converters: false,
             defaults_differ,
+            group: Cell::new(None),
         };
         if envp.is_null() {
             return Ok(found);

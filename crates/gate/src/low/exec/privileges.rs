@@ -1,12 +1,15 @@
 //! Whether executing a file changes ids or capabilities: the dynamic linker would then ignore preloading
 //! (ld.so(8)). What is executed for a file in a mount is a copy, which would not have its privileges.
+//!
+//! A process that may set its groups takes the group of a set-group-ID program before the exec, which then
+//! changes none. So PAM can ask its helper unix_chkpwd(8) whether root may become another user.
 
 use lp_abi::linux::{
-    __NR_fgetxattr, __NR_fstatfs, __NR_getegid, __NR_geteuid, __NR_openat, __NR_prctl, O_CLOEXEC, O_RDONLY,
-    S_ISGID, S_ISUID, S_IXGRP, statfs,
+    __NR_fgetxattr, __NR_fstatfs, __NR_getegid, __NR_geteuid, __NR_getresgid, __NR_openat, __NR_prctl,
+    __NR_setresgid, O_CLOEXEC, O_RDONLY, S_ISGID, S_ISUID, S_IXGRP, statfs,
 };
 use lp_abi::refusal::Refusal;
-use lp_abi::{Fd, OwnedFd};
+use lp_abi::{Errno, Fd, OwnedFd};
 
 use crate::low::object::elf::read_file;
 
@@ -46,8 +49,8 @@ pub(crate) struct Owned {
     pub(crate) group: u32,
 }
 
-/// Refuses a file whose execution changes ids or capabilities.
-pub(crate) fn check(file: &impl Executable, owned: Owned) -> Result<(), Refusal> {
+/// Refuses a file whose execution changes ids or capabilities. If only the group changes, it is for [`Group`].
+pub(crate) fn check(file: &impl Executable, owned: Owned) -> Result<Option<u32>, Refusal> {
     let refusal = if owned.mode & S_ISUID != 0 && owned.user != id(__NR_geteuid) {
         Refusal::SetUser
     } else if owned.mode & (S_ISGID | S_IXGRP) == S_ISGID | S_IXGRP && owned.group != id(__NR_getegid) {
@@ -55,9 +58,42 @@ pub(crate) fn check(file: &impl Executable, owned: Owned) -> Result<(), Refusal>
     } else if id(__NR_geteuid) != 0 && file.has_capabilities() {
         Refusal::Capabilities
     } else {
-        return Ok(());
+        return Ok(None);
     };
-    if is_ignored(file, refusal, owned) { Ok(()) } else { Err(refusal) }
+    match refusal {
+        _ if is_ignored(file, refusal, owned) => Ok(None),
+        Refusal::SetGroup => Ok(Some(owned.group)),
+        _ => Err(refusal),
+    }
+}
+
+/// A group that the thread has taken for an exec, as its real, effective and saved one. Dropping it gives it
+/// back.
+pub(crate) struct Group {
+    before: [u32; 3],
+}
+
+impl Group {
+    /// # Errors
+    /// `EPERM` for a thread that may not (setresgid(2)); what its seccomp filters say.
+    pub(crate) fn take(group: u32) -> Result<Group, Errno> {
+        let mut before = [0u32; 3];
+        let [real, effective, saved] = before.each_mut().map(|id| &raw mut *id);
+        // SAFETY: the kernel writes three words; the second call changes ids of this thread only.
+        unsafe {
+            lp_abi::syscall!(__NR_getresgid, real, effective, saved)?;
+            lp_abi::syscall!(__NR_setresgid, group, group, group)?;
+        }
+        Ok(Group { before })
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let [real, effective, saved] = self.before;
+        // SAFETY: changes ids of this thread only. Who took the group may give it back.
+        let _ = unsafe { lp_abi::syscall!(__NR_setresgid, real, effective, saved) };
+    }
 }
 
 /// Whether the file carries capabilities.

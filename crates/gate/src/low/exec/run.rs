@@ -21,6 +21,7 @@ use crate::low::arrive::sigaction;
 use crate::low::exec::environment::Environment;
 use crate::low::exec::load::{Executed, LoaderHook, Named, Static};
 use crate::low::exec::outline::Outline;
+use crate::low::exec::privileges::Group;
 use crate::low::exec::script::{HEAD, Script};
 use crate::low::exec::{check, environment};
 use crate::low::live::{deferred, signal};
@@ -173,6 +174,9 @@ pub(crate) unsafe fn run(
     if !environment::is_in_reach(load) && may_be_executed(file) {
         return refuse(thread, Refusal::OutOfReach, named.path);
     }
+    let Ok(_group) = environment.group.get().map(Group::take).transpose() else {
+        return refuse(thread, Refusal::SetGroup, named.path);
+    };
     let is_by_its_name = (named.directory, named.path) == (file.directory, file.path);
     let told = (!is_by_its_name).then_some(named);
     // SAFETY: the caller guarantees the paths and `argv`.

@@ -6,6 +6,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::Gid;
+use rustix::thread::set_thread_res_gid;
+
 use crate::command::options::mountpoint::MountPoint;
 use crate::command::options::run::Options;
 use crate::command::output::failure::{CANNOT_RUN, Failure, NOT_FOUND, USAGE, reason};
@@ -31,6 +34,8 @@ pub(crate) struct Launch {
     keeps_preload: bool,
     /// For a static program: how LIGHTPATH_GATE refers to it, and the file to execute in its place.
     program: Option<Static>,
+    /// The group to take first.
+    group: Option<Gid>,
 }
 
 /// A static program, executed by way of the gate's file for such programs (`lp_gate::standalone`).
@@ -44,7 +49,7 @@ impl Launch {
     pub(super) fn new(options: &Options, command: &[OsString]) -> Result<Launch, Failure> {
         let name = &command[0];
         let search = std::env::var_os("PATH");
-        let mut program = None;
+        let (mut program, mut group) = (None, None);
         let (path, arguments) = match lookup::find(name, search.as_deref(), &options.at)? {
             Found::Mount => through_shell(command, &options.at),
             Found::Host(path) => match coverage::check(&path, &options.at)? {
@@ -55,11 +60,14 @@ impl Launch {
                 _ if libraries::searched(&options.at) || libraries::preloaded(&options.at) => {
                     through_shell(command, &options.at)
                 }
-                Program::Static => {
-                    program = Some(Static::open(&path)?);
+                Program::Script => (path.into_os_string(), command.to_vec()),
+                kind @ (Program::Static | Program::Dynamic) => {
+                    group = coverage::group_to_take(&path);
+                    if kind == Program::Static {
+                        program = Some(Static::open(&path)?);
+                    }
                     (path.into_os_string(), command.to_vec())
                 }
-                Program::Dynamic | Program::Script => (path.into_os_string(), command.to_vec()),
                 Program::Text => {
                     let mut arguments = vec![OsString::from(SHELL), path.into_os_string()];
                     arguments.extend_from_slice(&command[1..]);
@@ -75,6 +83,7 @@ impl Launch {
             library: None,
             keeps_preload: false,
             program,
+            group,
         })
     }
 
@@ -147,6 +156,11 @@ impl Launch {
             strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect::<Vec<_>>()
         };
         let (arguments, environment) = (pointers(&self.arguments), pointers(&self.environment));
+        if let Some(group) = self.group
+            && let Err(e) = set_thread_res_gid(group, group, group)
+        {
+            return Failure::new(CANNOT_RUN, format!("{}: its group: {}", self.name, reason(&e.into())));
+        }
         // SAFETY: path and both arrays are NUL-terminated and outlive the call.
         unsafe { libc::execve(self.path.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
         let error = std::io::Error::last_os_error();

@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -14,8 +14,8 @@ use object::Endianness;
 use object::elf::{DT_SONAME, EM_X86_64, FileHeader64, PT_DYNAMIC, PT_INTERP};
 use object::read::ReadCache;
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
-use rustix::fs::{StatVfsMountFlags, fstatvfs};
-use rustix::thread::no_new_privs;
+use rustix::fs::{Gid, StatVfsMountFlags, fstatvfs};
+use rustix::thread::{CapabilitySet, capabilities, no_new_privs};
 
 use crate::command::options::mountpoint::MountPoint;
 use crate::command::output::failure::{CANNOT_RUN, Failure, NOT_FOUND, reason};
@@ -137,20 +137,42 @@ fn check_elf(file: &File, head: &[u8]) -> Result<Program, Fault> {
     Ok(if named { Program::Dynamic } else { Program::Static })
 }
 
+/// Whether the kernel takes no privileges from a file for this process.
+fn gives_nothing(file: &File) -> bool {
+    let nosuid = fstatvfs(file).is_ok_and(|fs| fs.f_flag.contains(StatVfsMountFlags::NOSUID));
+    nosuid || no_new_privs().unwrap_or(false)
+}
+
+/// The group that a program gives whoever starts it, if that changes something.
+fn group_given(found: &Metadata) -> Option<Gid> {
+    // Without the group's execute bit, setgid means mandatory locking and changes nothing.
+    let setgid = libc::S_ISGID | libc::S_IXGRP;
+    let gives = found.mode() & setgid == setgid && found.gid() != rustix::process::getegid().as_raw();
+    gives.then(|| Gid::from_raw(found.gid()))
+}
+
+/// The group to take before the program at `path` is started, so that the kernel changes none.
+pub(crate) fn group_to_take(path: &Path) -> Option<Gid> {
+    let file = File::open(path).ok().filter(|file| !gives_nothing(file))?;
+    group_given(&file.metadata().ok()?)
+}
+
+/// Whether this process may take any group.
+fn may_take_groups() -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SETGID))
+}
+
 /// Refuses a program that the kernel would start in secure-execution mode.
 fn check_privilege(file: &File) -> Result<(), Fault> {
     let found = file.metadata().map_err(|e| Fault::Other(reason(&e)))?;
-    let nosuid = fstatvfs(file).is_ok_and(|fs| fs.f_flag.contains(StatVfsMountFlags::NOSUID));
-    if nosuid || no_new_privs().unwrap_or(false) {
+    if gives_nothing(file) {
         return Ok(());
     }
-    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    let uid = rustix::process::geteuid();
     if found.mode() & libc::S_ISUID != 0 && found.uid() != uid.as_raw() {
         return Err(Refusal::SetUser.into());
     }
-    // Without the group's execute bit, setgid means mandatory locking and changes nothing.
-    let setgid = libc::S_ISGID | libc::S_IXGRP;
-    if found.mode() & setgid == setgid && found.gid() != gid.as_raw() {
+    if group_given(&found).is_some() && !may_take_groups() {
         return Err(Refusal::SetGroup.into());
     }
     let capable = rustix::fs::fgetxattr(file, "security.capability", &mut [0u8; 64][..]).is_ok();
