@@ -1,5 +1,6 @@
 //! The `lightpath` command under test.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -55,9 +56,20 @@ pub fn target_dir() -> Result<PathBuf> {
     Ok(program.ancestors().nth(3).context("a test program outside of a target directory")?.to_owned())
 }
 
-/// A directory that lives as long as the target directory, for compiled programs and Lightpath's own cache.
+/// A directory that lives as long as the target directory, for compiled programs.
 pub fn scratch_dir() -> Result<PathBuf> {
     let dir = target_dir()?.join("lp-tests");
     std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
     Ok(dir)
+}
+
+/// The directory for Lightpath's own cache: the same, unless the tests run as root and other users cannot enter
+/// it, as below /root. Then it is where Lightpath keeps root's cache.
+pub fn cache_home() -> Result<PathBuf> {
+    let dir = scratch_dir()?;
+    let is_open = |dir: &Path| dir.metadata().is_ok_and(|found| found.permissions().mode() & 1 != 0);
+    match rustix::process::geteuid().is_root() && !dir.ancestors().all(is_open) {
+        true => Ok(PathBuf::from("/var/cache")),
+        false => Ok(dir),
+    }
 }

@@ -134,7 +134,7 @@ fn environment(command: &mut Command, marker: &str, mount: &Path, host: &Path) -
     let (name, value) = marker.split_once('=').context("marker")?;
     command.current_dir("/").env_clear().env(name, value);
     command.env("PATH", program::search_path()).env("LC_ALL", "C").env("TZ", "UTC").env("TERM", "dumb");
-    command.env("HOME", host).env("XDG_CACHE_HOME", binary::scratch_dir()?).env("LIGHTPATH", mount);
+    command.env("HOME", host).env("XDG_CACHE_HOME", binary::cache_home()?).env("LIGHTPATH", mount);
     command.env("M", mount).env("OUT", host).env("TREE", compile::compile("tree")?);
     for kept in ["RUSTUP_HOME", "CARGO_HOME"] {
         if let Some(value) = std::env::var_os(kept) {

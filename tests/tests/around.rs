@@ -32,7 +32,7 @@ fn own_memory() -> Result<()> {
     std::fs::create_dir(&mount)?;
     let mut command = Command::new(binary::lightpath()?);
     command.args(["run", "--size", "64M", "--at"]).arg(&mount).arg("--").arg(program).arg(&mount);
-    command.env("XDG_CACHE_HOME", binary::scratch_dir()?).current_dir("/").stdin(Stdio::null());
+    command.env("XDG_CACHE_HOME", binary::cache_home()?).current_dir("/").stdin(Stdio::null());
     command.stdout(std::fs::File::create(&said)?);
     let status = process::run(&mut command, Duration::from_secs(60))?;
     ensure!(status == "exit 0", "{status}: {}", std::fs::read_to_string(said)?);
@@ -56,7 +56,7 @@ fn named() -> Result<()> {
     let mut said = Vec::new();
     for command in [&mut plain, &mut run] {
         let output = tempfile::NamedTempFile::new()?;
-        command.env("XDG_CACHE_HOME", binary::scratch_dir()?).stdin(Stdio::null());
+        command.env("XDG_CACHE_HOME", binary::cache_home()?).stdin(Stdio::null());
         command.stdout(output.reopen()?);
         let status = process::run(command, Duration::from_secs(60))?;
         let text = std::fs::read_to_string(output.path())?;
@@ -126,7 +126,7 @@ fn around() -> Result<()> {
         command.args(["--mount", "--propagation", "private", "--"]);
     }
     command.arg(binary::lightpath()?).arg("run").arg("--at").arg(&mount).arg("--").arg(program).arg(&mount);
-    command.env("XDG_CACHE_HOME", binary::scratch_dir()?).current_dir("/").stdin(Stdio::null());
+    command.env("XDG_CACHE_HOME", binary::cache_home()?).current_dir("/").stdin(Stdio::null());
     command.stdout(std::fs::File::create(&said)?);
     let status = process::run(&mut command, Duration::from_secs(120))?;
     let (after, said) = (state(&mount)?, std::fs::read_to_string(said)?);

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 fn lightpath() -> Command {
     let mut command = Command::new(binary::lightpath().unwrap());
-    command.env("XDG_CACHE_HOME", binary::scratch_dir().unwrap()).env("LC_ALL", "C");
+    command.env("XDG_CACHE_HOME", binary::cache_home().unwrap()).env("LC_ALL", "C");
     command.env("PATH", program::search_path()).stdin(Stdio::null());
     command
 }
@@ -54,7 +54,7 @@ fn text_of(pid: &str, program: &str) -> String {
 fn shell(script: &str) -> Output {
     let mut command = Command::new("/bin/bash");
     command.args(["--norc", "-c", script]).env("LP", binary::lightpath().unwrap()).env("LC_ALL", "C");
-    command.env("XDG_CACHE_HOME", binary::scratch_dir().unwrap()).env("PATH", program::search_path());
+    command.env("XDG_CACHE_HOME", binary::cache_home().unwrap()).env("PATH", program::search_path());
     command.stdin(Stdio::null()).output().unwrap()
 }
 

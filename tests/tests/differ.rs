@@ -162,7 +162,7 @@ fn shows(name: &str, door: Door, expected: &str) -> Result<()> {
     // What is mounted is so in a namespace of its own.
     command.args(["--mount", "--propagation", "private", "--"]).arg(compile::compile("differ")?);
     command.arg(name).arg(&mount).arg(host.path());
-    command.env("XDG_CACHE_HOME", binary::scratch_dir()?).current_dir("/").stdin(Stdio::null());
+    command.env("XDG_CACHE_HOME", binary::cache_home()?).current_dir("/").stdin(Stdio::null());
     command.stdout(File::create(&said)?);
     let status = process::run(&mut command, Duration::from_secs(60));
     door.close(&mount)?;

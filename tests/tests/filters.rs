@@ -53,7 +53,7 @@ fn outcome(command: &mut Command) -> Result<(String, String)> {
     let said = directory.path().join("said");
     let file = std::fs::File::create(&said)?;
     command.current_dir("/").stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-    command.env("XDG_CACHE_HOME", binary::scratch_dir()?);
+    command.env("XDG_CACHE_HOME", binary::cache_home()?);
     let status = process::run(command, LIMIT)?;
     Ok((status, String::from_utf8_lossy(&std::fs::read(said)?).into_owned()))
 }

@@ -75,7 +75,7 @@ impl Side<'_> {
     fn outcome(&self, command: &mut Command) -> Result<Outcome> {
         let written = tempfile::tempdir()?;
         let marker = format!("LP_TESTS_SESSION={}", self.tree().display());
-        command.env("XDG_STATE_HOME", self.state).env("XDG_CACHE_HOME", binary::scratch_dir()?);
+        command.env("XDG_STATE_HOME", self.state).env("XDG_CACHE_HOME", binary::cache_home()?);
         command.env("LP_TESTS_SESSION", self.tree()).stdin(Stdio::null());
         command.stdout(std::fs::File::create(written.path().join("stdout"))?);
         command.stderr(std::fs::File::create(written.path().join("stderr"))?);

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 fn set(command: &mut Command) -> &mut Command {
     command.env("LP", binary::lightpath().unwrap()).env("LC_ALL", "C").stdin(Stdio::null());
-    command.env("XDG_CACHE_HOME", binary::scratch_dir().unwrap()).env("PATH", program::search_path())
+    command.env("XDG_CACHE_HOME", binary::cache_home().unwrap()).env("PATH", program::search_path())
 }
 
 /// Runs a shell script with `$LP` naming the command, in `directory`.

@@ -62,7 +62,7 @@ fn counted(program: &Path, mount: &Path, door: Door, kind: &Kind) -> Result<[i64
     command
         .arg(mount)
         .arg(kind.name)
-        .env("XDG_CACHE_HOME", binary::scratch_dir()?)
+        .env("XDG_CACHE_HOME", binary::cache_home()?)
         // Cargo sets it, and the gate would be preloaded then.
         .env_remove("LD_LIBRARY_PATH")
         // As on a machine that answers CPUID at once; an outline has faults of its own.

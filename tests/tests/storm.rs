@@ -147,7 +147,7 @@ impl Storm<'_> {
         let mut command = self.command(region)?;
         let marker = format!("LP_TESTS_SESSION={}", self.mount().display());
         let (name, value) = marker.split_once('=').context("marker")?;
-        command.args(arguments).env(name, value).env("XDG_CACHE_HOME", binary::scratch_dir()?);
+        command.args(arguments).env(name, value).env("XDG_CACHE_HOME", binary::cache_home()?);
         let part = |name: &str| self.host.path().join(name);
         command.current_dir("/").stdin(Stdio::null());
         command.stdout(std::fs::File::create(part("stdout"))?);

@@ -530,6 +530,18 @@ fn a_limit_of_file_sizes_ends_the_start_of_a_program_in_a_mount() {
     assert_eq!(text(&output.stdout), "153\n0\n");
 }
 
+/// The limit is the program's, and not for what Lightpath keeps of programs that it meets first.
+#[test]
+fn a_limit_of_file_sizes_does_not_hinder_the_first_start_of_a_program() {
+    let cache = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(cache.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let script = "ulimit -f 1; head -c 3 /dev/zero | wc -c; (head -c 4000 /dev/zero >$LIGHTPATH/f) 2>/dev/null; wc -c <$LIGHTPATH/f";
+    let mut command = lightpath();
+    command.env("XDG_CACHE_HOME", cache.path()).args(["run", "--", "sh", "-c", script]);
+    let output = command.output().unwrap();
+    assert_eq!(text(&output.stdout), "3\n512\n", "{}", text(&output.stderr));
+}
+
 /// The kernel cannot mount ours.
 #[test]
 fn a_sandbox_has_no_directory_of_a_mount_at_another_place() {

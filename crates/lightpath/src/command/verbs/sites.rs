@@ -9,6 +9,7 @@ use lp_abi::image::NONE_NEEDED;
 use lp_sites::elf::Elf;
 use lp_sites::image::Verdict;
 use lp_sites::{Bundle, Status};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::command::cache::directory;
 use crate::command::output::failure::{CANNOT_RUN, Failure, REGION, reason};
@@ -47,8 +48,10 @@ pub(crate) fn sites(arguments: &Sites) -> Result<u8, Failure> {
         directory::prepare(directory)
             .map_err(|why| Failure::new(REGION, format!("{}: {why}", directory.display())))?;
     }
+    lift_limit();
     // Where the bundle cannot be written, the gate accepts what needs nothing in it, and reports the rest.
-    if Bundle::open(&place).is_err() && arguments.paths.iter().all(|path| makes_no_calls(path)) {
+    let none_needed = || arguments.paths.iter().all(|path| makes_no_calls(path));
+    if Bundle::open(&place).is_err() && none_needed() {
         return Ok(NONE_NEEDED as u8);
     }
     let progress = Progress::new("preparing libraries for their first use", arguments.paths.len());
@@ -75,13 +78,23 @@ pub(crate) fn sites(arguments: &Sites) -> Result<u8, Failure> {
         helpers.into_iter().map(|helper| helper.join().unwrap_or_else(panicked)).chain([own]).collect()
     });
     // What cannot be patched the gate tells the user, now and whenever it meets the object again.
-    let mut status = 0;
-    for is_refused in results {
-        if is_refused? {
-            status = CANNOT_RUN;
-        }
+    match results.into_iter().collect::<Result<Vec<bool>, Failure>>() {
+        Ok(refused) => Ok(if refused.contains(&true) { CANNOT_RUN } else { 0 }),
+        Err(_) if none_needed() => Ok(NONE_NEEDED as u8),
+        Err(failure) => Err(failure),
     }
-    Ok(status)
+}
+
+/// The limit of file sizes is the program's, and the bundle is not the program's file. Where it stays, a write
+/// beyond it is an error.
+fn lift_limit() {
+    // SAFETY: no handler; the process has one thread.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    let none = Rlimit { current: None, maximum: None };
+    if setrlimit(Resource::Fsize, none).is_err() {
+        let maximum = getrlimit(Resource::Fsize).maximum;
+        let _ = setrlimit(Resource::Fsize, Rlimit { current: maximum, maximum });
+    }
 }
 
 /// The bundle in which the gate of a run by this user looks for its images.
