@@ -101,7 +101,8 @@ gcc -g0 -w -o s s.c && ./s; rm s
 env | grep -v -e ^T= -e ^OUT= -e ^HOME= -e ^M= -e ^_= -e ^PWD -e ^OLDPWD -e ^LIGHTPATH= -e ^TREE -e ^SHLVL | sort; env -i sh -c 'echo x >f; cat f; export -p'; env -i /usr/bin/env; env -i A=1 B=2 /usr/bin/env; LD_PRELOAD= /bin/cat f; perl -e 'print join(" ", grep /^L[DI]/, sort keys %ENV), "\n"; %ENV = (); exec "/usr/bin/env"'; tr '\0' '\n' </proc/self/environ | grep -c ^PATH; sh -c 'unset LD_PRELOAD; cat f'; python3 -c 'import os; os.execve("/bin/cat", ["cat", "f"], {})'
 
 #:: resource_limits
-head -c 0 /dev/zero; stat . >/dev/null; ls # What Lightpath keeps of a program that it meets first has no room under the limit.
+# What Lightpath keeps of a program that it meets first has no room under the limit.
+head -c 0 /dev/zero; stat . >/dev/null; ls; (ulimit -n 8; sh -c 'exec 3</dev/null')
 ulimit -f 10; { head -c 100000 /dev/zero >big; echo $?; } 2>/dev/null; stat -c %s big; (trap '' XFSZ; head -c 100000 /dev/zero >big2); echo $?; stat -c %s big2; ulimit -n 8; sh -c 'exec 3>a 4>b 5>c 6>d 7>e; echo ok; exec 8>f' ; echo $?; ls
 
 #:: redis needs redis-server,redis-cli limit 120
