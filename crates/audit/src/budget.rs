@@ -21,7 +21,8 @@ pub struct Budget {
     pub serialising: usize,
     #[serde(default)]
     pub syscalls: usize,
-    /// Functions of the C library in which threads can be cancelled (pthreads(7)), where [`ONE_SITE`] counts.
+    /// Functions of the C library in which threads can be cancelled (pthreads(7)): since glibc 2.41 each takes
+    /// some instructions more.
     #[serde(default)]
     pub cancellable: usize,
 }
