@@ -471,8 +471,13 @@ int main(int argc, char **argv)
     unsigned seed = atoi(argv[1]), steps = atoi(argv[2]);
     state = 0x9e3779b97f4a7c15ULL * (seed + 1);
     close_range(3, 200, 0);
-    strcat(base, "/w");
-    if ((!goes_on && (mkdir(base, 0777) || chmod(base, 0777))) || chdir(base))
+    /* Deep enough that links to ".." and names below them do not lead out of the file system. */
+    for (int depth = 0; depth < 5; depth++) {
+        strcat(base, "/w");
+        if (!goes_on && (mkdir(base, 0777) || chmod(base, 0777)))
+            return 3;
+    }
+    if (chdir(base))
         return 3;
     if (seed % 3 == 2 && geteuid() == 0 && (setgid(65534) || setuid(65534)))
         return 4;

@@ -9,7 +9,7 @@
 //! - [`session`]: one session and its two runs. [`outcome`]: what a run left, and the comparison.
 //! - [`suite`]: reads `tests/sessions/NAME.sh` and hands its sessions to the test runner.
 //! - [`binary`]: the `lightpath` under test. [`compile`]: the C programs of `tests/programs`.
-//! - [`host`]: commands that see the host read-only.
+//! - [`host`]: commands that see the host read-only. [`copy`]: copies of its trees.
 //! - [`process`]: children with a time limit, and what they left running. [`program`]: what must be
 //!   installed.
 //! - [`sources`]: which calls the tests make, for the documents that are made from them.
@@ -20,6 +20,7 @@
 
 pub mod binary;
 pub mod compile;
+pub mod copy;
 pub mod door;
 pub mod host;
 pub mod outcome;

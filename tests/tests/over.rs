@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 use libtest_mimic::{Failed, Trial};
 use lp_tests::door::{Door, Place};
 use lp_tests::outcome::{self, Outcome};
-use lp_tests::{binary, compile, process, suite};
+use lp_tests::{binary, compile, copy, process, suite};
 
 /// Steps of the sequence on the host and of those over it: nothing below but the directory, half, and nearly
 /// all of it below.
@@ -105,8 +105,7 @@ fn compare(seed: u32, [below, first, second]: [u32; 3]) -> Result<()> {
     let number = |number: u32| number.to_string();
     let filled = kernel.run([fuzz.as_os_str(), number(seed).as_ref(), number(below).as_ref()])?;
     ensure!(filled.status == "exit 0", "the host's tree: {}", filled.status);
-    let copied = Command::new("cp").arg("-a").args([kernel.tree(), over.tree()]).status()?;
-    ensure!(copied.success(), "cp: {copied}");
+    copy::tree(&kernel.tree(), &over.tree())?;
     // Another seed of the same kind.
     for (index, steps) in [(1, first), (2, second)] {
         let seed = number(seed + 3000 * index);
