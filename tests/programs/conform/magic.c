@@ -1,6 +1,7 @@
 /* Symbolic links, and paths with `..`, that lead through the kernel's magic links to files of this file
  * system. */
 #include "conform.h"
+#include <grp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/file.h>
