@@ -1,5 +1,6 @@
 /* Limits of descriptors and of file sizes, and targets that take nothing. */
 #include "conform.h"
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -103,7 +104,15 @@ GROUP(limits, to_an_eventfd)
     off_t at = 0;
     T(sendfile(event, fd, &at, 8));
     T(at);
-    int timer = T(timerfd_create(CLOCK_MONOTONIC, 0));
+    at = 8;
+    T(sendfile(event, fd, &at, 8));
+    T(at);
+    int timer = T(timerfd_create(CLOCK_MONOTONIC, 0)), polls = T(epoll_create1(0));
     T(sendfile(timer, fd, NULL, 8));
+    T(sendfile(polls, fd, NULL, 8));
+    T(lseek(fd, 3, SEEK_END));
+    T(sendfile(polls, fd, NULL, 8));
+    T(lseek(fd, 0, SEEK_CUR));
+    T(sendfile(polls, T(open(".", O_RDONLY)), &at, 8));
     T(copy_file_range(fd, NULL, event, NULL, 8, 0));
 }

@@ -152,12 +152,15 @@ pub fn sendfile(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count:
             }
             _ => {
                 not_append_host(task, fd_out)?;
+                let is_regular = regular(&from).is_ok();
                 // An object without a type, such as an eventfd, takes nothing from a file.
-                if count != 0 && kind != 0 && regular(&from).is_ok() {
+                if count != 0 && kind != 0 && is_regular {
                     to_host(task, &from, at, fd_out, count)?
                 } else {
                     inode::read_by(task, from.file, from.inode, 0);
-                    return if count == 0 { Ok(0) } else { Err(Errno::EINVAL) };
+                    // Relaxed: as the kernel reads it. At the end it does not come to ask the target.
+                    let at_end = is_regular && at >= from.inode.size.load(Relaxed);
+                    return if count == 0 || at_end { Ok(0) } else { Err(Errno::EINVAL) };
                 }
             }
         }
