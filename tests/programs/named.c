@@ -62,6 +62,11 @@ static long made_by(int call, const char *path)
     case 22: return renameat2(top, path, top, "f", RENAME_EXCHANGE);
     case 23: return renameat2(top, "f", top, path, RENAME_EXCHANGE);
     case 24: return rename("nosuch", path);
+    case 25: return renameat2(top, path, top, "f/", RENAME_EXCHANGE);
+    case 26: return renameat2(top, path, top, "by_path/", RENAME_EXCHANGE);
+    case 27: return renameat2(top, "f/", top, path, RENAME_EXCHANGE);
+    case 28: return rename(path, "f/");
+    case 29: return rename("f/", path);
     default: return -2;
     }
 }

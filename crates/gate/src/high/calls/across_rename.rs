@@ -87,6 +87,7 @@ fn busy(from: &Moved, to: &Moved, flags: u32) -> Errno {
         (RENAME_NOREPLACE, _, Ok(_)) => Errno::EEXIST,
         (RENAME_EXCHANGE, _, Err(errno)) => errno,
         (_, _, Err(errno)) if errno != Errno::ENOENT => errno,
+        (RENAME_EXCHANGE, _, Ok(false)) if to.has_slash => Errno::ENOTDIR,
         (_, Ok(false), _) if from.has_slash => Errno::ENOTDIR,
         (0, Ok(false), Ok(_)) if to.has_slash => Errno::ENOTDIR,
         (0, Ok(true), Ok(false)) => Errno::ENOTDIR,
