@@ -163,16 +163,15 @@ pub(crate) unsafe fn host_file(
         Some(loader) => return Ok(Some(environment.load(thread, loader))),
     }
     // SAFETY: the caller guarantees a NUL-terminated `path`, or one that the kernel answers with `EFAULT`.
-    let mut file = unsafe { File::open(directory, path, flags) }?;
-    let start = |file: File| match file.may_be_executed() {
-        true => LoaderHook::Static(Static { fd: file.0.keep(), named: Named { directory, path } }),
-        false => LoaderHook::Preload, // The kernel returns the error.
-    };
+    let mut file = unsafe { File::executable(directory, path, flags) }?;
+    let start =
+        |file: File| LoaderHook::Static(Static { fd: file.0.keep(), named: Named { directory, path } });
     if known.is_some() {
         return Ok(Some(file.map_or(LoaderHook::Preload, start)));
     }
     let mut head = [0u8; HEAD];
     for depth in 0..SCRIPTS {
+        // The kernel returns the error.
         let Some(open) = &file else { return Ok(Some(LoaderHook::Preload)) };
         let got = open.read(&mut head, 0);
         let head = &mut head[..got];
@@ -197,7 +196,7 @@ pub(crate) unsafe fn host_file(
             Some(loader) => return Ok(Some(environment.load(thread, loader))),
         }
         // SAFETY: as above.
-        file = unsafe { File::open(Fd::CWD, interpreter, 0) }?;
+        file = unsafe { File::executable(Fd::CWD, interpreter, 0) }?;
     }
     Ok(Some(LoaderHook::Preload))
 }
@@ -329,6 +328,19 @@ impl File {
             }
             Err(_) => Ok(None),
         }
+    }
+
+    /// Opens a file that the kernel would execute. It reads no other, and a read shows in the time of access.
+    ///
+    /// # Safety
+    /// As for [`File::open`].
+    pub(crate) unsafe fn executable(
+        directory: Fd,
+        path: *const u8,
+        flags: usize,
+    ) -> Result<Option<File>, Refusal> {
+        // SAFETY: the caller guarantees what `open` needs.
+        Ok(unsafe { File::open(directory, path, flags) }?.filter(File::may_be_executed))
     }
 
     /// Opens a file, by an absolute path that is NUL-terminated within the slice and has no symbolic link in

@@ -46,11 +46,14 @@ impl Outline {
         let mut name = Name::empty();
         // SAFETY: the caller guarantees the path.
         let (program, is_named) = unsafe { open(file, &mut name) }?;
+        if !program.may_be_executed() {
+            return None;
+        }
         // SAFETY: the buffers belong to the running call, which uses them only for the environment, later.
         let (page, room) = unsafe { (&mut *thread.scratch[2].get(), &mut *thread.scratch[1].get()) };
         // SAFETY: the kernel writes within the page.
         let got = unsafe { lp_abi::syscall!(__NR_pread64, program.fd(), page.as_mut_ptr(), page.len(), 0) };
-        if got != Ok(PAGE_SIZE) || !page.starts_with(b"\x7fELF") || !program.may_be_executed() {
+        if got != Ok(PAGE_SIZE) || !page.starts_with(b"\x7fELF") {
             return None;
         }
         let size = u64::try_from(program.stat()?.st_size).ok()?;

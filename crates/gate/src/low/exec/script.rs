@@ -47,10 +47,10 @@ impl Script {
             return None;
         }
         // SAFETY: the caller guarantees the path.
-        let script = unsafe { File::open(file.directory, file.path, file.flags) }.ok()??;
+        let script = unsafe { File::executable(file.directory, file.path, file.flags) }.ok()??;
         let got = script.read(head, 0);
         let line = head.get(..got)?;
-        if !line.starts_with(b"#!") || !line.contains(&b'\n') || !script.may_be_executed() {
+        if !line.starts_with(b"#!") || !line.contains(&b'\n') {
             return None;
         }
         let (interpreter, argument) = interpreter_of(line)?;
