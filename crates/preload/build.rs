@@ -12,7 +12,6 @@ fn main() {
         // One segment of code and constants, one of data: a mapping less for each.
         "-Wl,-z,noseparate-code",
         "-Wl,--no-rosegment",
-        "-Wl,-z,rodynamic",
         "-Wl,-z,max-page-size=4096",
         // The data starts with a page, and all of it fits one: a fault less.
         "-Wl,-z,separate-loadable-segments",
