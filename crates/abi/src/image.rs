@@ -14,6 +14,12 @@
 //! libraries that makes exit(2) alone, the displaced instructions are followed by a jump through the slot: the
 //! Go runtime gives a thread's stack away right before.
 //!
+//! A function of a C library that only makes a call, at a site that serves many, may start with a jump to a
+//! thunk as well. If the function would make the call at once, which a byte of the library's data says, the
+//! thunk calls the gate in the same way and returns in the function's place, after setting errno if the call
+//! failed. Otherwise, and by the `jo`, it goes on with the function's displaced instructions. The four bytes
+//! before these are the distance to one byte before the function's `ret`, which stands where a site would.
+//!
 //! The builder appends pages and then fills in an entry, its state last, under flock(2) on the bundle.
 //! Readers take no lock. Entries and pages are never changed or removed afterwards.
 
@@ -83,7 +89,7 @@ pub const BACK_TO_SITE: [u8; 10] = [0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0, 0x0f,
 /// First bytes of a bundle.
 pub const MAGIC: [u8; 8] = *b"LPsites\n";
 /// Version of the format, of what thunks do, and of what can be patched.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 /// Entries in the table; a power of two.
 pub const ENTRIES: usize = 4096;
 /// Entries probed for one key before it is considered absent.

@@ -21,14 +21,14 @@ pub struct Budget {
     pub serialising: usize,
     #[serde(default)]
     pub syscalls: usize,
-    /// Functions of the C library in which threads can be cancelled (pthreads(7)): since glibc 2.41 each takes
-    /// some instructions more.
+    /// Functions of the C library in which threads can be cancelled (pthreads(7)), other than those that enter
+    /// by a thunk of their own: since glibc 2.41 each takes some instructions more.
     #[serde(default)]
     pub cancellable: usize,
 }
 
 /// Instructions more for each such function since glibc 2.41: they make their calls at one place, with the
-/// number in a register, so that no hot call has an entry of its own there (ADR 7).
+/// number in a register (ADR 7).
 const ONE_SITE: usize = 80;
 
 /// Whether this process's glibc is one of these: it has symbols of that version.

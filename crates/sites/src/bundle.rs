@@ -194,7 +194,7 @@ impl Bundle {
         analysis: &Analysis,
         pages: &[(u64, Vec<u8>)],
     ) -> io::Result<Status> {
-        entry.sites = analysis.patches.len() as u32;
+        entry.sites = analysis.patched_sites() as u32;
         entry.thunk_delta = analysis.place.delta;
         entry.thunk_bytes = analysis.thunks.len() as u64;
         entry.thunk_at = self.append_pages(&analysis.thunks)?;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use iced_x86::Instruction;
 use lp_abi::image::{Fixup, QUICK_CALLS, RANGES};
 use lp_abi::linux::{
     __NR_access, __NR_execve, __NR_exit, __NR_munmap, __NR_readlink, __NR_write, __NR_writev,
@@ -10,8 +11,9 @@ use lp_abi::linux::{
 
 use crate::code::{self, Listing, SiteMeaning};
 use crate::elf::{CodeRegion, Elf, NotAnObject};
+use crate::function::{self, OneCall};
 use crate::number::{self, Number};
-use crate::thunk::{self, GateEntry, Parts, Slots, Step, Thunk};
+use crate::thunk::{self, GateEntry, Parts, Slots, Step, Thunk, WholeParts};
 use crate::window::{self, JUMP, RegisterClass, Window};
 
 const PAGE: u64 = 4096;
@@ -75,6 +77,17 @@ pub struct Patch {
     pub steps: Vec<Step>,
     /// The entry of the gate that it uses.
     pub entry: GateEntry,
+    /// What it stands for.
+    pub stands_for: StandsFor,
+}
+
+/// What a thunk stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StandsFor {
+    /// A site.
+    Site,
+    /// A whole function that makes one call, at a site of others.
+    Function,
 }
 
 /// The analysis of an object.
@@ -160,7 +173,10 @@ pub(crate) fn analyse_for(elf: &Elf<'_>, place: ThunkPlace) -> Result<Analysis, 
     if sites.is_empty() {
         return Ok(analysis);
     }
-    let mut targets = code::listed_targets(elf, &all, &sites);
+    let functions = if is_libc(elf) { functions(elf, &sites) } else { Vec::new() };
+    let mut places = sites.clone();
+    places.extend(functions.iter().map(|(listing, _)| listing.region.range.start));
+    let mut targets = code::listed_targets(elf, &all, &places);
     targets.extend(out_of_step);
     if elf.text.bytes.len() > LARGE {
         let judged = judge(&all, &sites, &targets);
@@ -169,9 +185,9 @@ pub(crate) fn analyse_for(elf: &Elf<'_>, place: ThunkPlace) -> Result<Analysis, 
             return Ok(analysis);
         }
     }
-    targets.extend(code::branch_targets(elf, &sites));
+    targets.extend(code::branch_targets(elf, &places));
     let is_linker = elf.soname.starts_with("ld-linux");
-    let is_libc = elf.starts_programs || C_LIBRARIES.iter().any(|name| elf.soname.starts_with(name));
+    let is_libc = is_libc(elf);
     for (listing, index, mut site) in judge(&all, &sites, &targets) {
         if is_linker && LINKERS_OWN.iter().any(|nr| site.number.is(*nr)) {
             site.verdict = Verdict::NotNeeded;
@@ -187,9 +203,31 @@ pub(crate) fn analyse_for(elf: &Elf<'_>, place: ThunkPlace) -> Result<Analysis, 
         }
         analysis.sites.push(site);
     }
+    for (listing, does) in &functions {
+        let is_shared = |site: &Site| site.address == does.site && site.number == Number::Dynamic;
+        if analysis.sites.iter().any(is_shared) {
+            analysis.patch_function(listing, *does, &targets)?;
+        }
+    }
     analysis.patches.sort_by_key(|patch| patch.start);
     analysis.thunks.resize(analysis.thunks.len().next_multiple_of(PAGE as usize), 0xcc);
     Ok(analysis)
+}
+
+/// Whether sites come from a C library's macros.
+fn is_libc(elf: &Elf<'_>) -> bool {
+    elf.starts_programs || C_LIBRARIES.iter().any(|name| elf.soname.starts_with(name))
+}
+
+/// The exported functions that make one call at a site that is not their own.
+fn functions(elf: &Elf<'_>, sites: &BTreeSet<u64>) -> Vec<(Listing, OneCall)> {
+    let known = elf.exports.iter().filter_map(|start| {
+        let region = elf.region(*start).filter(|region| region.range.start == *start)?;
+        let has_sites = sites.range(region.range.clone()).next().is_some();
+        let does = function::one_call(elf, *start).filter(|_| !has_sites)?;
+        Some((Listing::new(elf, region), does))
+    });
+    known.collect()
 }
 
 /// The entry for a site in a C library at which no vector register is live.
@@ -325,19 +363,50 @@ impl Analysis {
             entry,
             slots: self.place.slots,
         };
-        let start = listing.instructions[range.start].ip();
-        let bytes = listing.instructions[range.end - 1].next_ip() - start;
-        let offset = self.thunks.len();
-        let at = (self.place.delta + offset as i64) as u64;
-        let Thunk { bytes: code, fixups, steps } =
-            thunk::assemble(&parts, at).map_err(|why| ObjectRefusal::Encoding(site, why))?;
+        let thunk = thunk::assemble(&parts, self.next_thunk());
+        let thunk = thunk.map_err(|why| ObjectRefusal::Encoding(site, why))?;
+        self.add(&listing.instructions[range], thunk, entry, StandsFor::Site);
+        Ok(())
+    }
+
+    /// Displaces the start of a function, if it can be moved.
+    fn patch_function(
+        &mut self,
+        listing: &Listing,
+        does: OneCall,
+        targets: &BTreeSet<u64>,
+    ) -> Result<(), ObjectRefusal> {
+        let Some(displaced) = window::at_start(listing, targets) else { return Ok(()) };
+        let first = &listing.instructions[..displaced];
+        let parts = WholeParts { first, does, slots: self.place.slots };
+        let thunk = thunk::assemble_whole(&parts, self.next_thunk());
+        let thunk = thunk.map_err(|why| ObjectRefusal::Encoding(listing.region.range.start, why))?;
+        self.add(first, thunk, GateEntry::QuickScratch(does.call), StandsFor::Function);
+        Ok(())
+    }
+
+    /// The address of the next thunk.
+    fn next_thunk(&self) -> u64 {
+        (self.place.delta + self.thunks.len() as i64) as u64
+    }
+
+    /// Adds a thunk, and the patch of the instructions that it displaces.
+    fn add(&mut self, displaced: &[Instruction], thunk: Thunk, entry: GateEntry, stands_for: StandsFor) {
+        let (Some(first), Some(last)) = (displaced.first(), displaced.last()) else { return };
+        let (start, bytes) = (first.ip(), last.next_ip() - first.ip());
+        let (offset, at) = (self.thunks.len(), self.next_thunk());
+        let Thunk { bytes: code, fixups, steps } = thunk;
         self.fixups.extend(fixups.iter().map(|fixup| thunk::fixup(offset + *fixup as usize)));
         self.fixups.push(Fixup { at: start as u32 + 1 });
         let thunk_bytes = code.len() as u64;
         self.thunks.extend(code);
         self.thunks.resize(self.thunks.len().next_multiple_of(thunk::ALIGN), 0xcc);
-        self.patches.push(Patch { start, bytes, thunk: at, thunk_bytes, steps, entry });
-        Ok(())
+        self.patches.push(Patch { start, bytes, thunk: at, thunk_bytes, steps, entry, stands_for });
+    }
+
+    /// How many sites are patched.
+    pub fn patched_sites(&self) -> usize {
+        self.patches.iter().filter(|patch| patch.stands_for == StandsFor::Site).count()
     }
 
     /// The first site that needs patching but cannot be patched.

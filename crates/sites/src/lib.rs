@@ -7,8 +7,9 @@
 //!    them.
 //! 3. [`number`]: the system call of a site, by tracing the value of `eax` back along all paths.
 //! 4. `window`: the instructions before (or around) a site that are displaced by a jump.
-//! 5. [`thunk`]: the target of the jump.
-//! 6. [`bundle`]: the file that stores images.
+//! 5. `function`: functions that make a call through others, and are displaced as a whole.
+//! 6. [`thunk`]: the target of the jump.
+//! 7. [`bundle`]: the file that stores images.
 //!
 //! [`unwind`] tells debuggers and unwinders about thunks.
 //!
@@ -30,6 +31,7 @@ pub mod by_gs;
 mod code;
 pub mod elf;
 mod frames;
+mod function;
 pub mod image;
 pub mod linker;
 pub mod merge;

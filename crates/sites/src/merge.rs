@@ -35,7 +35,7 @@ use crate::thunk::Slots;
 use crate::unwind::Tables;
 
 /// Version of the output of [`merge`] for the same two files.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 const PAGE: u64 = 4096;
 /// Bytes that the kernel maps around a page at its first touch: the thunks and the start of the gate's code
 /// are in one such block.

@@ -1,14 +1,19 @@
 //! The target of a site's jump; [`lp_abi::image`] describes what it does.
 
 use iced_x86::{BlockEncoder, BlockEncoderOptions, Decoder, DecoderOptions, Instruction, InstructionBlock};
-use lp_abi::image::{BACK_TO_SITE, Fixup, GATE_PAGE, GatePage};
+use lp_abi::image::{BACK_TO_SITE, Fixup, GATE_PAGE, GatePage, QUICK_CALLS};
 
 use crate::code::SYSCALL;
+use crate::function::OneCall;
 
 /// Alignment of thunks in bytes.
 pub(crate) const ALIGN: usize = 16;
 /// Bytes of a distance.
 const DISTANCE: usize = 4;
+/// `lea rsp, [rsp - 128]`: what is below may be in use.
+const BEYOND_RED_ZONE: [u8; 5] = [0x48, 0x8d, 0x64, 0x24, 0x80];
+/// Bytes of `jo` before its distance.
+const JO: usize = 2;
 
 /// The entry through which a thunk enters the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +65,16 @@ pub struct Parts<'a> {
     pub slots: Slots,
 }
 
+/// The parts of a thunk that stands for a function.
+pub(crate) struct WholeParts<'a> {
+    /// The function's first instructions, displaced.
+    pub(crate) first: &'a [Instruction],
+    /// What it does.
+    pub(crate) does: OneCall,
+    /// Where the gate's address is found.
+    pub(crate) slots: Slots,
+}
+
 /// An assembled thunk.
 pub struct Thunk {
     /// Its code.
@@ -70,7 +85,7 @@ pub struct Thunk {
     pub steps: Vec<Step>,
 }
 
-/// Code of a thunk that corresponds to one place in the object.
+/// An instruction of a thunk, and the place in the object that it corresponds to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Where it starts in the thunk.
@@ -92,6 +107,9 @@ enum Branch {
 struct Writer {
     at: u64,
     thunk: Thunk,
+    /// What the next instructions replace, and how far the stack pointer is below there.
+    replaces: u64,
+    below: u32,
 }
 
 /// Assembles a thunk at `at`.
@@ -99,57 +117,127 @@ struct Writer {
 /// # Errors
 /// The encoder's error for an instruction that cannot reach its operand.
 pub(crate) fn assemble(parts: &Parts<'_>, at: u64) -> Result<Thunk, String> {
-    let empty = Thunk { bytes: Vec::new(), fixups: Vec::new(), steps: Vec::new() };
-    let mut code = Writer { at, thunk: empty };
+    let mut code = Writer::new(at);
     code.displaced(parts.before)?;
-    code.step(0, parts.site);
+    code.stands(0, parts.site);
     if parts.entry == GateEntry::Exit {
         code.through(Branch::Jump, parts.slots, parts.entry)?;
         return Ok(code.thunk);
     }
-    code.raw(&[0x48, 0x8d, 0x64, 0x24, 0x80]); // lea rsp, [rsp - 128]
-    code.step(128, parts.site);
+    code.instruction(&BEYOND_RED_ZONE);
+    code.stands(128, parts.site);
     code.through(Branch::Call, parts.slots, parts.entry)?;
+    let (back, jo) = BACK_TO_SITE.split_at(BACK_TO_SITE.len() - JO);
+    code.instruction(back);
+    code.stands(0, parts.site);
     match parts.behind {
         None => {
-            code.branch(&BACK_TO_SITE, parts.site)?;
-            code.step(0, parts.site);
+            code.branch(jo, parts.site)?;
             code.branch(&[0xe9], parts.site + 2)?; // jmp
         }
         Some(behind) => {
-            code.raw(&BACK_TO_SITE);
-            let to_copy = code.thunk.bytes.len();
-            code.raw(&[0; DISTANCE]);
+            let to_copy = code.ahead(jo);
             code.rest(parts, behind)?;
-            code.distance_to_site(parts.site)?;
-            let distance = (code.thunk.bytes.len() - to_copy - DISTANCE) as u32;
-            code.thunk.bytes[to_copy..to_copy + DISTANCE].copy_from_slice(&distance.to_le_bytes());
-            code.step(0, parts.site);
-            code.raw(&SYSCALL);
+            code.distance_out(parts.site)?; // For unwinders.
+            code.arrive(to_copy);
+            code.stands(0, parts.site);
+            code.instruction(&SYSCALL);
             code.rest(parts, behind)?;
         }
     }
     Ok(code.thunk)
 }
 
+/// Assembles a thunk at `at` that a function starts with.
+///
+/// # Errors
+/// As of [`assemble`].
+pub(crate) fn assemble_whole(parts: &WholeParts<'_>, at: u64) -> Result<Thunk, String> {
+    let OneCall { call, arguments, extends, condition, errno, ret, .. } = parts.does;
+    let last = parts.first.last().ok_or("a function without instructions")?;
+    let mut code = Writer::new(at);
+    code.stands(0, ret);
+    if arguments > 3 {
+        code.instruction(&[0x49, 0x89, 0xca]); // mov r10, rcx
+    }
+    code.branch(&[0x80, 0x3d], condition.byte.wrapping_sub(1))?; // cmp byte ptr [rip + condition], 0
+    code.raw(&[0]);
+    let otherwise = code.ahead(&[0x0f, if condition.is_set { 0x84 } else { 0x85 }]); // je or jne
+    if extends {
+        code.instruction(&[0x48, 0x63, 0xff]); // movsxd rdi, edi
+    }
+    code.instruction(&[0xb8]); // mov eax, number
+    code.raw(&QUICK_CALLS[call].to_le_bytes());
+    code.instruction(&BEYOND_RED_ZONE);
+    code.stands(128, ret);
+    code.through(Branch::Call, parts.slots, GateEntry::QuickScratch(call))?;
+    let (back, jo) = BACK_TO_SITE.split_at(BACK_TO_SITE.len() - JO);
+    code.instruction(back);
+    code.stands(0, ret);
+    let not_ours = code.ahead(jo);
+    code.instruction(&[0x48, 0x85, 0xc0]); // test rax, rax
+    let failed = code.ahead(&[0x0f, 0x88]); // js
+    code.instruction(&[0xc3]); // ret
+    code.arrive(failed);
+    code.branch(&[0x48, 0x8b, 0x0d], errno)?; // mov rcx, [rip + errno]
+    code.instruction(&[0xf7, 0xd8]); // neg eax
+    code.instruction(&[0x64, 0x89, 0x01]); // mov fs:[rcx], eax
+    code.instruction(&[0x48, 0x83, 0xc8, 0xff]); // or rax, -1
+    code.instruction(&[0xc3]); // ret
+    // Unwinders find the caller two bytes behind this place, and look it up by the byte before that.
+    // Debuggers may write a breakpoint there.
+    code.distance_out(ret.wrapping_sub(1))?;
+    code.arrive(otherwise);
+    code.arrive(not_ours);
+    code.stands(0, ret);
+    if arguments > 3 {
+        code.instruction(&[0x4c, 0x89, 0xd1]); // mov rcx, r10
+    }
+    code.displaced(parts.first)?;
+    code.stands(0, last.next_ip());
+    code.branch(&[0xe9], last.next_ip())?; // jmp
+    Ok(code.thunk)
+}
+
 impl Writer {
+    fn new(at: u64) -> Writer {
+        let thunk = Thunk { bytes: Vec::new(), fixups: Vec::new(), steps: Vec::new() };
+        Writer { at, thunk, replaces: 0, below: 0 }
+    }
+
     /// The instructions that followed the site's, and the way back behind them.
     fn rest(&mut self, parts: &Parts<'_>, behind: &[Instruction]) -> Result<(), String> {
-        self.step(0, parts.site + 2);
         self.displaced(behind)?;
         let next = behind.last().map_or(parts.site + 2, Instruction::next_ip);
-        self.step(0, next);
+        self.stands(0, next);
         self.branch(&[0xe9], next) // jmp
     }
 
-    fn step(&mut self, below: u32, replaces: u64) {
-        let offset = self.thunk.bytes.len() as u32;
-        self.thunk.steps.push(Step { offset, below, replaces });
+    /// What the next instructions replace, with the stack pointer so far below.
+    fn stands(&mut self, below: u32, replaces: u64) {
+        (self.below, self.replaces) = (below, replaces);
     }
 
-    /// The distance of the site from the address after it: what unwinders need to know.
-    fn distance_to_site(&mut self, site: u64) -> Result<(), String> {
-        self.branch(&[], site)
+    /// The first bytes of an instruction, or all. Each is a step, because unwinders get the place in the
+    /// object as a distance from it.
+    fn instruction(&mut self, bytes: &[u8]) {
+        let offset = self.thunk.bytes.len() as u32;
+        self.thunk.steps.push(Step { offset, below: self.below, replaces: self.replaces });
+        self.raw(bytes);
+    }
+
+    /// A branch to a later place in the thunk: returns where its distance is, for [`Writer::arrive`].
+    fn ahead(&mut self, opcode: &[u8]) -> usize {
+        self.instruction(opcode);
+        let at = self.thunk.bytes.len();
+        self.raw(&[0; DISTANCE]);
+        at
+    }
+
+    /// Has the branch whose distance is at `at` lead here.
+    fn arrive(&mut self, at: usize) {
+        let distance = (self.thunk.bytes.len() - at - DISTANCE) as u32;
+        self.thunk.bytes[at..at + DISTANCE].copy_from_slice(&distance.to_le_bytes());
     }
 
     fn here(&self) -> u64 {
@@ -164,11 +252,11 @@ impl Writer {
     fn through(&mut self, branch: Branch, slots: Slots, entry: GateEntry) -> Result<(), String> {
         match slots {
             Slots::Process => {
-                self.raw(&[0xff, branch as u8 | 4, 0x25]);
+                self.instruction(&[0xff, branch as u8 | 4, 0x25]);
                 self.raw(&((GATE_PAGE + entry.slot()) as u32).to_le_bytes());
             }
             Slots::Object(at) => {
-                self.raw(&[0xff, branch as u8 | 5]);
+                self.instruction(&[0xff, branch as u8 | 5]);
                 let distance = self.distance(at + entry.slot() as u64)?;
                 self.raw(&distance.to_le_bytes());
             }
@@ -182,8 +270,14 @@ impl Writer {
         i32::try_from(distance).map_err(|_| format!("{target:#x} is out of reach"))
     }
 
+    /// An instruction that ends with the distance to `target`, outside of the thunks, or contains it.
     fn branch(&mut self, opcode: &[u8], target: u64) -> Result<(), String> {
-        self.raw(opcode);
+        self.instruction(opcode);
+        self.distance_out(target)
+    }
+
+    /// The distance to `target`, outside of the thunks.
+    fn distance_out(&mut self, target: u64) -> Result<(), String> {
         let distance = self.distance(target)?;
         self.thunk.fixups.push(self.thunk.bytes.len() as u32);
         self.raw(&distance.to_le_bytes());

@@ -54,6 +54,24 @@ pub(crate) fn choose(listing: &Listing, index: usize, targets: &BTreeSet<u64>) -
     Some(Window::Around(first..end))
 }
 
+/// The number of instructions at the start of a function that a jump to its thunk displaces; `None` if they
+/// cannot be moved, or if a jump may lead between them.
+pub(crate) fn at_start(listing: &Listing, targets: &BTreeSet<u64>) -> Option<usize> {
+    let mut bytes = 0;
+    for (index, instruction) in listing.instructions.iter().enumerate() {
+        let at = instruction.ip();
+        let is_entered = targets.contains(&at) || listing.branches.contains_key(&at);
+        if index > 0 && is_entered || !can_move(instruction) {
+            return None;
+        }
+        bytes += instruction.len();
+        if bytes >= JUMP {
+            return Some(index + 1);
+        }
+    }
+    None
+}
+
 /// Whether an instruction has the same effect at another address (after its operand is corrected), and the
 /// next one follows it.
 fn can_move(instruction: &Instruction) -> bool {

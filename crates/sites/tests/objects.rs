@@ -7,7 +7,7 @@ use std::process::Command;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction};
 use lp_abi::image::{GATE_PAGE, QUICK_CALLS};
 use lp_sites::elf::Elf;
-use lp_sites::image::{Site, Verdict};
+use lp_sites::image::{Site, StandsFor, Verdict};
 use lp_sites::thunk::GateEntry;
 use lp_sites::{Analysis, Bundle, Patch, Status, analyse};
 
@@ -28,7 +28,7 @@ fn analysed(path: impl AsRef<Path>) -> Analysis {
     let analysis = analyse(&elf).expect("it can be analysed");
     assert_eq!(analysis.unpatchable(), None);
     let patched = analysis.sites.iter().filter(|site| site.verdict == Verdict::Patch).count();
-    assert_eq!(analysis.patches.len(), patched);
+    assert_eq!(analysis.patched_sites(), patched);
     check_patches(&elf, &analysis);
     analysis
 }
@@ -49,6 +49,7 @@ fn check_patches(elf: &Elf<'_>, analysis: &Analysis) {
         assert_eq!(jump.near_branch_target(), patch.thunk);
         assert!(bytes[at + 5..at + patch.bytes as usize].iter().all(|byte| *byte == 0xcc));
         changed += patch.bytes as usize;
+        check_steps(analysis, patch);
         let thunk = thunk_at(analysis, patch.thunk);
         let call =
             thunk.iter().position(|instruction| instruction.flow_control() == FlowControl::IndirectCall);
@@ -56,6 +57,10 @@ fn check_patches(elf: &Elf<'_>, analysis: &Analysis) {
         assert_eq!(thunk[call].memory_displacement64(), (GATE_PAGE + patch.entry.slot()) as u64);
         let back = thunk.last().expect("a jump back").near_branch_target();
         assert!(elf.is_code(back));
+        if patch.stands_for == StandsFor::Function {
+            check_function(elf, analysis, patch, &thunk[call..]);
+            continue;
+        }
         let own = sites.contains(&(back - 2));
         let not_ours = thunk[call + 2];
         assert_eq!(not_ours.code(), Code::Jo_rel32_64, "at {:#x}", patch.start);
@@ -77,6 +82,36 @@ fn check_patches(elf: &Elf<'_>, analysis: &Analysis) {
         differing += bytes.iter().zip(original).filter(|(new, old)| new != old).count();
     }
     assert!(differing <= changed && (changed == 0 || differing > 0));
+}
+
+/// Checks that each instruction of a thunk is a step, but for the distance of the site within.
+fn check_steps(analysis: &Analysis, patch: &Patch) {
+    let at = patch.thunk.wrapping_sub(analysis.place.delta as u64) as usize;
+    let code = &analysis.thunks[at..at + patch.thunk_bytes as usize];
+    let starts = patch.steps.iter().map(|step| step.offset as usize);
+    for (start, next) in starts.clone().zip(starts.skip(1).chain([code.len()])) {
+        let length = Decoder::new(64, &code[start..], DecoderOptions::NONE).decode().len();
+        let data = next.checked_sub(start + length);
+        assert!(matches!(data, Some(0 | 4)), "{:#x} of the thunk of {:#x}", start + length, patch.start);
+    }
+}
+
+/// Checks a thunk that stands for a function, from its call on: both ways out of it other than by a return
+/// lead to the displaced instructions.
+fn check_function(elf: &Elf<'_>, analysis: &Analysis, patch: &Patch, thunk: &[Instruction]) {
+    assert!(elf.exports.contains(&patch.start), "{:#x} is no function", patch.start);
+    let GateEntry::QuickScratch(_) = patch.entry else { panic!("{:?}", patch.entry) };
+    assert_eq!(thunk[2].code(), Code::Jo_rel32_64);
+    let slow = thunk[2].near_branch_target();
+    let offset = slow.wrapping_sub(analysis.place.delta as u64) as usize;
+    let back = thunk.last().expect("a jump back");
+    assert!((patch.thunk..back.ip()).contains(&slow));
+    assert_eq!(back.near_branch_target(), patch.start + patch.bytes);
+    // Two bytes behind the address at this distance, behind the function's return, unwinders find its caller.
+    let distance = i32::from_le_bytes(analysis.thunks[offset - 4..offset].try_into().expect("four bytes"));
+    let ret = slow.wrapping_add_signed(i64::from(distance)) + 1;
+    assert_eq!(elf.at(ret).expect("code")[0], 0xc3);
+    assert_eq!(elf.region(ret), elf.region(patch.start));
 }
 
 /// Checks the copy of a displaced `syscall`: the distance to the site's precedes it.
@@ -144,11 +179,8 @@ fn glibc() {
         analysis.sites.iter().filter(|site| site.number == lp_sites::number::Number::Dynamic).count();
     assert!((1..12).contains(&dynamic), "{dynamic} numbers are not known beforehand");
     // The functions that programs call enter by the shortest way, but for fstat, which musl and old glibc
-    // make themselves. Since 2.41 those in which threads can be cancelled make their calls at one place.
-    let contents = std::fs::read(GLIBC).unwrap();
-    let has_one_site = contents.windows(10).any(|text| text == b"GLIBC_2.41");
-    let is_elsewhere = |nr: u32| nr == 5 || has_one_site && [0, 1, 17, 18].contains(&nr);
-    for (call, nr) in QUICK_CALLS.into_iter().enumerate().filter(|(_, nr)| !is_elsewhere(*nr)) {
+    // make themselves.
+    for (call, nr) in QUICK_CALLS.into_iter().enumerate().filter(|(_, nr)| *nr != 5) {
         let shortest = analysis.patches.iter().filter(|patch| patch.entry == GateEntry::QuickScratch(call));
         assert!(shortest.count() >= 1, "call {nr}");
     }
@@ -272,6 +304,123 @@ function vector
     movq %xmm0, %rax
     ret
 .size vector, .-vector
+";
+
+#[test]
+fn functions_that_make_one_call_elsewhere() {
+    let analysis = assembled(&format!("{FUNCTION}{ELSEWHERE}"));
+    assert_eq!(analysis.sites.len(), 1);
+    assert_eq!(analysis.sites[0].number, lp_sites::number::Number::Dynamic);
+    let whole = analysis.patches.iter().filter(|patch| patch.stands_for == StandsFor::Function);
+    let entries: Vec<GateEntry> = whole.map(|patch| patch.entry).collect();
+    assert_eq!(entries, [GateEntry::QuickScratch(0), GateEntry::QuickScratch(4), GateEntry::QuickScratch(1)]);
+}
+
+/// One site, and functions that use it: read, pread64 and write as C libraries make them. Then functions that
+/// are not one call with an entry of its own: another call; with other arguments; with two calls; that do not
+/// preserve a register; that return something else; that store more; whose second instruction is jumped to;
+/// that have no name outside.
+const ELSEWHERE: &str = "
+.data
+.globl single
+.hidden single
+single: .byte 1
+.section .tbss
+.globl error
+.hidden error
+error:  .long 0
+.text
+.type site, @function
+site:
+    push %rbx
+    mov %rcx, %r10
+    cmpb $0, single(%rip)
+    jne 1f
+    mov %fs:16, %rbx
+    test $1, %bl
+    jne 1f
+    pop %rbx
+    ret
+1:  mov 16(%rsp), %rax
+    syscall
+    pop %rbx
+    ret
+.size site, .-site
+.type checked, @function
+checked:
+    sub $16, %rsp
+    push 24(%rsp)
+    call site
+    pop %rdx
+    pop %rcx
+    cmp $-4096, %rax
+    ja 1f
+    add $8, %rsp
+    ret
+1:  mov error@gottpoff(%rip), %rdx
+    neg %eax
+    mov %eax, %fs:(%rdx)
+    mov $-1, %rax
+    add $8, %rsp
+    ret
+.size checked, .-checked
+.macro passes number
+    movslq %edi, %rdi
+    xor %r8d, %r8d
+    push $\\number
+    call checked
+    add $8, %rsp
+    ret
+.endm
+function reads
+    endbr64
+    xor %ecx, %ecx
+    passes 0
+.size reads, .-reads
+function reads_at
+    passes 17
+.size reads_at, .-reads_at
+function writes
+    passes 1
+.size writes, .-writes
+function another
+    passes 3
+.size another, .-another
+function other_arguments
+    mov %rdx, %rsi
+    passes 0
+.size other_arguments, .-other_arguments
+function twice
+    push $0
+    call checked
+    pop %rcx
+    passes 0
+.size twice, .-twice
+function keeps_nothing
+    xor %ebx, %ebx
+    passes 0
+.size keeps_nothing, .-keeps_nothing
+function other_result
+    sub $8, %rsp
+    push $0
+    call checked
+    add $16, %rsp
+    xor %eax, %eax
+    ret
+.size other_result, .-other_result
+function stores
+    movq %rsi, (%rdx)
+    passes 0
+.size stores, .-stores
+function entered
+    nop
+1:  passes 0
+    jmp 1b
+.size entered, .-entered
+.type hidden, @function
+hidden:
+    passes 0
+.size hidden, .-hidden
 ";
 
 #[test]
