@@ -57,8 +57,7 @@ pub(crate) fn one_call(elf: &Elf<'_>, start: u64) -> Option<OneCall> {
     [true, false].into_iter().find_map(|is_set| {
         let done = follow(elf, start, is_set, Outcome::Success)?;
         let failed = follow(elf, start, is_set, Outcome::Failure)?;
-        let (Some(made), Some(byte)) = (done.made, done.byte) else { return None };
-        let Some(errno) = failed.errno else { return None };
+        let (made, byte, errno) = (done.made?, done.byte?, failed.errno?);
         let same = failed.made == Some(made) && failed.byte == Some(byte) && done.errno.is_none();
         let returned = (done.returned, failed.returned) == (Value::Result, Value::Constant(u64::MAX));
         let Made { call, arguments, extends, site } = made;
