@@ -353,7 +353,9 @@ int main()
     return 0;
 }
 X
-g++ -O1 -rdynamic -fnon-call-exceptions -fasynchronous-unwind-tables u.cpp -o u -lpthread; ./u; rm u
+g++ -O1 -rdynamic -fnon-call-exceptions -fasynchronous-unwind-tables u.cpp -o u -lpthread; ./u
+# With the gate preloaded.
+LD_LIBRARY_PATH=/nonexistent ./u; rm u
 
 #:: gdb needs gdb,gcc limit 120
 cat >b.c <<'X'
