@@ -15,7 +15,7 @@ const SOURCES: &[&str] = &["../preload", "../gate", "../vfs", "../region", "../a
 fn main() {
     let here = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
     for source in SOURCES {
-        for part in ["Cargo.toml", "build.rs", "order.ld", "rare.ld", "src"] {
+        for part in ["Cargo.toml", "build.rs", "order.ld", "rare.ld", "unwind.ld", "src"] {
             let path = here.join(source).join(part);
             if path.exists() {
                 println!("cargo::rerun-if-changed={}", path.display());

@@ -27,7 +27,7 @@ fn main() {
         println!("cargo::rustc-link-arg-cdylib={argument}");
     }
     let here = std::path::PathBuf::from(std::env::var("CARGO_MANIFEST_DIR").unwrap());
-    for script in ["order.ld", "rare.ld"] {
+    for script in ["order.ld", "rare.ld", "unwind.ld"] {
         println!("cargo::rustc-link-arg-cdylib=-Wl,-T,{}", here.join(script).display());
         println!("cargo::rerun-if-changed={script}");
     }

@@ -11,7 +11,7 @@ use lp_tests::door::{Door, Place};
 use lp_tests::{binary, compile, process, suite};
 
 /// A case, and what it says on the kernel and on Lightpath.
-const CASES: [(&str, &str, &str); 79] = [
+const CASES: [(&str, &str, &str); 78] = [
     // ids.c
     ("of_two_users", "test 0", "test 1"),
     ("unreadable_program", "exit 0", "exit 126"),
@@ -119,7 +119,6 @@ const CASES: [(&str, &str, &str); 79] = [
     ("counts_of_reads", "a file's counted, the host's counted", "a file's not counted, the host's counted"),
     ("static_programs", "alone, open ETXTBSY", "the gate, open 0"),
     ("static_by_itself", "cat", "busybox"),
-    ("cancelled_under_an_auditor", "cleaned up", "not cleaned up"),
     // watches.c
     (
         "watched_programs",

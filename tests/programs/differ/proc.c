@@ -1,7 +1,6 @@
 /* What /proc tells of a process. */
 #include "differ.h"
 
-#include <pthread.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -102,68 +101,4 @@ CASE(static_by_itself)
         return 1;
     snprintf(line, sizeof line, "%s sh -c 'exec -a cat /proc/self/exe /proc/self/comm'", name);
     return system(line) || unlink(name);
-}
-
-static volatile pid_t waiter;
-static volatile int cleaned;
-
-static void clean(int *unused)
-{
-    cleaned = 1;
-}
-
-static void *wait_for_lock(void *fd)
-{
-    /* Run by the unwinder: the program is compiled with -fexceptions. */
-    int cleaner __attribute__((cleanup(clean))) = 0;
-    struct flock whole = { .l_type = F_WRLCK };
-    waiter = gettid();
-    fcntl(*(int *)fd, F_SETLKW, &whole);
-    return NULL;
-}
-
-static int sleeps(pid_t thread)
-{
-    char name[60], text[300] = "";
-    snprintf(name, sizeof name, "/proc/self/task/%d/stat", thread);
-    int fd = open(name, O_RDONLY | O_CLOEXEC);
-    read(fd, text, sizeof text - 1);
-    close(fd);
-    char *end = strrchr(text, ')');
-    return end && end[2] == 'S';
-}
-
-/* A thread that is cancelled while it waits for a lock, in a program whose loader looks in the mount. */
-CASE(cancelled_under_an_auditor)
-{
-    struct flock whole = { .l_type = F_WRLCK };
-    pthread_t thread;
-    int ends[2];
-    char byte;
-    if (!getenv("LD_LIBRARY_PATH")) {
-        setenv("LD_LIBRARY_PATH", directory, 1);
-        execl("/proc/self/exe", "differ", __func__, directory, host, NULL);
-        return 1;
-    }
-    int fd = open("f", O_RDWR | O_CREAT, 0600);
-    if (pipe2(ends, O_CLOEXEC))
-        return 1;
-    pid_t holder = fork();
-    if (!holder) {
-        fcntl(fd, F_SETLK, &whole);
-        write(ends[1], "x", 1);
-        for (;;)
-            pause();
-    }
-    read(ends[0], &byte, 1);
-    pthread_create(&thread, NULL, wait_for_lock, &fd);
-    while (!waiter)
-        usleep(1000);
-    for (int seen = 0; seen < 3; seen = sleeps(waiter) ? seen + 1 : 0)
-        usleep(20000);
-    pthread_cancel(thread);
-    pthread_join(thread, NULL);
-    tell("%s", cleaned ? "cleaned up" : "not cleaned up");
-    kill(holder, SIGKILL);
-    return waitpid(holder, NULL, 0) != holder;
 }
