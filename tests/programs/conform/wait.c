@@ -1,7 +1,10 @@
 /* Waits for children that something ends or interrupts: a signal, a cancellation of the thread. */
 #include "signals.h"
+#include <link.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/auxv.h>
+#include <sys/file.h>
 #include <sys/select.h>
 #include <sys/syscall.h>
 
@@ -54,6 +57,87 @@ GROUP(wait, cancelled)
             say_wait(child);
         else
             waitpid(child, NULL, 0);
+    }
+    say_blocked("blocked at the end");
+}
+
+static volatile int returned;
+static int locked, fifo;
+
+/* A call that waits, by number: for a record lock, for a writer of a FIFO, for bytes in it, for a lock of
+   flock(2), which is no cancellation point. */
+static void *wait_in(void *call)
+{
+    int cleaner __attribute__((cleanup(clean))) = 0;
+    struct flock whole = { .l_type = F_WRLCK };
+    char byte;
+    waiter = gettid();
+    switch (*(int *)call) {
+    case 0: returned = fcntl(locked, F_SETLKW, &whole); break;
+    case 1: returned = open("q", O_RDONLY); break;
+    case 2: returned = read(fifo, &byte, 1); break;
+    case 3: returned = flock(locked, LOCK_EX); break;
+    }
+    pthread_testcancel();
+    return "not cancelled";
+}
+
+/* Whether the program has no dynamic linker. */
+static int is_static(void)
+{
+    const ElfW(Phdr) *header = (void *)getauxval(AT_PHDR);
+    for (unsigned long left = getauxval(AT_PHNUM); left > 0; left--)
+        if (header++->p_type == PT_INTERP)
+            return 0;
+    return 1;
+}
+
+/* Static programs are left out of the calls that wait in the gate, whose frames their unwinder does not know. */
+GROUP(wait, cancelled_in_other_calls)
+{
+    make("f", "text");
+    mkfifo("p", 0600);
+    mkfifo("q", 0600);
+    for (int round = 0; round < 12; round++) {
+        int ready[2], call = is_static() ? 2 + round % 2 : round % 4;
+        char byte;
+        pthread_t thread;
+        void *result;
+        pipe(ready);
+        child = fork();
+        if (!child) {
+            struct flock whole = { .l_type = F_WRLCK };
+            int fd = open("f", O_RDWR);
+            fcntl(fd, F_SETLK, &whole);
+            flock(fd, LOCK_EX);
+            write(ready[1], "x", 1);
+            for (;;)
+                pause();
+        }
+        read(ready[0], &byte, 1);
+        locked = open("f", O_RDWR);
+        fifo = open("p", O_RDWR);
+        waiter = cleaned = 0;
+        returned = -5;
+        pthread_create(&thread, NULL, wait_in, &call);
+        AWAIT(waiter && sleeps(waiter));
+        pthread_cancel(thread);
+        if (call == 3)
+            usleep(20000);
+        if (call == 3 && returned != -5)
+            say("flock is a cancellation point");
+        if (call == 3)
+            kill(child, SIGKILL);
+        pthread_join(thread, &result);
+        if (round < 4 || result != PTHREAD_CANCELED || cleaned != 1 || returned != (call == 3 ? 0 : -5))
+            say("call %d: cancelled %d, cleaned up %d, returned %d", call, result == PTHREAD_CANCELED, cleaned,
+                returned);
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+        close(locked);
+        close(fifo);
+        close(ready[0]);
+        close(ready[1]);
     }
     say_blocked("blocked at the end");
 }

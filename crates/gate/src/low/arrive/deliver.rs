@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use lp_abi::Errno;
-use lp_abi::linux::{__NR_ppoll, SIG_SETMASK, timespec};
+use lp_abi::linux::{__NR_flock, __NR_ppoll, SIG_SETMASK, timespec};
 
 use crate::low::dispatch::{AGAIN, MAKE_THREAD, RESTART};
 use crate::low::live::deferred::{note, release};
@@ -13,9 +13,9 @@ use crate::low::thread::pending::Info;
 use crate::low::thread::{current, tls};
 
 /// At the end of a call: sends the deferred signals, and makes a call that they interrupted fail or restart.
-pub(crate) extern "sysv64" fn deliver(result: isize) -> isize {
+pub(crate) extern "sysv64" fn deliver(result: isize, number: usize) -> isize {
     if lp_abi::sys::is_limited() {
-        return ended(result, handle_waiting());
+        return ended(result, handle_waiting(number as u32));
     }
     // SAFETY: in the gate `current` is set, and the record is this thread's own.
     let wait_mask = unsafe { (*current::thread()).deferred.wait_mask.take() };
@@ -28,13 +28,22 @@ pub(crate) extern "sysv64" fn deliver(result: isize) -> isize {
         other => other,
     };
     let (mask, first) = release();
-    let restarts = signal::restarts(first);
+    let restarts = restarts(first, number as u32);
     // The program's handlers run before this returns.
     signal::set_mask(SIG_SETMASK, mask);
     if let Some(mask) = wait_mask {
         wait_under(mask);
     }
     ended(result, restarts)
+}
+
+/// Whether a call is made again that was first interrupted by this signal.
+///
+/// Handlers by which C libraries cancel threads have SA_RESTART, and look for the interrupted instruction at
+/// their own site. Finding another there, those of musl and of glibc since 2.41 leave the rest to the function
+/// that has made the call: it ends the thread after EINTR. flock(2) is no cancellation point.
+fn restarts(signal: usize, number: u32) -> bool {
+    signal::restarts(signal) && (number == __NR_flock || !signal::cancels(signal))
 }
 
 /// The result of a call after a signal handler has run.
@@ -47,24 +56,24 @@ fn ended(result: isize, restarts: bool) -> isize {
 }
 
 /// In a limited process: runs the handlers of deferred signals in the kernel's order. Returns whether the
-/// first one restarts a call.
+/// first one restarts the call of that number.
 #[cold]
-pub(crate) fn handle_waiting() -> bool {
+pub(crate) fn handle_waiting(call: u32) -> bool {
     tls::set_deferred(0);
     let current = current::thread();
     // SAFETY: the pointer is null (at the thread's end) or this thread's own record.
     let Some(deferred) = (unsafe { current.as_ref() }).map(|thread| &thread.deferred) else { return false };
     deferred.mask.store(u64::MAX, Ordering::Relaxed);
     deferred.wait_mask.set(None);
-    let mut restarts = None;
+    let mut restarted = None;
     loop {
         let waiting = deferred.waiting.load(Ordering::Relaxed);
         let first = if waiting & SYNCHRONOUS != 0 { waiting & SYNCHRONOUS } else { waiting };
         if first == 0 {
-            return restarts.unwrap_or(false);
+            return restarted.unwrap_or(false);
         }
         let number = first.trailing_zeros() as usize + 1;
-        restarts.get_or_insert(signal::restarts(number));
+        restarted.get_or_insert(restarts(number, call));
         // SAFETY: the bit in `waiting` says that the note is written, and reserves the note until it is
         // cleared.
         let info = unsafe { (*note(current, number)).assume_init() };

@@ -280,6 +280,7 @@ global_asm!(
     "60:",
     "lp_entry_deliver:",
     "mov rdi, rax",
+    "mov rsi, [rbp - 56]",
     "call {deliver}",
     "mov rcx, {again}",
     "cmp rax, rcx",

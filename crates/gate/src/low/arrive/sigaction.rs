@@ -290,7 +290,7 @@ fn repair(signal: usize, address: usize, access: Access) -> bool {
     let is_good = High::fault(unsafe { &*current::thread() }, signal, address, access);
     tls::set_in_gate(0);
     if interrupted() && lp_abi::sys::is_limited() {
-        deliver::handle_waiting();
+        deliver::handle_waiting(0); // A fault interrupts no call.
     } else if interrupted() {
         let (mask, _) = deferred::release();
         if !is_good {

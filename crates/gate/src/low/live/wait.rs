@@ -15,7 +15,7 @@ use lp_abi::image::BACK_TO_SITE;
 use crate::High;
 use crate::low::above::Above;
 use crate::low::dispatch::RESTART;
-use crate::low::live::signal::Context;
+use crate::low::live::signal::{CANCEL, Context};
 use crate::low::thread::current;
 use crate::low::thread::tls;
 
@@ -90,13 +90,10 @@ pub(crate) fn resume_at(at: usize) -> Option<usize> {
     waits.contains(&at).then_some(&raw const lp_wait_interrupted as usize)
 }
 
-/// The signals by which C libraries cancel threads: glibc's and musl's `SIGCANCEL`.
-const CANCELS: [usize; 2] = [32, 33];
-
 /// Has a signal that cancels find a thread that waits at its site: whether it does, and the handler may run
 /// at once. Not if other signals wait for the end of the call, or if the site is none of a C library's.
 pub(crate) fn leave_for(signal: usize, context: &Context) -> bool {
-    if !CANCELS.contains(&signal) || tls::deferred() != 0 {
+    if !CANCEL.contains(&signal) || tls::deferred() != 0 {
         return false;
     }
     let (start, end) = (&raw const lp_wait_start as usize, &raw const lp_wait_end as usize);
