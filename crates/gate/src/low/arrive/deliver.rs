@@ -3,7 +3,11 @@
 use core::sync::atomic::Ordering;
 
 use lp_abi::Errno;
-use lp_abi::linux::{__NR_flock, __NR_ppoll, SIG_SETMASK, timespec};
+use lp_abi::linux::{
+    __NR_creat, __NR_fcntl, __NR_open, __NR_openat, __NR_ppoll, __NR_pread64, __NR_preadv, __NR_preadv2,
+    __NR_pwrite64, __NR_pwritev, __NR_pwritev2, __NR_read, __NR_readv, __NR_splice, __NR_tee, __NR_vmsplice,
+    __NR_write, __NR_writev, SIG_SETMASK, timespec,
+};
 
 use crate::low::dispatch::{AGAIN, MAKE_THREAD, RESTART};
 use crate::low::live::deferred::{note, release};
@@ -28,7 +32,8 @@ pub(crate) extern "sysv64" fn deliver(result: isize, number: usize) -> isize {
         other => other,
     };
     let (mask, first) = release();
-    let restarts = restarts(first, number as u32);
+    let restarts = signal::restarts(first) && !cancels(first, number as u32);
+    let result = if result == AGAIN && cancels(first, number as u32) { RESTART } else { result };
     // The program's handlers run before this returns.
     signal::set_mask(SIG_SETMASK, mask);
     if let Some(mask) = wait_mask {
@@ -37,13 +42,34 @@ pub(crate) extern "sysv64" fn deliver(result: isize, number: usize) -> isize {
     ended(result, restarts)
 }
 
-/// Whether a call is made again that was first interrupted by this signal.
+/// Calls that may wait in the gate and are cancellation points (pthreads(7)).
+const CANCELLABLE: [u32; 17] = [
+    __NR_read,
+    __NR_write,
+    __NR_open,
+    __NR_pread64,
+    __NR_pwrite64,
+    __NR_readv,
+    __NR_writev,
+    __NR_fcntl,
+    __NR_creat,
+    __NR_openat,
+    __NR_splice,
+    __NR_tee,
+    __NR_vmsplice,
+    __NR_preadv,
+    __NR_pwritev,
+    __NR_preadv2,
+    __NR_pwritev2,
+];
+
+/// Whether a call fails with EINTR because this signal cancels the thread.
 ///
 /// Handlers by which C libraries cancel threads have SA_RESTART, and look for the interrupted instruction at
 /// their own site. Finding another there, those of musl and of glibc since 2.41 leave the rest to the function
-/// that has made the call: it ends the thread after EINTR. flock(2) is no cancellation point.
-fn restarts(signal: usize, number: u32) -> bool {
-    signal::restarts(signal) && (number == __NR_flock || !signal::cancels(signal))
+/// that has made the call: it ends the thread after EINTR.
+fn cancels(signal: usize, number: u32) -> bool {
+    CANCELLABLE.contains(&number) && signal::cancels(signal)
 }
 
 /// The result of a call after a signal handler has run.
@@ -65,15 +91,15 @@ pub(crate) fn handle_waiting(call: u32) -> bool {
     let Some(deferred) = (unsafe { current.as_ref() }).map(|thread| &thread.deferred) else { return false };
     deferred.mask.store(u64::MAX, Ordering::Relaxed);
     deferred.wait_mask.set(None);
-    let mut restarted = None;
+    let mut restarts = None;
     loop {
         let waiting = deferred.waiting.load(Ordering::Relaxed);
         let first = if waiting & SYNCHRONOUS != 0 { waiting & SYNCHRONOUS } else { waiting };
         if first == 0 {
-            return restarted.unwrap_or(false);
+            return restarts.unwrap_or(false);
         }
         let number = first.trailing_zeros() as usize + 1;
-        restarted.get_or_insert(restarts(number, call));
+        restarts.get_or_insert(signal::restarts(number) && !cancels(number, call));
         // SAFETY: the bit in `waiting` says that the note is written, and reserves the note until it is
         // cleared.
         let info = unsafe { (*note(current, number)).assume_init() };
