@@ -170,8 +170,9 @@ pub(crate) fn meaning(elf: &Elf<'_>, listing: &Listing, address: u64) -> SiteMea
 
 /// All places near one of the `sites` that may be jump targets, from the `listings` or from data.
 pub(crate) fn listed_targets(elf: &Elf<'_>, listings: &[Listing], sites: &BTreeSet<u64>) -> BTreeSet<u64> {
+    let pointers = elf.pointers.iter().filter(|target| !sites.contains(target));
     let mut targets: BTreeSet<u64> =
-        elf.entries.iter().copied().filter(|target| is_near(*target, sites)).collect();
+        elf.entries.iter().chain(pointers).copied().filter(|target| is_near(*target, sites)).collect();
     for listing in listings {
         listing.table_targets(elf, &mut targets);
     }

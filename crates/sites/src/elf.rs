@@ -68,9 +68,11 @@ pub struct Elf<'a> {
     pub functions: Vec<Range<u64>>,
     /// Executable sections (or executable segments, without section headers), sorted.
     pub code: Vec<Range<u64>>,
-    /// Addresses of code that may be entered other than by a branch: symbols, landing pads, targets of
-    /// pointers in data.
+    /// Addresses of code that may be entered other than by a branch: symbols, landing pads.
     pub entries: BTreeSet<u64>,
+    /// The same, from pointers in data. One to a system call itself, of code that is written by hand, tells a
+    /// signal's handler what it has interrupted.
+    pub pointers: BTreeSet<u64>,
     /// Addresses of the functions that other objects may call.
     pub exports: BTreeSet<u64>,
 }
@@ -114,6 +116,7 @@ impl<'a> Elf<'a> {
             functions: Vec::new(),
             code: Vec::new(),
             entries: BTreeSet::new(),
+            pointers: BTreeSet::new(),
             exports: BTreeSet::new(),
         };
         this.read_dynamic(&elf);
@@ -189,7 +192,7 @@ impl<'a> Elf<'a> {
         for (_, relocation) in elf.dynamic_relocations().into_iter().flatten() {
             let target = relocation.addend() as u64;
             if self.is_code(target) {
-                self.entries.insert(target);
+                self.pointers.insert(target);
             }
         }
         if self.code.is_empty() {
@@ -208,7 +211,7 @@ impl<'a> Elf<'a> {
         for word in bytes.chunks_exact(8) {
             let value = u64::from_le_bytes(word.try_into().unwrap_or_default());
             if self.is_code(value) {
-                self.entries.insert(value);
+                self.pointers.insert(value);
             }
         }
     }

@@ -489,6 +489,33 @@ function pushed
 ";
 
 #[test]
+fn pointers_to_a_call_are_no_jumps_to_it() {
+    let analysis = assembled(&format!("{FUNCTION}{POINTED}"));
+    let verdicts: Vec<Verdict> = analysis.sites.iter().map(|site| site.verdict.clone()).collect();
+    assert_eq!(verdicts, [Verdict::Patch, Verdict::Unpatchable]);
+    assert_eq!(analysis.patches.len(), 1);
+}
+
+/// Addresses in data: of a system call and of what follows it, as valgrind has them; of the instruction before
+/// one, and of what follows.
+const POINTED: &str = "
+.data
+.quad 1f, 2f, 3f, 4f
+.text
+function compared
+    mov $0, %eax
+1:  syscall
+2:  ret
+.size compared, .-compared
+function entered
+    mov $0, %eax
+3:  nop
+    syscall
+4:  ret
+.size entered, .-entered
+";
+
+#[test]
 fn jump_tables_without_bounds_of_functions() {
     let analysis = assembled(TABLES);
     let verdicts: Vec<Verdict> = analysis.sites.iter().map(|site| site.verdict.clone()).collect();
