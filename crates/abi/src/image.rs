@@ -16,9 +16,10 @@
 //!
 //! A function of a C library that only makes a call, at a site that serves many, may start with a jump to a
 //! thunk as well. If the function would make the call at once, which a byte of the library's data says, the
-//! thunk calls the gate in the same way and returns in the function's place, after setting errno if the call
-//! failed. Otherwise, and by the `jo`, it goes on with the function's displaced instructions. The four bytes
-//! before these are the distance to one byte before the function's `ret`, which stands where a site would.
+//! thunk calls the gate in the same way and returns in the function's place, after setting errno if the
+//! call failed. Otherwise, and by the `jo`, it goes on with the function's displaced instructions. The four
+//! bytes before these are the distance to one byte before the function's `ret`, which stands where a site
+//! would.
 //!
 //! The builder appends pages and then fills in an entry, its state last, under flock(2) on the bundle.
 //! Readers take no lock. Entries and pages are never changed or removed afterwards.

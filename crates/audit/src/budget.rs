@@ -21,8 +21,8 @@ pub struct Budget {
     pub serialising: usize,
     #[serde(default)]
     pub syscalls: usize,
-    /// Functions of the C library in which threads can be cancelled (pthreads(7)), other than those that enter
-    /// by a thunk of their own: since glibc 2.41 each takes some instructions more.
+    /// Functions of the C library in which threads can be cancelled (pthreads(7)), other than those that
+    /// enter by a thunk of their own: since glibc 2.41 each takes some instructions more.
     #[serde(default)]
     pub cancellable: usize,
 }

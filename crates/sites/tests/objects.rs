@@ -496,8 +496,8 @@ fn pointers_to_a_call_are_no_jumps_to_it() {
     assert_eq!(analysis.patches.len(), 1);
 }
 
-/// Addresses in data: of a system call and of what follows it, as valgrind has them; of the instruction before
-/// one, and of what follows.
+/// Addresses in data: of a system call and of what follows it, as valgrind has them; of the instruction
+/// before one, and of what follows.
 const POINTED: &str = "
 .data
 .quad 1f, 2f, 3f, 4f

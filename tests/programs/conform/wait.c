@@ -92,7 +92,7 @@ static int is_static(void)
     return 1;
 }
 
-/* Static programs are left out of the calls that wait in the gate, whose frames their unwinder does not know. */
+/* Static programs are left out of the calls that wait in the gate: their unwinder does not know its frames. */
 GROUP(wait, cancelled_in_other_calls)
 {
     make("f", "text");
@@ -130,8 +130,8 @@ GROUP(wait, cancelled_in_other_calls)
             kill(child, SIGKILL);
         pthread_join(thread, &result);
         if (round < 4 || result != PTHREAD_CANCELED || cleaned != 1 || returned != (call == 3 ? 0 : -5))
-            say("call %d: cancelled %d, cleaned up %d, returned %d", call, result == PTHREAD_CANCELED, cleaned,
-                returned);
+            say("call %d: cancelled %d, cleaned up %d, returned %d", call, result == PTHREAD_CANCELED,
+                cleaned, returned);
         kill(child, SIGKILL);
         waitpid(child, NULL, 0);
         close(locked);

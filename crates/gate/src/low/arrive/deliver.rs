@@ -65,9 +65,9 @@ const CANCELLABLE: [u32; 17] = [
 
 /// Whether a call fails with EINTR because this signal cancels the thread.
 ///
-/// Handlers by which C libraries cancel threads have SA_RESTART, and look for the interrupted instruction at
-/// their own site. Finding another there, those of musl and of glibc since 2.41 leave the rest to the function
-/// that has made the call: it ends the thread after EINTR.
+/// Handlers by which C libraries cancel threads have SA_RESTART, and look for the interrupted instruction
+/// at their own site. Finding another there, those of musl and of glibc since 2.41 leave the rest to the
+/// function that has made the call: it ends the thread after EINTR.
 fn cancels(signal: usize, number: u32) -> bool {
     CANCELLABLE.contains(&number) && signal::cancels(signal)
 }

@@ -3,10 +3,10 @@
 //!
 //! An entry's caller is the function that contains the site, not the thunk: thunks lie outside all objects
 //! that unwinders know. The thunk's own code says where its site is ([`lp_abi::image`]): its `jo` leads to
-//! the site's `syscall`, or, if that was displaced, to a copy in the thunk, and the distance of the site from
-//! the copy precedes the copy. A thunk that stands for a whole function has the same before the function's
-//! displaced start. The entry that saves vector registers calls the ordinary one; that caller is recognised by
-//! the first byte of its code, which no thunk has there.
+//! the site's `syscall`, or, if that was displaced, to a copy in the thunk, and the distance of the site
+//! from the copy precedes the copy. A thunk that stands for a whole function has the same before the
+//! function's displaced start. The entry that saves vector registers calls the ordinary one; that caller is
+//! recognised by the first byte of its code, which no thunk has there.
 //!
 //! A rule is a DWARF expression (DWARF 5, 2.5) because it reads code. It uses no operations but those that
 //! Valgrind knows as well: no branches and no copies, so a choice is a product with 0 or 1. Where the return

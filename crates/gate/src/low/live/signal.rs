@@ -179,8 +179,8 @@ pub(crate) fn restarts(signal: usize) -> bool {
     actions().of(signal).is_some_and(|action| action.get().flags & u64::from(SA_RESTART) != 0)
 }
 
-/// The signals by which C libraries cancel threads: glibc's, and musl's, by which glibc changes the identity of
-/// all threads.
+/// The signals by which C libraries cancel threads: glibc's, and musl's, by which glibc changes the
+/// identity of all threads.
 pub(crate) const CANCEL: [usize; 2] = [32, 33];
 
 /// Whether a signal cancels a thread. musl's handler blocks all signals, glibc's for the identity none.
