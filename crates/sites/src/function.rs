@@ -29,20 +29,27 @@ const OF_CALL: [Register; 4] = [Register::RDI, Register::RSI, Register::RDX, Reg
 /// What such a function does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OneCall {
-    /// The call, as its index in [`QUICK_CALLS`].
+    /// The call.
+    pub(crate) made: Made,
+    /// When it makes it; otherwise it does something else.
+    pub(crate) condition: Condition,
+    /// Address of the word with the place of errno in thread-local storage.
+    pub(crate) errno: u64,
+    /// Address of the instruction by which it returns.
+    pub(crate) ret: u64,
+}
+
+/// The system call that a function makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Made {
+    /// Its index in [`QUICK_CALLS`].
     pub(crate) call: usize,
     /// How many arguments it has.
     pub(crate) arguments: usize,
     /// Whether the first one is a signed 32-bit number, and is extended.
     pub(crate) extends: bool,
-    /// When it does so; otherwise it does something else.
-    pub(crate) condition: Condition,
-    /// Address of the word with the place of errno in thread-local storage.
-    pub(crate) errno: u64,
-    /// The site that it uses.
+    /// The site.
     pub(crate) site: u64,
-    /// Address of the instruction by which it returns.
-    pub(crate) ret: u64,
 }
 
 /// A byte in the object's data: whether it must be other than 0, or 0.
@@ -60,10 +67,8 @@ pub(crate) fn one_call(elf: &Elf<'_>, start: u64) -> Option<OneCall> {
         let (made, byte, errno) = (done.made?, done.byte?, failed.errno?);
         let same = failed.made == Some(made) && failed.byte == Some(byte) && done.errno.is_none();
         let returned = (done.returned, failed.returned) == (Value::Result, Value::Constant(u64::MAX));
-        let Made { call, arguments, extends, site } = made;
         let condition = Condition { byte, is_set };
-        let ret = done.ret;
-        (same && returned).then_some(OneCall { call, arguments, extends, condition, errno, site, ret })
+        (same && returned).then_some(OneCall { made, condition, errno, ret: done.ret })
     })
 }
 
@@ -100,15 +105,6 @@ enum Compared {
     Result(i64),
     /// Of a byte with 0.
     Byte(u64),
-}
-
-/// The system call that was made.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Made {
-    call: usize,
-    arguments: usize,
-    extends: bool,
-    site: u64,
 }
 
 /// A function being followed, in the end what it did.

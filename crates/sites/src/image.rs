@@ -173,7 +173,8 @@ pub(crate) fn analyse_for(elf: &Elf<'_>, place: ThunkPlace) -> Result<Analysis, 
     if sites.is_empty() {
         return Ok(analysis);
     }
-    let functions = if is_libc(elf) { functions(elf, &sites) } else { Vec::new() };
+    let is_libc = elf.starts_programs || C_LIBRARIES.iter().any(|name| elf.soname.starts_with(name));
+    let functions = if is_libc { functions(elf, &sites) } else { Vec::new() };
     let mut places = sites.clone();
     places.extend(functions.iter().map(|(listing, _)| listing.region.range.start));
     let mut targets = code::listed_targets(elf, &all, &places);
@@ -187,7 +188,6 @@ pub(crate) fn analyse_for(elf: &Elf<'_>, place: ThunkPlace) -> Result<Analysis, 
     }
     targets.extend(code::branch_targets(elf, &places));
     let is_linker = elf.soname.starts_with("ld-linux");
-    let is_libc = is_libc(elf);
     for (listing, index, mut site) in judge(&all, &sites, &targets) {
         if is_linker && LINKERS_OWN.iter().any(|nr| site.number.is(*nr)) {
             site.verdict = Verdict::NotNeeded;
@@ -204,7 +204,7 @@ pub(crate) fn analyse_for(elf: &Elf<'_>, place: ThunkPlace) -> Result<Analysis, 
         analysis.sites.push(site);
     }
     for (listing, does) in &functions {
-        let is_shared = |site: &Site| site.address == does.site && site.number == Number::Dynamic;
+        let is_shared = |site: &Site| site.address == does.made.site && site.number == Number::Dynamic;
         if analysis.sites.iter().any(is_shared) {
             analysis.patch_function(listing, *does, &targets)?;
         }
@@ -212,11 +212,6 @@ pub(crate) fn analyse_for(elf: &Elf<'_>, place: ThunkPlace) -> Result<Analysis, 
     analysis.patches.sort_by_key(|patch| patch.start);
     analysis.thunks.resize(analysis.thunks.len().next_multiple_of(PAGE as usize), 0xcc);
     Ok(analysis)
-}
-
-/// Whether sites come from a C library's macros.
-fn is_libc(elf: &Elf<'_>) -> bool {
-    elf.starts_programs || C_LIBRARIES.iter().any(|name| elf.soname.starts_with(name))
 }
 
 /// The exported functions that make one call at a site that is not their own.
@@ -381,7 +376,7 @@ impl Analysis {
         let parts = WholeParts { first, does, slots: self.place.slots };
         let thunk = thunk::assemble_whole(&parts, self.next_thunk());
         let thunk = thunk.map_err(|why| ObjectRefusal::Encoding(listing.region.range.start, why))?;
-        self.add(first, thunk, GateEntry::QuickScratch(does.call), StandsFor::Function);
+        self.add(first, thunk, GateEntry::QuickScratch(does.made.call), StandsFor::Function);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use iced_x86::{BlockEncoder, BlockEncoderOptions, Decoder, DecoderOptions, Instr
 use lp_abi::image::{BACK_TO_SITE, Fixup, GATE_PAGE, GatePage, QUICK_CALLS};
 
 use crate::code::SYSCALL;
-use crate::function::OneCall;
+use crate::function::{Made, OneCall};
 
 /// Alignment of thunks in bytes.
 pub(crate) const ALIGN: usize = 16;
@@ -12,8 +12,8 @@ pub(crate) const ALIGN: usize = 16;
 const DISTANCE: usize = 4;
 /// `lea rsp, [rsp - 128]`: what is below may be in use.
 const BEYOND_RED_ZONE: [u8; 5] = [0x48, 0x8d, 0x64, 0x24, 0x80];
-/// Bytes of `jo` before its distance.
-const JO: usize = 2;
+/// `jo`, before its distance.
+const JO: [u8; 2] = [0x0f, 0x80];
 
 /// The entry through which a thunk enters the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,19 +124,14 @@ pub(crate) fn assemble(parts: &Parts<'_>, at: u64) -> Result<Thunk, String> {
         code.through(Branch::Jump, parts.slots, parts.entry)?;
         return Ok(code.thunk);
     }
-    code.instruction(&BEYOND_RED_ZONE);
-    code.stands(128, parts.site);
-    code.through(Branch::Call, parts.slots, parts.entry)?;
-    let (back, jo) = BACK_TO_SITE.split_at(BACK_TO_SITE.len() - JO);
-    code.instruction(back);
-    code.stands(0, parts.site);
+    code.call_gate(parts.slots, parts.entry, parts.site)?;
     match parts.behind {
         None => {
-            code.branch(jo, parts.site)?;
+            code.branch(&JO, parts.site)?;
             code.branch(&[0xe9], parts.site + 2)?; // jmp
         }
         Some(behind) => {
-            let to_copy = code.ahead(jo);
+            let to_copy = code.ahead(&JO);
             code.rest(parts, behind)?;
             code.distance_out(parts.site)?; // For unwinders.
             code.arrive(to_copy);
@@ -153,7 +148,7 @@ pub(crate) fn assemble(parts: &Parts<'_>, at: u64) -> Result<Thunk, String> {
 /// # Errors
 /// As of [`assemble`].
 pub(crate) fn assemble_whole(parts: &WholeParts<'_>, at: u64) -> Result<Thunk, String> {
-    let OneCall { call, arguments, extends, condition, errno, ret, .. } = parts.does;
+    let OneCall { made: Made { call, arguments, extends, .. }, condition, errno, ret } = parts.does;
     let last = parts.first.last().ok_or("a function without instructions")?;
     let mut code = Writer::new(at);
     code.stands(0, ret);
@@ -168,13 +163,8 @@ pub(crate) fn assemble_whole(parts: &WholeParts<'_>, at: u64) -> Result<Thunk, S
     }
     code.instruction(&[0xb8]); // mov eax, number
     code.raw(&QUICK_CALLS[call].to_le_bytes());
-    code.instruction(&BEYOND_RED_ZONE);
-    code.stands(128, ret);
-    code.through(Branch::Call, parts.slots, GateEntry::QuickScratch(call))?;
-    let (back, jo) = BACK_TO_SITE.split_at(BACK_TO_SITE.len() - JO);
-    code.instruction(back);
-    code.stands(0, ret);
-    let not_ours = code.ahead(jo);
+    code.call_gate(parts.slots, GateEntry::QuickScratch(call), ret)?;
+    let not_ours = code.ahead(&JO);
     code.instruction(&[0x48, 0x85, 0xc0]); // test rax, rax
     let failed = code.ahead(&[0x0f, 0x88]); // js
     code.instruction(&[0xc3]); // ret
@@ -246,6 +236,16 @@ impl Writer {
 
     fn raw(&mut self, bytes: &[u8]) {
         self.thunk.bytes.extend_from_slice(bytes);
+    }
+
+    /// Calls the gate below the red zone, in place of what is at `replaces`. What follows is [`JO`].
+    fn call_gate(&mut self, slots: Slots, entry: GateEntry, replaces: u64) -> Result<(), String> {
+        self.instruction(&BEYOND_RED_ZONE);
+        self.stands(128, replaces);
+        self.through(Branch::Call, slots, entry)?;
+        self.instruction(&BACK_TO_SITE[..BACK_TO_SITE.len() - JO.len()]);
+        self.stands(0, replaces);
+        Ok(())
     }
 
     /// `call [slot]` or `jmp [slot]`.

@@ -32,8 +32,9 @@ pub(crate) extern "sysv64" fn deliver(result: isize, number: usize) -> isize {
         other => other,
     };
     let (mask, first) = release();
-    let restarts = signal::restarts(first) && !cancels(first, number as u32);
-    let result = if result == AGAIN && cancels(first, number as u32) { RESTART } else { result };
+    let cancels = cancels(first, number as u32);
+    let restarts = !cancels && signal::restarts(first);
+    let result = if cancels && result == AGAIN { RESTART } else { result };
     // The program's handlers run before this returns.
     signal::set_mask(SIG_SETMASK, mask);
     if let Some(mask) = wait_mask {
