@@ -90,7 +90,7 @@ pub const BACK_TO_SITE: [u8; 10] = [0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0, 0x0f,
 /// First bytes of a bundle.
 pub const MAGIC: [u8; 8] = *b"LPsites\n";
 /// Version of the format, of what thunks do, and of what can be patched.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 /// Entries in the table; a power of two.
 pub const ENTRIES: usize = 4096;
 /// Entries probed for one key before it is considered absent.
@@ -122,8 +122,9 @@ pub mod state {
     pub const NO_SITES: u32 = 1;
     /// The object is to be patched as the entry says.
     pub const IMAGE: u32 = 2;
-    /// The object has a site that needs patching and cannot be patched.
-    pub const REFUSED: u32 = 3;
+    /// The object has a site that needs patching and cannot be patched, or is packed: nothing in it is patched,
+    /// and the calls of its process are trapped.
+    pub const TRAPPED: u32 = 3;
 }
 
 /// What is known about one object. 512 bytes.

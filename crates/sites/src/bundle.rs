@@ -23,6 +23,8 @@ pub enum Status {
     NoSites,
     /// It is patched at this number of sites.
     Patched(u32),
+    /// It is not patched, and the calls of a process with it are trapped.
+    Trapped(String),
     /// It cannot be covered.
     Refused(String),
 }
@@ -33,6 +35,7 @@ impl fmt::Display for Status {
             Status::NoSites => f.write_str("no system calls of its own"),
             Status::Patched(1) => f.write_str("1 site"),
             Status::Patched(sites) => write!(f, "{sites} sites"),
+            Status::Trapped(why) => write!(f, "cannot be patched: {why}"),
             Status::Refused(why) => write!(f, "cannot be covered: {why}"),
         }
     }
@@ -155,12 +158,12 @@ impl Bundle {
         let status = match analysis.and_then(|analysis| self.fill(&mut entry, elf, &analysis)) {
             Ok(Ok(status)) => status,
             Ok(Err(error)) => return Err(error),
-            Err(refusal) => Status::Refused(refusal.to_string()),
+            Err(refusal) => Status::Trapped(refusal.to_string()),
         };
         let final_state = match &status {
             Status::NoSites => state::NO_SITES,
             Status::Patched(_) => state::IMAGE,
-            Status::Refused(_) => state::REFUSED,
+            Status::Trapped(_) | Status::Refused(_) => state::TRAPPED,
         };
         // The state is written last, in a write of its own: readers take no lock.
         self.file.write_all_at(bytes_of(&entry), entry_at(slot))?;
@@ -247,7 +250,7 @@ fn status_of(entry: &ObjectRecord) -> Status {
     match entry.state {
         state::NO_SITES => Status::NoSites,
         state::IMAGE => Status::Patched(entry.sites),
-        _ => Status::Refused("found out before; `lightpath sites` says why".into()),
+        _ => Status::Trapped("found out before; `lightpath sites` says why".into()),
     }
 }
 

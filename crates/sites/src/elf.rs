@@ -125,6 +125,14 @@ impl<'a> Elf<'a> {
         Ok(this)
     }
 
+    /// Whether UPX has packed it: a part of its own header follows the program headers (`l_info` in UPX's
+    /// conf/linux headers, with this magic).
+    pub fn is_packed(&self) -> bool {
+        const MAGIC: &[u8] = b"UPX!";
+        const HEADERS: usize = 1024;
+        self.file[..self.file.len().min(HEADERS)].windows(MAGIC.len()).any(|bytes| bytes == MAGIC)
+    }
+
     /// The object's bytes from `address` to the end of the segment.
     pub fn at(&self, address: u64) -> Option<&'a [u8]> {
         self.segments.iter().find_map(|segment| {

@@ -104,7 +104,7 @@ pub struct Analysis {
     pub fixups: Vec<Fixup>,
 }
 
-/// Why an object cannot be covered.
+/// Why an object cannot be patched.
 #[derive(Debug)]
 pub enum ObjectRefusal {
     /// It is not an object.
@@ -115,6 +115,8 @@ pub enum ObjectRefusal {
     Encoding(u64, String),
     /// Its sites are on more scattered pages than an entry has room for.
     Scattered,
+    /// It is packed: its code appears as it runs.
+    Packed,
 }
 
 impl fmt::Display for ObjectRefusal {
@@ -126,6 +128,7 @@ impl fmt::Display for ObjectRefusal {
                 write!(f, "the system call at {at:#x} cannot be moved: {why}")
             }
             ObjectRefusal::Scattered => f.write_str("its system calls are on too many scattered pages"),
+            ObjectRefusal::Packed => f.write_str("it is packed"),
         }
     }
 }
@@ -167,6 +170,9 @@ pub fn analyse(elf: &Elf<'_>) -> Result<Analysis, ObjectRefusal> {
 /// # Errors
 /// See [`ObjectRefusal`].
 pub(crate) fn analyse_for(elf: &Elf<'_>, place: ThunkPlace) -> Result<Analysis, ObjectRefusal> {
+    if elf.is_packed() {
+        return Err(ObjectRefusal::Packed);
+    }
     let mut analysis =
         Analysis { sites: Vec::new(), patches: Vec::new(), place, thunks: Vec::new(), fixups: Vec::new() };
     let Listings { all, sites, out_of_step } = listings(elf);

@@ -32,6 +32,7 @@ use crate::low::arrive::unwind::unwind;
 use crate::low::dispatch::AGAIN;
 use crate::low::live::first_call;
 use crate::low::live::process;
+use crate::low::thread::home::Home;
 use crate::low::thread::lend;
 use crate::low::thread::record::Thread;
 use crate::low::thread::tls;
@@ -424,6 +425,9 @@ global_asm!(
     "87:",
     "push rcx",
     unwind!(entered),
+    "cmp qword ptr [{untrapped} + 8], 0",
+    "jne 78f",
+    "79:",
     "cmp qword ptr [rip + {nobody}], 0",
     "jne 84f",
     "83:",
@@ -452,6 +456,30 @@ global_asm!(
     "pop rsi",
     "pop rdi",
     "jmp 83b",
+    // The kernel does not trap the calls of a new thread. A limited process may not ask it to.
+    unwind!(entered),
+    "78:",
+    "cmp qword ptr [rip + {limit}], 0",
+    "jne 79b",
+    unwind!(left),
+    "push rdi",
+    "push rsi",
+    "push rdx",
+    "push r10",
+    "push r8",
+    "mov edi, {dispatch}",
+    "mov esi, {dispatch_on}",
+    "mov rdx, [{untrapped}]",
+    "mov r10, [{untrapped} + 8]",
+    "xor r8d, r8d",
+    "mov eax, {nr_prctl}",
+    "syscall",
+    "pop r8",
+    "pop r10",
+    "pop rdx",
+    "pop rsi",
+    "pop rdi",
+    "jmp 79b",
     unwind!(entered),
     // The creator, if there is more to do: the thread was not created, or signals are blocked.
     "88:",
@@ -526,6 +554,10 @@ global_asm!(
     lends_words = const offset_of!(Thread, lends_words),
     share_mask = const offset_of!(Thread, share_mask),
     nobody = sym tls::NOBODY,
+    untrapped = const GATE_PAGE + offset_of!(Home, untrapped),
+    dispatch = const lp_abi::prctl::PR_SET_SYSCALL_USER_DISPATCH,
+    dispatch_on = const lp_abi::prctl::PR_SYS_DISPATCH_ON,
+    nr_prctl = const lp_abi::linux::__NR_prctl,
     setmask = const lp_abi::linux::SIG_SETMASK,
     nr_sigprocmask = const lp_abi::linux::__NR_rt_sigprocmask,
     share_parent = sym process::share_parent,

@@ -16,8 +16,8 @@ use core::sync::atomic::Ordering;
 
 use lp_abi::Errno;
 use lp_abi::linux::{
-    __NR_exit_group, SA_RESETHAND, SA_SIGINFO, SIG_SETMASK, SIGBUS, SIGCHLD, SIGCONT, SIGKILL, SIGSEGV,
-    SIGSTOP, SIGURG, SIGWINCH,
+    __NR_exit_group, SA_RESETHAND, SA_SIGINFO, SIG_SETMASK, SIGBUS, SIGCHLD, SIGCONT, SIGKILL,
+    SIGSTOP, SIGSYS, SIGURG, SIGWINCH,
 };
 use lp_abi::sys::syscall6;
 use lp_region::ucopy;
@@ -32,9 +32,10 @@ use crate::low::live::deferred;
 use crate::low::live::deferred::interrupted;
 use crate::low::live::first_call;
 use crate::low::live::signal::{
-    Context, actions, bit, fault_action, is_fault, kernel_action, lp_signal_address, set_kernels, set_mask,
+    Context, actions, bit, fault_action, faults, is_fault, kernel_action, lp_signal_address, set_kernels, set_mask,
     take_handler,
 };
+use crate::low::live::trap;
 use crate::low::live::wait;
 use crate::low::thread::actions::{Action, DEFAULT, IGNORE, KernelAction, SIGNALS};
 use crate::low::thread::current;
@@ -79,10 +80,10 @@ global_asm!(
 
 /// Installs the handler for faults. Attach calls it once, before any code of the program.
 pub(crate) fn attach() {
-    for signal in [SIGSEGV, SIGBUS] {
+    for signal in faults() {
         let mut inherited = KernelAction::default();
-        if kernel_action(signal as usize, Some(&fault_action()), Some(&mut inherited)).is_ok()
-            && let Some(action) = actions().of(signal as usize)
+        if kernel_action(signal, Some(&fault_action()), Some(&mut inherited)).is_ok()
+            && let Some(action) = actions().of(signal)
         {
             action.set(&inherited);
         }
@@ -92,21 +93,20 @@ pub(crate) fn attach() {
 /// Before an exec: a signal that the program ignores must stay ignored in the new image, even if the kernel
 /// has our handler for it.
 pub(crate) fn before_exec() {
-    for signal in [SIGSEGV, SIGBUS] {
-        let ignored =
-            actions().of(signal as usize).map(Action::get).filter(|action| action.handler == IGNORE);
+    for signal in faults() {
+        let ignored = actions().of(signal).map(Action::get).filter(|action| action.handler == IGNORE);
         if let Some(action) = ignored {
-            let _ = kernel_action(signal as usize, Some(&action), None);
+            let _ = kernel_action(signal, Some(&action), None);
         }
     }
 }
 
 /// Undoes [`before_exec`] after a failed exec.
 pub(crate) fn exec_failed() {
-    for signal in [SIGSEGV, SIGBUS] {
-        let program = actions().of(signal as usize).map_or_else(KernelAction::default, Action::get);
+    for signal in faults() {
+        let program = actions().of(signal).map_or_else(KernelAction::default, Action::get);
         if program.handler == IGNORE {
-            let _ = kernel_action(signal as usize, Some(&fault_action()), None);
+            let _ = kernel_action(signal, Some(&fault_action()), None);
         }
     }
 }
@@ -208,6 +208,8 @@ fn change_kernels(
 /// SIGBUS makes present.
 fn for_kernel(signal: usize, program: &KernelAction) -> KernelAction {
     match (program.is_handled(), is_fault(signal)) {
+        // The program's own mask and restorer would have it killed at the next call.
+        (_, true) if signal == SIGSYS as usize => fault_action(),
         (true, _) => KernelAction {
             handler: lp_signal_address(),
             flags: program.flags & !u64::from(SA_RESETHAND) | u64::from(SA_SIGINFO),
@@ -230,7 +232,15 @@ extern "sysv64" fn route(signal: usize, info: *mut Info, context: *mut u8) -> us
     let context = Context(context);
     // SAFETY: the kernel's siginfo is valid during the handler, and only this thread uses it.
     let info = unsafe { &mut *info };
-    let by_instruction = info[1] as i32 > 0 && is_fault(signal); // si_code
+    if trap::is_on() {
+        if signal == SIGSYS as usize && trap::is_call(info) {
+            trap::answer(&context);
+            return 0;
+        }
+        trap::unblock();
+    }
+    // si_code. What a filter makes of a call is no fault.
+    let by_instruction = info[1] as i32 > 0 && is_fault(signal) && signal != SIGSYS as usize;
     if by_instruction && signal == SIGBUS as usize {
         High::end_if_cut();
     }

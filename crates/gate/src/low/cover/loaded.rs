@@ -1,11 +1,14 @@
 //! Mapped objects: which of them are patched, and how.
 
+use core::cell::Cell;
+
 use lp_abi::image::{ObjectRecord, state};
 use lp_abi::refusal::Refusal;
 
 use crate::low::cover::build::{BATCH, Source, build};
 use crate::low::cover::patch;
 use crate::low::cover::patch::Bundle;
+use crate::low::live::trap;
 use crate::low::object::objects::Object;
 use crate::low::thread::home;
 use crate::low::thread::home::Rest;
@@ -75,20 +78,36 @@ pub(crate) unsafe fn cover<'o>(objects: impl Iterator<Item = Object<'o>>) {
 /// # Safety
 /// As for [`cover`].
 unsafe fn cover_by<'o>(bundle: Option<&Bundle>, objects: impl Iterator<Item = Object<'o>>) {
-    let own = &raw const crate::low::arrive::entry::lp_entry as usize;
-    let mut objects = objects.filter(|object| !object.contains(own));
+    let entry = &raw const crate::low::arrive::entry::lp_entry as usize;
+    let own = Cell::new(None);
+    let mut objects = objects.filter(|object| {
+        let is_own = object.contains(entry);
+        if is_own {
+            own.set(Some(object.code_range()));
+        }
+        !is_own
+    });
+    let mut trapped = None;
     while let Some(object) = objects.next() {
         // SAFETY: the caller guarantees that the objects are mapped and that their initialisers have not run.
-        unsafe {
-            if matches!(cover_one(bundle, &object), Outcome::Unknown) {
-                cover_unknown(bundle, object, &mut objects);
+        let outcome = unsafe {
+            match cover_one(bundle, &object) {
+                Outcome::Unknown => cover_unknown(bundle, object, &mut objects),
+                outcome => outcome,
             }
+        };
+        if matches!(outcome, Outcome::Trapped) {
+            trapped = Some(object);
         }
+    }
+    // SAFETY: objects are covered by lists while the process has one thread.
+    if let Some(object) = trapped.filter(|_| !unsafe { trap::start(own.take()) }) {
+        refuse(object.name, Refusal::Unpatchable.why());
     }
 }
 
 /// Patches `rest`, and builds images for `first` and all others that the bundle did not know; or for as many
-/// of them as the builder takes at once.
+/// of them as the builder takes at once. Returns the outcome for any that is trapped, or for none.
 ///
 /// # Safety
 /// They must be mapped, and their initialisers must not have run.
@@ -98,11 +117,19 @@ unsafe fn cover_unknown<'o>(
     bundle: Option<&Bundle>,
     first: Object<'o>,
     rest: &mut dyn Iterator<Item = Object<'o>>,
-) {
+) -> Outcome {
     let mut objects = [None; BATCH];
     objects[0] = Some(first);
+    let mut all = Outcome::Covered;
     // SAFETY: the caller guarantees that the objects are mapped and that their initialisers have not run.
-    let mut unknown = rest.filter(|object| matches!(unsafe { cover_one(bundle, object) }, Outcome::Unknown));
+    let mut unknown = rest.filter(|object| match unsafe { cover_one(bundle, object) } {
+        Outcome::Unknown => true,
+        Outcome::Trapped => {
+            all = Outcome::Trapped;
+            false
+        }
+        Outcome::Covered => false,
+    });
     for slot in &mut objects[1..] {
         *slot = unknown.next();
         if slot.is_none() {
@@ -120,11 +147,15 @@ unsafe fn cover_unknown<'o>(
     let bundle = unsafe { Bundle::open(home::settings().bundle.pointer()) };
     for object in objects {
         // SAFETY: the caller guarantees that the objects are mapped and that their initialisers have not run.
-        let outcome = unsafe { cover_one(bundle.as_ref(), object) };
-        if matches!(outcome, Outcome::Unknown) && !none_needed {
-            report::refuse(&[b"no site image for ", names::shown(object.name, &mut [0; names::ROOM])]);
+        match unsafe { cover_one(bundle.as_ref(), object) } {
+            Outcome::Unknown if !none_needed => {
+                report::refuse(&[b"no site image for ", names::shown(object.name, &mut [0; names::ROOM])]);
+            }
+            Outcome::Trapped => all = Outcome::Trapped,
+            _ => {}
         }
     }
+    all
 }
 
 /// Result for one object.
@@ -133,6 +164,8 @@ pub(crate) enum Outcome {
     Covered,
     /// The bundle has no entry for it.
     Unknown,
+    /// It is not patched: its calls must be trapped ([`trap`]).
+    Trapped,
 }
 
 /// Looks `object` up and patches it. An object that cannot be covered ends the process.
@@ -183,13 +216,13 @@ pub(crate) unsafe fn cover_mapped(
             Outcome::Covered
         }
         state::IMAGE => refuse(shown, "its site image does not fit it"),
-        _ => refuse(shown, Refusal::Unpatchable.why()),
+        _ => Outcome::Trapped,
     }
 }
 
 /// Ends the process because the object with this name cannot be covered.
 #[cold]
-fn refuse(name: &[u8], why: &str) -> ! {
+pub(crate) fn refuse(name: &[u8], why: &str) -> ! {
     report::refuse(&[names::shown(name, &mut [0; names::ROOM]), b": ", why.as_bytes()])
 }
 

@@ -2,6 +2,7 @@
 
 use lp_abi::Fd;
 use lp_abi::linux::{__NR_mmap, MAP_ANONYMOUS, PROT_EXEC};
+use lp_abi::refusal::Refusal;
 use lp_abi::sys::syscall6;
 
 use crate::low::cover::build::{self, Source};
@@ -9,11 +10,12 @@ use crate::low::cover::loaded;
 use crate::low::cover::loaded::Outcome;
 use crate::low::cover::patch::Bundle;
 use crate::low::dispatch::NOT_OURS;
+use crate::low::live::trap;
 use crate::low::object::elf::{Read, read_file};
 use crate::low::object::objects;
 use crate::low::object::objects::{Object, SEGMENTS, Segment};
 use crate::low::thread::home;
-use crate::low::tools::{names, report};
+use crate::low::tools::{names, report, status};
 
 /// Longest set of notes searched for a build-id, in bytes.
 const NOTES: usize = 1024;
@@ -63,7 +65,7 @@ pub(crate) struct MappedFile<'s> {
 /// # Safety
 /// The whole segment must be mapped, and nothing in it may run yet.
 pub(crate) unsafe fn mapped(source: &MappedFile<'_>, at: usize, offset: usize) {
-    if home::settings().translates {
+    if home::settings().translates || trap::is_on() {
         return;
     }
     let mut head = Head::new();
@@ -92,14 +94,20 @@ pub(crate) unsafe fn mapped(source: &MappedFile<'_>, at: usize, offset: usize) {
     unsafe {
         let bundle = Bundle::open(home::settings().bundle.pointer());
         let cover = |bundle: Option<&Bundle>| loaded::cover_mapped(bundle, &object, source.shown, build_id);
-        let Outcome::Unknown = cover(bundle.as_ref()) else { return };
+        let mut outcome = cover(bundle.as_ref());
         drop(bundle);
-        if (source.build)() {
-            return;
+        if matches!(outcome, Outcome::Unknown) {
+            if (source.build)() {
+                return;
+            }
+            outcome = cover(Bundle::open(home::settings().bundle.pointer()).as_ref());
         }
-        let bundle = Bundle::open(home::settings().bundle.pointer());
-        if let Outcome::Unknown = cover(bundle.as_ref()) {
-            report::refuse(&[b"no site image for ", source.shown]);
+        match outcome {
+            Outcome::Covered => {}
+            Outcome::Unknown => report::refuse(&[b"no site image for ", source.shown]),
+            // Other threads would have to be told.
+            Outcome::Trapped if status::is_alone() && trap::start(None) => {}
+            Outcome::Trapped => loaded::refuse(source.shown, Refusal::Unpatchable.why()),
         }
     }
 }

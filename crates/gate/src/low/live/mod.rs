@@ -7,4 +7,5 @@ pub(crate) mod deferred;
 pub(crate) mod first_call;
 pub(crate) mod process;
 pub(crate) mod signal;
+pub(crate) mod trap;
 pub(crate) mod wait;

@@ -27,6 +27,7 @@ use crate::low::above::Above;
 use crate::low::dispatch::{AGAIN, MAKE_THREAD, NOT_OURS, SHARE_MEMORY};
 use crate::low::live::deferred;
 use crate::low::live::signal::{self, set_mask};
+use crate::low::live::trap;
 use crate::low::thread::current;
 use crate::low::thread::home;
 use crate::low::thread::lend;
@@ -383,6 +384,7 @@ fn become_copy(thread: &Thread) {
     if thread.clears_handlers.get() {
         signal::clear();
     }
+    trap::after_fork_child();
     High::after_fork_child(thread);
 }
 
@@ -468,6 +470,7 @@ pub(crate) extern "sysv64" fn share_child() {
     if parent.clears_handlers.get() {
         signal::clear();
     }
+    trap::after_fork_child();
     High::after_vfork_child(thread);
     set_mask(SIG_SETMASK, parent.share_mask.get());
 }

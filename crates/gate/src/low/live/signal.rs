@@ -8,6 +8,7 @@ use lp_abi::linux::{
 };
 
 use crate::low::above::Access;
+use crate::low::live::trap;
 use crate::low::thread::actions::{Action, Actions, DEFAULT, KernelAction};
 use crate::low::thread::{current, home};
 
@@ -21,6 +22,9 @@ pub(crate) fn actions() -> &'static Actions {
 
 /// Offsets in the kernel's `struct ucontext` on x86-64.
 mod context {
+    /// rdi, rsi, rdx, r10, r8, r9.
+    pub(super) const ARGUMENTS: [usize; 6] =
+        [40 + 8 * 8, 40 + 9 * 8, 40 + 12 * 8, 40 + 2 * 8, 40, 40 + 8];
     pub(super) const RBP: usize = 40 + 10 * 8;
     pub(super) const RAX: usize = 40 + 13 * 8;
     pub(super) const RSP: usize = 40 + 15 * 8;
@@ -63,6 +67,11 @@ impl Context {
 
     pub(crate) fn set_result(&self, result: isize) {
         self.set(context::RAX, result as usize);
+    }
+
+    /// The registers that are a call's arguments.
+    pub(crate) fn arguments(&self) -> [usize; 6] {
+        context::ARGUMENTS.map(|offset| self.get(offset))
     }
 
     /// `rbp`.
@@ -117,9 +126,16 @@ pub(crate) fn take_handler(signal: usize) -> Option<usize> {
     Some(program.handler)
 }
 
-/// SIGSEGV and SIGBUS: the gate handles these whatever the program does.
+/// The signals that the gate handles whatever the program does: SIGSEGV and SIGBUS, and SIGSYS where it stands
+/// for calls.
+pub(crate) fn faults() -> impl Iterator<Item = usize> {
+    let traps = if trap::is_on() { Some(SIGSYS) } else { None };
+    [SIGSEGV, SIGBUS].into_iter().chain(traps).map(|signal| signal as usize)
+}
+
+/// Whether a signal is one of [`faults`].
 pub(crate) fn is_fault(signal: usize) -> bool {
-    signal == SIGSEGV as usize || signal == SIGBUS as usize
+    faults().any(|fault| fault == signal)
 }
 
 unsafe extern "C" {
@@ -132,14 +148,19 @@ pub(crate) fn lp_signal_address() -> usize {
     &raw const lp_signal as usize
 }
 
+/// Where a handler of the gate's returns to.
+pub(crate) fn restorer() -> usize {
+    &raw const __restore_rt as usize
+}
+
 /// In a child whose handlers the kernel has cleared (CLONE_CLEAR_SIGHAND).
 #[cold]
 pub(crate) fn clear() {
     actions().clear();
     // A limited process makes the program's own calls only.
     if !lp_abi::sys::is_limited() {
-        for signal in [SIGSEGV, SIGBUS] {
-            let _ = kernel_action(signal as usize, Some(&fault_action()), None);
+        for signal in faults() {
+            let _ = kernel_action(signal, Some(&fault_action()), None);
         }
     }
 }
@@ -149,7 +170,7 @@ pub(crate) fn fault_action() -> KernelAction {
     KernelAction {
         handler: lp_signal_address(),
         flags: u64::from(SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTORER),
-        restorer: &raw const __restore_rt as usize,
+        restorer: restorer(),
         mask: 0,
     }
 }

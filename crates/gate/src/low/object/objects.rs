@@ -1,5 +1,7 @@
 //! Loaded objects: the dynamic linker's list, and what their program headers say.
 
+use core::ops::Range;
+
 use lp_abi::image;
 use lp_abi::linux::{__NR_close, __NR_stat, PROT_EXEC, PROT_READ, PROT_WRITE, stat};
 use lp_abi::text::number;
@@ -249,6 +251,14 @@ impl Object<'_> {
     /// The largest of its executable segments.
     pub(crate) fn text(&self) -> Option<&Segment> {
         self.code().max_by_key(|segment| segment.file_bytes)
+    }
+
+    /// From the start of its first executable segment to the end of its last one.
+    pub(crate) fn code_range(&self) -> Range<usize> {
+        let at = |address: u64| self.base.wrapping_add(address as usize);
+        let start = self.code().map(|segment| at(segment.address)).min();
+        let end = self.code().map(|segment| at(segment.address + segment.bytes)).max();
+        start.unwrap_or(0)..end.unwrap_or(0)
     }
 
     /// The bytes of a segment that come from the file.

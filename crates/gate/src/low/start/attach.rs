@@ -19,7 +19,7 @@ use crate::low::cover::patch;
 use crate::low::dispatch::LowFds;
 use crate::low::exec::inherited;
 use crate::low::exec::inherited::{ExecutedAs, Inherited};
-use crate::low::live::signal;
+use crate::low::live::{signal, trap};
 use crate::low::object::objects::{Auxiliary, Object};
 use crate::low::start::{process_calls, process_name};
 use crate::low::thread::home;
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn lp_gate_start(argc: usize, argv: *mut *mut u8, envp: *m
     // SAFETY: `envp` is the environment as the kernel made it.
     let mask = unsafe { start(envp) };
     if let Some(mask) = mask {
-        signal::set_mask(SIG_SETMASK, mask);
+        signal::set_mask(SIG_SETMASK, mask & !trap::kept_open(mask));
     }
 }
 

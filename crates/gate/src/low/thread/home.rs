@@ -4,7 +4,7 @@
 //! touch of a page costs a microsecond. The layout therefore follows use, not topic.
 
 use core::mem::{MaybeUninit, offset_of};
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU32, AtomicUsize};
 
 use lp_abi::image::{GATE_PAGE, GatePage, TracerDoor};
 use lp_abi::linux::{
@@ -37,6 +37,8 @@ pub(crate) struct Home {
     pub(crate) settings: Settings,
     /// The process's slot in its run's region, plus one; 0 without one. Only the high half uses it.
     pub(crate) slot: AtomicU32,
+    /// Where calls are not trapped: the address, and the number of bytes. Zeros if none are trapped.
+    pub(crate) untrapped: [AtomicUsize; 2],
     /// Signal actions.
     pub(crate) actions: Actions,
     /// What is still to be patched.
@@ -96,6 +98,12 @@ pub(crate) unsafe fn fill_settings() -> &'static mut Settings {
 pub(crate) fn slot() -> &'static AtomicU32 {
     // SAFETY: attach maps the home before anything else runs, and the field is an atomic.
     unsafe { &(*home()).slot }
+}
+
+/// The words about trapped calls.
+pub(crate) fn untrapped() -> &'static [AtomicUsize; 2] {
+    // SAFETY: attach maps the home before anything else runs, and the field is atomics.
+    unsafe { &(*home()).untrapped }
 }
 
 /// The process's own actions.

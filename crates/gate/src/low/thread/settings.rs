@@ -6,7 +6,7 @@ use lp_abi::outline::FOR_HOST;
 use crate::low::tools::report;
 
 /// Bytes for strings in the record itself; longer ones get a mapping.
-const ROOM: usize = 1016;
+const ROOM: usize = 1000;
 
 /// Set by attach, constant afterwards.
 #[repr(C)]

@@ -9,6 +9,11 @@ pub(crate) fn is_filtered() -> bool {
     own(b"\nSeccomp:\t") != Some(0)
 }
 
+/// Whether the process has one thread, as far as that can be told.
+pub(crate) fn is_alone() -> bool {
+    own(b"\nThreads:\t") == Some(1)
+}
+
 /// How long a process that no debugger traced is taken to be without one, in nanoseconds: less than a debugger
 /// takes to attach, read the symbols and let the process go on.
 const UNTRACED_FOR: u64 = 20_000_000;

@@ -77,7 +77,7 @@ pub(crate) fn sites(arguments: &Sites) -> Result<u8, Failure> {
         let panicked = |_| Err(Failure::new(REGION, "building a site image failed"));
         helpers.into_iter().map(|helper| helper.join().unwrap_or_else(panicked)).chain([own]).collect()
     });
-    // What cannot be patched the gate tells the user, now and whenever it meets the object again.
+    // What cannot be covered the gate tells the user, now and whenever it meets the object again.
     match results.into_iter().collect::<Result<Vec<bool>, Failure>>() {
         Ok(refused) => Ok(if refused.contains(&true) { CANNOT_RUN } else { 0 }),
         Err(_) if none_needed() => Ok(NONE_NEEDED as u8),
@@ -121,7 +121,7 @@ pub(crate) fn describe(path: &Path) -> String {
     };
     let analysis = match lp_sites::analyse(&elf) {
         Ok(analysis) => analysis,
-        Err(why) => return why.to_string(),
+        Err(why) => return format!("{why}: system calls are trapped, which is slow"),
     };
     let count = |verdict: Verdict| analysis.sites.iter().filter(|site| site.verdict == verdict).count();
     let all = analysis.sites.len();
@@ -129,7 +129,7 @@ pub(crate) fn describe(path: &Path) -> String {
         (0, _) => "no system calls of its own".to_owned(),
         (_, 0) => format!("{all} system calls, {} patched", count(Verdict::Patch)),
         (_, stuck) => {
-            format!("{all} system calls, {stuck} of them cannot be patched: programs with it are refused")
+            format!("{all} system calls, {stuck} of them cannot be patched: all are trapped, which is slow")
         }
     }
 }

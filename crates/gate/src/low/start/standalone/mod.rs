@@ -23,7 +23,7 @@ mod vector;
 use lp_abi::linux::__NR_close;
 
 use crate::low::exec::inherited;
-use crate::low::live::signal;
+use crate::low::live::{signal, trap};
 use crate::low::object::objects::Object;
 use crate::low::start::{attach, process_name};
 use crate::low::thread::tls;
@@ -106,7 +106,7 @@ pub unsafe extern "sysv64" fn start(stack: *mut usize) -> usize {
     // SAFETY: the descriptor was opened for this start, and nothing else uses it.
     let _ = unsafe { lp_abi::syscall!(__NR_close, program.fd) };
     if let Some(mask) = mask {
-        signal::set_mask(lp_abi::linux::SIG_SETMASK, mask);
+        signal::set_mask(lp_abi::linux::SIG_SETMASK, mask & !trap::kept_open(mask));
     }
     image.entry
 }
