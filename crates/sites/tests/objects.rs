@@ -603,6 +603,11 @@ fn bundle_keeps_what_it_learnt() {
     assert_eq!(again.add(Path::new("/bin/true")).expect("added"), Status::NoSites);
     std::fs::write(directory.path().join("text"), "no object").expect("a file");
     assert!(matches!(again.add(&directory.path().join("text")), Ok(Status::Refused(_))));
+    let mut packed = std::fs::read("/bin/true").expect("a program");
+    packed[1000..1004].copy_from_slice(b"UPX!");
+    std::fs::write(directory.path().join("packed"), packed).expect("a file");
+    let other = Bundle::open(&directory.path().join("other")).expect("a bundle");
+    assert!(matches!(other.add(&directory.path().join("packed")), Ok(Status::Trapped(_))));
     std::fs::write(&path, "something else, longer than a header").expect("a file");
     assert!(Bundle::open(&path).is_err(), "a file that is no bundle is taken for one");
 }

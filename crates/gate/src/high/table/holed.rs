@@ -69,7 +69,8 @@ pub(crate) extern "sysv64" fn touch(nr: u32, words: &[usize; 6]) {
         | __NR_remap_file_pages
         | __NR_shmat
         | __NR_mlock
-        | __NR_mlock2 => return,
+        | __NR_mlock2
+        | __NR_munlock => return,
         __NR_readv | __NR_writev | __NR_preadv | __NR_pwritev | __NR_preadv2 | __NR_pwritev2
         | __NR_vmsplice => touch_vector(task, b, c),
         __NR_recvmsg | __NR_sendmsg => touch_messages(task, b, 1),
@@ -77,7 +78,8 @@ pub(crate) extern "sysv64" fn touch(nr: u32, words: &[usize; 6]) {
         _ => {}
     }
     for (at, word) in words.into_iter().enumerate() {
-        if word < LOWEST {
+        // mincore(2) says of its first argument what is there.
+        if word < LOWEST || nr == __NR_mincore && at == 0 {
             continue;
         }
         let length = if at == place_of_memory(nr) { c } else { PAGE_SIZE };

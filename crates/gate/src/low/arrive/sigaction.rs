@@ -16,8 +16,8 @@ use core::sync::atomic::Ordering;
 
 use lp_abi::Errno;
 use lp_abi::linux::{
-    __NR_exit_group, SA_RESETHAND, SA_SIGINFO, SIG_SETMASK, SIGBUS, SIGCHLD, SIGCONT, SIGKILL,
-    SIGSTOP, SIGSYS, SIGURG, SIGWINCH,
+    __NR_exit_group, SA_RESETHAND, SA_SIGINFO, SIG_SETMASK, SIGBUS, SIGCHLD, SIGCONT, SIGKILL, SIGSTOP,
+    SIGSYS, SIGURG, SIGWINCH,
 };
 use lp_abi::sys::syscall6;
 use lp_region::ucopy;
@@ -32,8 +32,8 @@ use crate::low::live::deferred;
 use crate::low::live::deferred::interrupted;
 use crate::low::live::first_call;
 use crate::low::live::signal::{
-    Context, actions, bit, fault_action, faults, is_fault, kernel_action, lp_signal_address, set_kernels, set_mask,
-    take_handler,
+    Context, actions, bit, fault_action, faults, is_fault, kernel_action, lp_signal_address, set_kernels,
+    set_mask, take_handler,
 };
 use crate::low::live::trap;
 use crate::low::live::wait;
@@ -232,25 +232,35 @@ extern "sysv64" fn route(signal: usize, info: *mut Info, context: *mut u8) -> us
     let context = Context(context);
     // SAFETY: the kernel's siginfo is valid during the handler, and only this thread uses it.
     let info = unsafe { &mut *info };
-    if trap::is_on() {
-        if signal == SIGSYS as usize && trap::is_call(info) {
-            trap::answer(&context);
-            return 0;
-        }
-        trap::unblock();
+    if !trap::is_on() {
+        return route_programs(signal, info, &context);
     }
+    if signal == SIGSYS as usize && trap::is_call(info) {
+        trap::answer(&context);
+        return 0;
+    }
+    let handler = route_programs(signal, info, &context);
+    if handler != 0 {
+        trap::leave_for_site(&context);
+    }
+    trap::unblock();
+    handler
+}
+
+/// [`route`] of a signal that stands for no call.
+fn route_programs(signal: usize, info: &mut Info, context: &Context) -> usize {
     // si_code. What a filter makes of a call is no fault.
     let by_instruction = info[1] as i32 > 0 && is_fault(signal) && signal != SIGSYS as usize;
     if by_instruction && signal == SIGBUS as usize {
         High::end_if_cut();
     }
-    if by_instruction && resolve(signal, info[2] as usize, &context) {
+    if by_instruction && resolve(signal, info[2] as usize, context) {
         return 0;
     }
     // An ending thread of a limited process has no record, and its signals are not blocked.
     let is_put_off = (tls::in_gate() != 0 || tls::deferred() != 0) && !current::thread().is_null();
-    if is_put_off && !by_instruction && !wait::leave_for(signal, &context) {
-        deferred::put_off(signal, info, &context);
+    if is_put_off && !by_instruction && !wait::leave_for(signal, context) {
+        deferred::put_off(signal, info, context);
         return 0;
     }
     deferred::take_turn(signal, info);
@@ -263,7 +273,7 @@ extern "sysv64" fn route(signal: usize, info: *mut Info, context: *mut u8) -> us
     }
     let is_ignored = actions().of(signal).is_none_or(|action| action.get().handler == IGNORE);
     if by_instruction || !is_ignored {
-        default(signal, info, by_instruction, &context);
+        default(signal, info, by_instruction, context);
     }
     0
 }

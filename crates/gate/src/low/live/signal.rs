@@ -23,12 +23,12 @@ pub(crate) fn actions() -> &'static Actions {
 /// Offsets in the kernel's `struct ucontext` on x86-64.
 mod context {
     /// rdi, rsi, rdx, r10, r8, r9.
-    pub(super) const ARGUMENTS: [usize; 6] =
-        [40 + 8 * 8, 40 + 9 * 8, 40 + 12 * 8, 40 + 2 * 8, 40, 40 + 8];
+    pub(super) const ARGUMENTS: [usize; 6] = [40 + 8 * 8, 40 + 9 * 8, 40 + 12 * 8, 40 + 2 * 8, 40, 40 + 8];
     pub(super) const RBP: usize = 40 + 10 * 8;
     pub(super) const RAX: usize = 40 + 13 * 8;
     pub(super) const RSP: usize = 40 + 15 * 8;
     pub(super) const RIP: usize = 40 + 16 * 8;
+    pub(super) const FLAGS: usize = 40 + 17 * 8;
     pub(super) const ERROR: usize = 40 + 19 * 8;
     pub(super) const MASK: usize = 296;
 }
@@ -81,6 +81,16 @@ impl Context {
 
     pub(crate) fn set_frame(&self, at: usize) {
         self.set(context::RBP, at);
+    }
+
+    /// Whether the overflow flag is set.
+    pub(crate) fn overflows(&self) -> bool {
+        self.get(context::FLAGS) & 1 << 11 != 0
+    }
+
+    /// `rsp`.
+    pub(crate) fn stack(&self) -> usize {
+        self.get(context::RSP)
     }
 
     /// Sets `rsp`.

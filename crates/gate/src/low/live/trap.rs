@@ -18,8 +18,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use lp_abi::image::{BACK_TO_SITE, GATE_PAGE, GatePage};
 use lp_abi::linux::{
-    __NR_exit, __NR_mmap, __NR_prctl, __NR_rt_sigreturn, MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE, PROT_EXEC, PROT_READ, PROT_WRITE,
-    SIG_UNBLOCK, SIGSYS,
+    __NR_exit, __NR_mmap, __NR_prctl, __NR_rt_sigreturn, MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE, PROT_EXEC,
+    PROT_READ, PROT_WRITE, SIG_UNBLOCK, SIGSYS,
 };
 use lp_abi::prctl::{PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON};
 use lp_abi::sys::syscall6;
@@ -92,8 +92,7 @@ pub(crate) unsafe fn start(own: Option<Range<usize>>) -> bool {
 
 /// Gives the thunks memory in place of the text.
 fn map() -> bool {
-    let (protection, flags) =
-        (PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED);
+    let (protection, flags) = (PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED);
     let at = &raw const lp_traps;
     // SAFETY: the pages have nothing else in them, and nobody executes them yet.
     unsafe { lp_abi::syscall!(__NR_mmap, at, BYTES, protection, flags, usize::MAX, 0) }.is_ok()
@@ -127,7 +126,8 @@ pub(crate) fn after_fork_child() {
     }
 }
 
-/// A signal's handler runs, maybe under a mask with which the thread has waited: its calls need SIGSYS.
+/// A signal's handler ends, or the program's begins, maybe under a mask with which the thread has waited: the
+/// calls there need SIGSYS.
 pub(crate) fn unblock() {
     set_mask(SIG_UNBLOCK, bit(SIGSYS));
 }
@@ -175,6 +175,37 @@ pub(crate) fn answer(context: &Context) {
     }
 }
 
+/// Has a signal's handler find a thread at its site that was interrupted in a thunk: pthread_cancel(3) looks
+/// there, and unwinders know no thunk.
+pub(crate) fn leave_for_site(context: &Context) {
+    let Some((thunk, offset)) = thunk_at(context.instruction()) else { return };
+    let next = thunk.next();
+    let (at, below) = match offset {
+        0 | Trap::COPY => (next - SYSCALL, 0),
+        Trap::CALL => (next - SYSCALL, RED_ZONE),
+        // Answered, unless the overflow flag says something else.
+        Trap::BACK if !context.overflows() => (next, RED_ZONE),
+        Trap::BRANCH if !context.overflows() => (next, 0),
+        Trap::ANSWERED | Trap::CALLED => (next, 0),
+        _ => return,
+    };
+    context.set_instruction(at);
+    context.set_stack(context.stack() + below);
+}
+
+/// The `syscall` of the site whose thunk the gate returns to at `back`.
+pub(crate) fn site_of(back: usize) -> Option<usize> {
+    thunk_at(back).map(|(thunk, _)| thunk.next() - SYSCALL)
+}
+
+/// The thunk that an address is in, and the offset there.
+fn thunk_at(address: usize) -> Option<(&'static Trap, usize)> {
+    let offset = address.checked_sub(&raw const lp_traps as usize).filter(|offset| *offset < BYTES)?;
+    let (index, offset) = (offset / size_of::<Trap>(), offset % size_of::<Trap>());
+    // SAFETY: only `start` has made addresses there known, after it has mapped the thunks.
+    Some((unsafe { &(&*(&raw const lp_traps))[index] }, offset))
+}
+
 /// A thunk. Its word [`Trap::TARGET`] is where it goes back to, and stored last.
 #[repr(C)]
 struct Trap([AtomicU64; Trap::WORDS]);
@@ -192,8 +223,20 @@ impl Trap {
     const TARGET: usize = 4;
     /// The word that is stored first: whose thunk this is.
     const CLAIM: usize = 7;
-    /// Offset of the `syscall`.
+    /// Offsets of its instructions: the call of the gate, what the gate returns to, `jo`, the jump back to the
+    /// program, the `syscall` and the other jump.
+    const CALL: usize = 5;
+    const BACK: usize = 12;
+    const BRANCH: usize = 20;
+    const ANSWERED: usize = 26;
     const COPY: usize = 44;
+    const CALLED: usize = 46;
+
+    /// Where the program goes on.
+    fn next(&self) -> usize {
+        // Relaxed: who looks at a thunk's code has gone on there, or was stopped there.
+        self.0[Self::TARGET].load(Ordering::Relaxed) as usize
+    }
 
     /// The address of this thunk, if it is that of the call which ends at `next`, or nobody's so far.
     ///
@@ -249,5 +292,7 @@ impl Trap {
 
 /// Bytes of a `syscall` instruction.
 const SYSCALL: usize = 2;
+/// Bytes that a thunk steps over.
+const RED_ZONE: usize = 128;
 
 const _: () = assert!(COUNT.is_power_of_two() && size_of::<Trap>() == 64);

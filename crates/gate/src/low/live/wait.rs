@@ -16,6 +16,7 @@ use crate::High;
 use crate::low::above::Above;
 use crate::low::dispatch::RESTART;
 use crate::low::live::signal::{CANCEL, Context};
+use crate::low::live::trap;
 use crate::low::thread::current;
 use crate::low::thread::tls;
 
@@ -109,7 +110,7 @@ pub(crate) fn leave_for(signal: usize, context: &Context) -> bool {
         // SAFETY: the entry was called by the one that saves vector registers, which has a frame as well.
         frame = unsafe { Frame::at(frame.rbp) };
     }
-    let Some(site) = site_of(frame.back) else { return false };
+    let Some(site) = trap::site_of(frame.back).or_else(|| site_of(frame.back)) else { return false };
     context.set_frame(frame.rbp);
     context.set_stack(frame.end + RED_ZONE);
     if failed {
