@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -80,6 +81,19 @@ static void *in_thread(void *unused)
     return NULL;
 }
 
+/* A thread that nobody waits for; musl's unmaps its own stack before its last call. */
+static void detached(void)
+{
+    pthread_t thread;
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_create(&thread, &attributes, in_thread, NULL);
+    struct stat tasks;
+    while (stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink > 3)
+        usleep(100);
+}
+
 static void handler(int signal)
 {
     reads("a handler");
@@ -113,6 +127,7 @@ int main(int count, char **arguments)
     pthread_t thread;
     pthread_create(&thread, NULL, in_thread, NULL);
     pthread_join(thread, NULL);
+    detached();
     struct sigaction action = { .sa_handler = handler };
     sigfillset(&action.sa_mask);
     sigaction(SIGUSR1, &action, NULL);

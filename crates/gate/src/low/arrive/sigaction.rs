@@ -38,9 +38,9 @@ use crate::low::live::signal::{
 use crate::low::live::trap;
 use crate::low::live::wait;
 use crate::low::thread::actions::{Action, DEFAULT, IGNORE, KernelAction, SIGNALS};
-use crate::low::thread::current;
 use crate::low::thread::pending::Info;
 use crate::low::thread::tls;
+use crate::low::thread::{current, home};
 
 global_asm!(
     ".pushsection .text.lp_signal,\"ax\",@progbits",
@@ -232,7 +232,7 @@ extern "sysv64" fn route(signal: usize, info: *mut Info, context: *mut u8) -> us
     let context = Context(context);
     // SAFETY: the kernel's siginfo is valid during the handler, and only this thread uses it.
     let info = unsafe { &mut *info };
-    if !trap::is_on() {
+    if !home::traps() {
         return route_programs(signal, info, &context);
     }
     if signal == SIGSYS as usize && trap::is_call(info) {

@@ -65,7 +65,7 @@ pub(crate) struct MappedFile<'s> {
 /// # Safety
 /// The whole segment must be mapped, and nothing in it may run yet.
 pub(crate) unsafe fn mapped(source: &MappedFile<'_>, at: usize, offset: usize) {
-    if home::settings().translates || trap::is_on() {
+    if home::settings().translates || home::traps() {
         return;
     }
     let mut head = Head::new();

@@ -165,6 +165,7 @@ fn leave() -> isize {
     }
     High::thread_exit(thread);
     current::leave();
+    trap::before_end();
     pool::leave(core::ptr::from_ref(thread).cast_mut());
     NOT_OURS
 }

@@ -8,7 +8,6 @@ use lp_abi::linux::{
 };
 
 use crate::low::above::Access;
-use crate::low::live::trap;
 use crate::low::thread::actions::{Action, Actions, DEFAULT, KernelAction};
 use crate::low::thread::{current, home};
 
@@ -139,7 +138,7 @@ pub(crate) fn take_handler(signal: usize) -> Option<usize> {
 /// The signals that the gate handles whatever the program does: SIGSEGV and SIGBUS, and SIGSYS where it stands
 /// for calls.
 pub(crate) fn faults() -> impl Iterator<Item = usize> {
-    let traps = if trap::is_on() { Some(SIGSYS) } else { None };
+    let traps = if home::traps() { Some(SIGSYS) } else { None };
     [SIGSEGV, SIGBUS].into_iter().chain(traps).map(|signal| signal as usize)
 }
 

@@ -13,15 +13,16 @@
 //! then kill the process.
 
 use core::arch::global_asm;
+use core::mem::offset_of;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use lp_abi::image::{BACK_TO_SITE, GATE_PAGE, GatePage};
 use lp_abi::linux::{
-    __NR_exit, __NR_mmap, __NR_prctl, __NR_rt_sigreturn, MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE, PROT_EXEC,
-    PROT_READ, PROT_WRITE, SIG_UNBLOCK, SIGSYS,
+    __NR_exit, __NR_mmap, __NR_munmap, __NR_prctl, __NR_rt_sigreturn, MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE,
+    PROT_EXEC, PROT_READ, PROT_WRITE, SIG_UNBLOCK, SIGSYS,
 };
-use lp_abi::prctl::{PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON};
+use lp_abi::prctl::{PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, PR_SYS_DISPATCH_ON};
 use lp_abi::sys::syscall6;
 
 use crate::High;
@@ -50,11 +51,6 @@ unsafe extern "C" {
     static lp_traps: [Trap; COUNT];
 }
 
-/// Whether the process's calls are trapped.
-pub(crate) fn is_on() -> bool {
-    untrapped()[1] != 0
-}
-
 /// Where calls are not trapped: the address, and the number of bytes. Both are 0 if none are trapped.
 fn untrapped() -> [usize; 2] {
     // Relaxed: set while the process has one thread.
@@ -68,7 +64,7 @@ fn untrapped() -> [usize; 2] {
 /// The process must have one thread.
 #[cold]
 pub(crate) unsafe fn start(own: Option<Range<usize>>) -> bool {
-    if is_on() {
+    if home::traps() {
         return true;
     }
     // SAFETY: in the gate `current` is set, and the record is this thread's own.
@@ -112,16 +108,24 @@ fn gate() -> Range<usize> {
 /// Switches the traps on for the calling thread. Returns whether they are on.
 fn switch_on() -> bool {
     let [start, bytes] = untrapped();
+    switch(PR_SYS_DISPATCH_ON, start, bytes)
+}
+
+fn switch(to: u32, start: usize, bytes: usize) -> bool {
     // SAFETY: without a selector the call touches no memory.
-    let done = unsafe {
-        lp_abi::syscall!(__NR_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON, start, bytes, 0)
-    };
-    done.is_ok()
+    unsafe { lp_abi::syscall!(__NR_prctl, PR_SET_SYSCALL_USER_DISPATCH, to, start, bytes, 0) }.is_ok()
+}
+
+/// The calling thread makes its last call next, or has no stack for a signal any more.
+pub(crate) fn before_end() {
+    if home::traps() && !lp_abi::sys::is_limited() {
+        switch(PR_SYS_DISPATCH_OFF, 0, 0);
+    }
 }
 
 /// A new process begins, or one in its parent's memory. One that is limited may not make the call.
 pub(crate) fn after_fork_child() {
-    if is_on() && !lp_abi::sys::is_limited() {
+    if home::traps() && !lp_abi::sys::is_limited() {
         switch_on();
     }
 }
@@ -134,7 +138,7 @@ pub(crate) fn unblock() {
 
 /// The signals of a mask that the program may not block.
 pub(crate) fn kept_open(mask: u64) -> u64 {
-    if is_on() { mask & bit(SIGSYS) } else { 0 }
+    if home::traps() { mask & bit(SIGSYS) } else { 0 }
 }
 
 /// Whether a SIGSYS stands for a call.
@@ -167,9 +171,15 @@ pub(crate) fn answer(context: &Context) {
         return;
     }
     // SAFETY: `start` has mapped the thunks, which consist of atomics.
-    let thunks = unsafe { &*(&raw const lp_traps) };
+    let thunks = unsafe { &lp_traps };
     let mut probes = (first_probe(next)..).take(COUNT).map(|index| &thunks[index % COUNT]);
-    match probes.find_map(|thunk| thunk.of(next)) {
+    // musl has a place where a thread unmaps its stack, which `process::munmap` finds out by its own.
+    let unmaps_stack = number == __NR_munmap as usize && {
+        let [address, length, ..] = context.arguments();
+        context.stack().wrapping_sub(address) < length
+    };
+    let entry = if unmaps_stack { offset_of!(GatePage, entry) } else { offset_of!(GatePage, entry_vector) };
+    match probes.find_map(|thunk| thunk.of(next, entry)) {
         Some(thunk) => context.set_instruction(thunk),
         None => report::refuse(&[b"the program makes system calls at too many places"]),
     }
@@ -203,7 +213,7 @@ fn thunk_at(address: usize) -> Option<(&'static Trap, usize)> {
     let offset = address.checked_sub(&raw const lp_traps as usize).filter(|offset| *offset < BYTES)?;
     let (index, offset) = (offset / size_of::<Trap>(), offset % size_of::<Trap>());
     // SAFETY: only `start` has made addresses there known, after it has mapped the thunks.
-    Some((unsafe { &(&*(&raw const lp_traps))[index] }, offset))
+    Some((unsafe { &lp_traps[index] }, offset))
 }
 
 /// A thunk. Its word [`Trap::TARGET`] is where it goes back to, and stored last.
@@ -238,10 +248,11 @@ impl Trap {
         self.0[Self::TARGET].load(Ordering::Relaxed) as usize
     }
 
-    /// The address of this thunk, if it is that of the call which ends at `next`, or nobody's so far.
+    /// The address of this thunk, if it is that of the call which ends at `next`, or nobody's so far. `entry` is
+    /// the offset of the gate's entry, which is always the same for one call.
     ///
     /// Threads that find a thunk unfinished store the same in it, so none waits for another.
-    fn of(&self, next: usize) -> Option<usize> {
+    fn of(&self, next: usize, entry: usize) -> Option<usize> {
         let at = core::ptr::from_ref(self).addr();
         let wanted = next as u64;
         // PAIRS: the release below.
@@ -253,7 +264,7 @@ impl Trap {
         if claimed.is_err_and(|by| by != wanted) {
             return None;
         }
-        let code = Self::code(at, next);
+        let code = Self::code(at, next, entry);
         for (index, word) in code.as_chunks::<8>().0.iter().enumerate() {
             if index != Self::TARGET && index != Self::CLAIM {
                 self.0[index].store(u64::from_le_bytes(*word), Ordering::Relaxed); // Relaxed: see below.
@@ -265,8 +276,7 @@ impl Trap {
     }
 
     /// The code of a thunk at `at`, with zeros where the target and the claim are.
-    fn code(at: usize, next: usize) -> [u8; 8 * Self::WORDS] {
-        const ENTRY: u32 = (GATE_PAGE + core::mem::offset_of!(GatePage, entry_vector)) as u32;
+    fn code(at: usize, next: usize, entry: usize) -> [u8; 8 * Self::WORDS] {
         let mut code = [0; 8 * Self::WORDS];
         let mut end = 0;
         let mut put = |bytes: &[u8]| {
@@ -275,7 +285,7 @@ impl Trap {
         };
         put(&[0x48, 0x8d, 0x64, 0x24, 0x80]); // lea rsp, [rsp - 128]
         put(&[0xff, 0x14, 0x25]); // call [entry]
-        put(&ENTRY.to_le_bytes());
+        put(&((GATE_PAGE + entry) as u32).to_le_bytes());
         put(&BACK_TO_SITE); // lea rsp, [rsp + 128]; jo copy
         put(&18u32.to_le_bytes());
         put(&[0xff, 0x25, 0, 0, 0, 0]); // jmp [target]

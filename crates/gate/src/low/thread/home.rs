@@ -4,7 +4,7 @@
 //! touch of a page costs a microsecond. The layout therefore follows use, not topic.
 
 use core::mem::{MaybeUninit, offset_of};
-use core::sync::atomic::{AtomicU32, AtomicUsize};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use lp_abi::image::{GATE_PAGE, GatePage, TracerDoor};
 use lp_abi::linux::{
@@ -104,6 +104,11 @@ pub(crate) fn slot() -> &'static AtomicU32 {
 pub(crate) fn untrapped() -> &'static [AtomicUsize; 2] {
     // SAFETY: attach maps the home before anything else runs, and the field is atomics.
     unsafe { &(*home()).untrapped }
+}
+
+/// Whether the process's calls are trapped.
+pub(crate) fn traps() -> bool {
+    untrapped()[1].load(Ordering::Relaxed) != 0 // Relaxed: set while the process has one thread.
 }
 
 /// The process's own actions.
