@@ -522,6 +522,20 @@ int main(int n, char **v) {
     assert_eq!(text(&output.stdout), "0\n1\n");
 }
 
+/// The gate's calls would be trapped, too.
+#[test]
+fn programs_do_not_have_their_own_calls_trapped() {
+    let source = r#"
+#include <errno.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+int main(void) { int done = prctl(59, 1, 0, 0, 0); printf("%d %d\n", done, errno); }"#;
+    let dir = tempfile::tempdir().unwrap();
+    let program = compiled(dir.path(), "p", source);
+    let output = run(&[], &["sh", "-c", "$0; $0 >$LIGHTPATH/f; cat $LIGHTPATH/f", program.to_str().unwrap()]);
+    assert_eq!(text(&output.stdout), "-1 22\n-1 22\n");
+}
+
 /// What the kernel executes is written to a memfd.
 #[test]
 fn a_limit_of_file_sizes_ends_the_start_of_a_program_in_a_mount() {

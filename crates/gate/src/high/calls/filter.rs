@@ -14,7 +14,7 @@ use crate::High;
 use crate::high::frame::handler::thread;
 use crate::low::above::Above;
 use lp_abi::linux::*;
-use lp_abi::prctl::{PR_SET_SECCOMP, PR_SET_SECUREBITS};
+use lp_abi::prctl::{PR_SET_SECCOMP, PR_SET_SECUREBITS, PR_SET_SYSCALL_USER_DISPATCH};
 use lp_abi::{Errno, Result};
 use lp_region::ucopy;
 use lp_vfs::limit;
@@ -50,6 +50,10 @@ handlers! {
     fn prctl(task, option: u32, mode: u32, program: usize, c: usize, d: usize) {
         if option == PR_SET_SECUREBITS {
             return securebits_changed(task, mode, kernel!(__NR_prctl, option, mode, program, c, d));
+        }
+        // It would trap the gate's calls, too, and end the gate's own traps.
+        if option == PR_SET_SYSCALL_USER_DISPATCH {
+            return Errno::EINVAL.to_ret();
         }
         if option != PR_SET_SECCOMP || lp_abi::sys::is_limited() {
             return NOT_OURS;

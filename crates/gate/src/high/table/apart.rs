@@ -9,7 +9,7 @@ use crate::high::life::join;
 use crate::high::table::arguments::{PathArgument, paths};
 use lp_abi::Fd;
 use lp_abi::linux::*;
-use lp_abi::prctl::PR_SET_SECCOMP;
+use lp_abi::prctl::{PR_SET_SECCOMP, PR_SET_SYSCALL_USER_DISPATCH};
 use lp_region::ucopy;
 
 use crate::high::calls::{landlock, openat2};
@@ -349,9 +349,12 @@ handlers! {
         if words[2] as u32 == 0 { join() } else { landlock::about(words[0], words[1], words[2] as u32) }
     }
 
-    /// prctl(2): under a filter joining may be impossible.
+    /// prctl(2): under a filter joining may be impossible, and traps are refused.
     fn prctl(words) {
-        if words[0] as u32 == PR_SET_SECCOMP { join() } else { NOT_OURS }
+        match words[0] as u32 {
+            PR_SET_SECCOMP | PR_SET_SYSCALL_USER_DISPATCH => join(),
+            _ => NOT_OURS,
+        }
     }
 
     /// seccomp(2), after which joining may be impossible; pidfd_getfd(2), which may name a descriptor of the
