@@ -166,6 +166,27 @@ fn a_refusal_names_what_is_refused() {
     names(&inside("cp $1/libodd.so /light; exec $1/load /light/libodd.so"), "/light/libodd.so");
 }
 
+/// Some linkers (tcc's) leave no place in a program for the address of the loader's list.
+#[test]
+fn a_program_that_does_not_tell_of_its_libraries_runs() {
+    let dir = directory();
+    let program = dir.path().join("p");
+    fs::write(dir.path().join("p.c"), "int main(void) { return 3; }").unwrap();
+    for compiler in ["cc", "musl-gcc"] {
+        let done = Command::new(compiler).current_dir(dir.path()).args(["-o", "p", "p.c"]).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        let mut bytes = fs::read(&program).unwrap();
+        // DT_DEBUG, and its value as the linker leaves it.
+        let entry: Vec<u8> = [21u64, 0].into_iter().flat_map(u64::to_le_bytes).collect();
+        let at = bytes.windows(16).position(|window| window == entry).expect("an entry");
+        bytes[at..at + 8].copy_from_slice(&0x6fff_fdf0_u64.to_le_bytes());
+        fs::write(&program, bytes).unwrap();
+        assert_eq!(run(&["--", program.to_str().unwrap()]).status.code(), Some(3));
+        let copied = run(&["--", "sh", "-c", "cp $0 /light; exec /light/p", program.to_str().unwrap()]);
+        assert_eq!(copied.status.code(), Some(3));
+    }
+}
+
 #[test]
 fn bad_options() {
     refused(&run(&["--no-such-option", "--", "true"]), 2);

@@ -139,6 +139,29 @@ fn git_takes_the_patch() {
     assert_eq!(sh(&trees.tree(), list), sh(&trees.copy(), list));
 }
 
+/// Where opening would wait for ever, or read without end.
+#[test]
+fn what_is_no_file_is_not_read_for_a_patch() {
+    let make = "mkfifo fifo; python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"sock\")'; seq 4 > f; seq 5 > g";
+    let trees = Trees::new(make);
+    if is_root() {
+        sh(&trees.tree(), "mknod zero c 1 5");
+    }
+    trees.over("for one in fifo sock zero; do test -e $one && mv $one $one.new; done; seq 5 > f; mv g h");
+    let shown = |how: &str| trees.lightpath(&["diff", how]).output().unwrap();
+    let stat = String::from_utf8(shown("--stat").stdout).unwrap();
+    assert!(stat.contains(" fifo => fifo.new | 0") && stat.contains(" sock => sock.new | 0"), "{stat}");
+    assert!(!String::from_utf8_lossy(&shown("--patch").stdout).contains("fifo"));
+    // The host has put a FIFO in their place.
+    sh(&trees.tree(), "rm f g; mkfifo f g");
+    for how in ["--stat", "--patch"] {
+        let output = shown(how);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("f: no regular file any more\n"), "{said}");
+    }
+}
+
 #[test]
 fn conflicts_are_named_and_nothing_is_written() {
     let trees = Trees::new(MAKE);

@@ -95,6 +95,47 @@ GROUP(limits, set_from_outside)
     say_wait(child);
 }
 
+#define MB (1L << 20)
+
+static void say_limits(const struct rlimit *limits)
+{
+    say("%ld %ld", limits->rlim_cur == RLIM_INFINITY ? -1 : (long)(limits->rlim_cur / MB),
+        limits->rlim_max == RLIM_INFINITY ? -1 : (long)(limits->rlim_max / MB));
+}
+
+static void say_mapped(long bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    say("%ld: %s", bytes / MB, at == MAP_FAILED ? strerrorname_np(errno) : "mapped");
+}
+
+/* What is the program's own, its children's and its threads'. */
+GROUP(limits, of_address_space)
+{
+    make("f", "text");
+    pid_t child = fork();
+    if (!child) {
+        struct rlimit found, limits = { 400 * MB, 600 * MB }, odd = { 2 * MB, MB };
+        T(getrlimit(RLIMIT_AS, &found)), say_limits(&found);
+        T(setrlimit(RLIMIT_AS, &odd));
+        T(syscall(SYS_setrlimit, RLIMIT_AS, (void *)1));
+        T(syscall(SYS_getrlimit, RLIMIT_AS, (void *)1));
+        T(syscall(SYS_prlimit64, 0, RLIMIT_AS, (void *)1, NULL));
+        T(setrlimit(RLIMIT_AS, &limits));
+        T(syscall(SYS_getrlimit, RLIMIT_AS, &found)), say_limits(&found);
+        limits.rlim_cur = 500 * MB;
+        T(prlimit(getpid(), RLIMIT_AS, &limits, &found)), say_limits(&found);
+        T(prlimit(0, RLIMIT_AS, NULL, &found)), say_limits(&found);
+        say_mapped(MB), say_mapped(300 * MB), say_mapped(300 * MB);
+        fflush(stdout);
+        T(system("ulimit -v; ulimit -Hv; cat f; sh -c 'echo more >>f'; cat f"));
+        T(open("f", O_RDONLY));
+        _exit(0);
+    }
+    say_wait(child);
+    contents("f");
+}
+
 GROUP(limits, to_an_eventfd)
 {
     int fd = make_open("f", "12345678", O_RDWR), event = T(eventfd(0, EFD_NONBLOCK));

@@ -5,22 +5,15 @@
 use lp_abi::linux::*;
 use lp_abi::{Errno, Fd};
 use lp_region::sync::Ordering;
-use lp_region::ucopy;
-use lp_vfs::boot::load_limit;
 use lp_vfs::root;
-use lp_vfs::task::Task;
 use lp_vfs::{chdir, namespace, sharing};
 
 use crate::high::fd::descriptor;
-use crate::high::fd::fd_info::process_of;
-use crate::high::fd::placeholder;
-use crate::high::fd::soft_limit;
 use crate::high::fd::stand_in::stand_in_returns;
 use crate::high::frame::handler::{handlers, kernel, thread};
 use crate::high::life::credentials::{change, change_groups, entered_namespace, joined_namespace};
 use crate::high::life::heritage;
 use crate::high::life::way;
-use crate::low::cover::loaded;
 use crate::low::dispatch::NOT_OURS;
 
 handlers! {
@@ -126,25 +119,6 @@ handlers! {
         }
         done
     }
-
-    /// setrlimit(2).
-    fn setrlimit(task, resource: u32, limit: usize) {
-        before_limit(task, resource, limit);
-        limited(task, resource, kernel!(__NR_setrlimit, resource, limit))
-    }
-
-    /// prlimit64(2): the slot follows only for the calling process.
-    fn prlimit64(task, pid: i32, resource: u32, new: usize, old: usize) {
-        before_limit(task, resource, new);
-        let done = kernel!(__NR_prlimit64, pid, resource, new, old);
-        if new == 0 || done < 0 {
-            return done;
-        }
-        if resource == RLIMIT_FSIZE && pid != 0 {
-            limited_other(task, pid);
-        }
-        limited(task, resource, done)
-    }
 }
 
 /// The flags of unshare(2).
@@ -159,34 +133,3 @@ const UNSHARED: u32 = CLONE_FS
     | CLONE_NEWPID
     | CLONE_NEWCGROUP
     | CLONE_NEWTIME;
-
-/// Before a limit may become lower.
-fn before_limit(task: &Task, resource: u32, new: usize) {
-    if new != 0 && [RLIMIT_AS, RLIMIT_NOFILE].contains(&resource) {
-        loaded::cover_rest();
-    }
-    if resource != RLIMIT_NOFILE {
-        return;
-    }
-    // SAFETY: the copy routine handles bad pointers. The soft limit is the first word.
-    if let Ok(soft) = unsafe { ucopy::get(new as *const u64) } {
-        placeholder::before_limit(task, soft);
-    }
-}
-
-/// The limit of file sizes of the process `pid` may have changed.
-#[cold]
-fn limited_other(task: &Task, pid: i32) {
-    let other = process_of(task, pid as u32).filter(|id| *id != task.process_id);
-    if let Some(other) = other {
-        load_limit(task.region.process(other), pid);
-    }
-}
-
-fn limited(task: &Task, resource: u32, done: isize) -> isize {
-    if done >= 0 && resource == RLIMIT_FSIZE {
-        load_limit(task.process, 0);
-    }
-    soft_limit::changed();
-    done
-}

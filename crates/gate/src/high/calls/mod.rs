@@ -54,6 +54,7 @@ pub(crate) mod read;
 pub(crate) mod refused;
 pub(crate) mod remap_file_pages;
 pub(crate) mod rename;
+pub(crate) mod rlimit;
 pub(crate) mod sendfile;
 pub(crate) mod shmop;
 pub(crate) mod signal_owner;

@@ -8,8 +8,8 @@ use crate::high::calls::{
     access, aio, allocate, cachestat, chdir, chmod, close, credentials, dup, exec, fcntl, file_attr, filter,
     fsopen, fsync, getdents, handle, inotify, ioctl, kcmp, landlock, link, listmount, lseek, madvise, mkdir,
     mlock, mmap, mount, mprotect, mremap, open, open_tree, other_kind, poll, read, refused, remap_file_pages,
-    rename, sendfile, shmop, sigprocmask, socket, stat, statfs, statmount, truncate, utimensat, watch, write,
-    xattr,
+    rename, rlimit, sendfile, shmop, sigprocmask, socket, stat, statfs, statmount, truncate, utimensat,
+    watch, write, xattr,
 };
 use crate::high::table::apart;
 use crate::low::arrive::sigaction;
@@ -184,7 +184,7 @@ calls! {
     __NR_lchown: Handled(chmod::lchown, apart::lchown);
     __NR_umask: Handled(credentials::umask);
     __NR_gettimeofday: Neither;
-    __NR_getrlimit: Neither Gated;
+    __NR_getrlimit: Handled(rlimit::getrlimit);
     __NR_getrusage: Neither;
     __NR_sysinfo: Neither;
     __NR_times: Neither;
@@ -247,7 +247,7 @@ calls! {
     __NR_prctl: Handled(filter::prctl, apart::prctl);
     __NR_arch_prctl: Neither;
     __NR_adjtimex: Neither;
-    __NR_setrlimit: Handled(credentials::setrlimit, apart::setrlimit);
+    __NR_setrlimit: Handled(rlimit::setrlimit, apart::setrlimit);
     __NR_chroot: Handled(chdir::chroot, apart::chroot);
     __NR_sync: Neither Gated;
     __NR_acct: Handled(watch::acct, apart::acct);
@@ -389,7 +389,7 @@ calls! {
     __NR_recvmmsg: Handled(socket::recvmmsg, apart::recvmmsg);
     __NR_fanotify_init: Handled(allocate::makes_descriptor);
     __NR_fanotify_mark: Handled(watch::fanotify_mark, apart::fanotify_mark);
-    __NR_prlimit64: Handled(credentials::prlimit64, apart::prlimit64);
+    __NR_prlimit64: Handled(rlimit::prlimit64, apart::prlimit64);
     __NR_name_to_handle_at: Handled(handle::name_to_handle_at, apart::name_to_handle_at);
     __NR_open_by_handle_at: Handled(handle::open_by_handle_at);
     __NR_clock_adjtime: Neither;

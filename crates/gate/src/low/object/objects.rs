@@ -56,6 +56,8 @@ const PT_PHDR: u32 = 6;
 pub(crate) const PF_X: u32 = 1;
 pub(crate) const PF_W: u32 = 2;
 const PF_R: u32 = 4;
+const DT_STRTAB: usize = 5;
+const DT_SYMTAB: usize = 6;
 const DT_DEBUG: usize = 21;
 const NT_GNU_BUILD_ID: u32 = 3;
 /// Maximum number of segments examined.
@@ -172,22 +174,72 @@ impl Auxiliary {
         // SAFETY: the caller guarantees the process's vector.
         let segments = unsafe { self.segments() };
         let base = self.base();
-        let Some(dynamic) = segments.iter().find(|segment| segment.kind == PT_DYNAMIC) else {
-            return core::ptr::null();
-        };
-        let mut entry = (base + dynamic.address as usize) as *const [usize; 2];
-        loop {
-            // SAFETY: the dynamic section ends with DT_NULL, at which the loop stops.
-            match unsafe { entry.read() } {
-                [0, _] => return core::ptr::null(),
-                [DT_DEBUG, 0] => return core::ptr::null(),
-                // SAFETY: the dynamic linker has stored the address of its record.
-                [DT_DEBUG, debug] => return unsafe { (*(debug as *const Debug)).map },
-                // SAFETY: this entry is not DT_NULL, so another follows.
-                _ => entry = unsafe { entry.add(1) },
+        // SAFETY: the program is mapped, and has a dynamic section or none.
+        let debug = unsafe { tagged(segments, base, DT_DEBUG) }.filter(|debug| *debug != 0);
+        // SAFETY: the dynamic linker has stored the address of its record, or has it under its own name.
+        unsafe {
+            let debug = debug.map(|debug| debug as *const Debug).or_else(|| self.linkers_record());
+            debug.map_or(core::ptr::null(), |debug| (*debug).map)
+        }
+    }
+
+    /// The dynamic linker's record, by its symbol. Some linkers leave no place for the address in a program (tcc),
+    /// or one that is read-only.
+    ///
+    /// # Safety
+    /// As for [`Auxiliary::list`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn linkers_record(&self) -> Option<*const Debug> {
+        // SAFETY: the dynamic linker is mapped. Its strings follow its symbols.
+        unsafe {
+            let segments = segments_at(self.linker)?;
+            // glibc before 2.35 makes these addresses; they are distances in the file.
+            let address = |at: usize| if at < self.linker { self.linker + at } else { at };
+            let symbols = address(tagged(segments, self.linker, DT_SYMTAB)?);
+            let strings = address(tagged(segments, self.linker, DT_STRTAB)?);
+            let all = core::slice::from_raw_parts(
+                symbols as *const Symbol,
+                (strings - symbols) / size_of::<Symbol>(),
+            );
+            all.iter().find_map(|symbol| {
+                let value = self.linker + symbol.value as usize;
+                match report::c_bytes((strings + symbol.name as usize) as *const u8) {
+                    b"_r_debug" => Some(value as *const Debug),                 // glibc
+                    b"_dl_debug_addr" => Some(*(value as *const *const Debug)), // musl
+                    _ => None,
+                }
+            })
+        }
+    }
+}
+
+/// The value of an entry of an object's dynamic section.
+///
+/// # Safety
+/// The object must be mapped at `base`.
+unsafe fn tagged(segments: &[Segment], base: usize, tag: usize) -> Option<usize> {
+    let dynamic = segments.iter().find(|segment| segment.kind == PT_DYNAMIC)?;
+    let mut entry = base.wrapping_add(dynamic.address as usize) as *const [usize; 2];
+    loop {
+        // SAFETY: the dynamic section ends with DT_NULL, at which the loop stops.
+        unsafe {
+            match *entry {
+                [0, _] => return None,
+                [found, value] if found == tag => return Some(value),
+                _ => entry = entry.add(1),
             }
         }
     }
+}
+
+/// A symbol of an ELF object.
+#[repr(C)]
+struct Symbol {
+    name: u32,
+    kind: [u8; 4],
+    value: u64,
+    bytes: u64,
 }
 
 /// An object in memory.

@@ -70,11 +70,14 @@ impl Sides {
             _ => None,
         };
         let old = match &change.from {
-            Some(from) => Some(host::content(&host::reach(tree.over, from)?)?),
+            // What was renamed is what it was before.
+            Some(from) if new_mode.is_some_and(is_held) => {
+                Some(host::content(&host::reach(tree.over, from)?)?)
+            }
             None if old_mode.is_some_and(is_held) => {
                 Some(host::content(&host::reach(tree.over, &change.path)?)?)
             }
-            None => None,
+            _ => None,
         };
         Ok(Sides { old, new })
     }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -250,7 +250,7 @@ impl Tree<'_> {
 
     /// Whether a file of the session holds what a file of the host does.
     pub(crate) fn has_content(&self, new: &New, path: &Path) -> io::Result<bool> {
-        let mut host = File::open(path)?;
+        let mut host = host::regular(path)?;
         if host.metadata()?.len() != new.attributes.size {
             return Ok(false);
         }

@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::{self, Metadata, Permissions};
-use std::io::{self, ErrorKind};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Read};
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
@@ -158,5 +158,18 @@ pub(crate) fn content(path: &Path) -> io::Result<Vec<u8>> {
     if fs::symlink_metadata(path)?.is_symlink() {
         return Ok(fs::read_link(path)?.as_os_str().as_bytes().to_vec());
     }
-    fs::read(path)
+    let mut all = Vec::new();
+    regular(path)?.read_to_end(&mut all)?;
+    Ok(all)
+}
+
+/// Opens a regular file of the host to be read. Something else may have taken its place: opening a FIFO would
+/// wait, and a device may do anything.
+pub(crate) fn regular(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("no regular file any more")),
+    }
 }
