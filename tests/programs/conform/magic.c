@@ -730,3 +730,43 @@ GROUP(magic, covered)
     umount("d");
     umount("f");
 }
+
+/* What the links of a procfs lead to, of this process, and of one that waits. */
+static void say_links(int proc, int fd, pid_t other)
+{
+    char own[PATH_MAX], path[64], target[PATH_MAX];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(path, own, sizeof own);
+    const char *forms[] = { "self/fd/%d", "thread-self/fd/%d", "%2$d/fd/%1$d", "%3$d/fd/%1$d", "%2$d/task/%2$d/fd/%1$d" };
+    for (unsigned i = 0; i < COUNT(forms); i++) {
+        snprintf(path, sizeof path, forms[i], fd, getpid(), other);
+        ssize_t got = readlinkat(proc, path, target, sizeof target);
+        int file = openat(proc, path, O_RDONLY);
+        char text[8] = "";
+        if (file != -1 && read(file, text, sizeof text - 1) < 0)
+            say("no read");
+        say("%s %d %s", forms[i], got == length && !memcmp(own, target, length), text);
+    }
+    snprintf(path, sizeof path, "%d", fd);
+    int links = T(openat(proc, "self/fd", O_PATH | O_DIRECTORY)), file = openat(links, path, O_RDONLY);
+    T(file != -1);
+    T(openat(proc, "self/cwd/f", O_RDONLY));
+    T(openat(proc, "1/fd/0/none", O_RDONLY));
+}
+
+/* A procfs that is mounted nowhere. */
+GROUP(magic, of_another_procfs)
+{
+    make("f", "text");
+    int fd = open("f", O_RDONLY);
+    pid_t other = fork();
+    if (!other)
+        for (;;)
+            pause();
+    int context = syscall(SYS_fsopen, "proc", 1);
+    T(syscall(SYS_fsconfig, context, 6 /* FSCONFIG_CMD_CREATE */, NULL, NULL, 0));
+    say_links(T(syscall(SYS_fsmount, context, 1, 0)), fd, other);
+    say_links(T(syscall(SYS_open_tree, AT_FDCWD, "/proc", 1 /* OPEN_TREE_CLONE */)), fd, other);
+    kill(other, SIGKILL);
+    waitpid(other, NULL, 0);
+}

@@ -1,7 +1,7 @@
 //! getrlimit(2), setrlimit(2), prlimit64(2). The kernel keeps the limits.
 //!
-//! Of the address space (`RLIMIT_AS`) the region and the gate take a part, which a program's own limit does not
-//! mean: the kernel gets it with that part added, and the program sees it without.
+//! Of the address space (`RLIMIT_AS`) the region and the gate take a part, which a program's own limit does
+//! not mean: the kernel gets it with that part added, and the program sees it without.
 
 use lp_abi::linux::*;
 use lp_region::ucopy;

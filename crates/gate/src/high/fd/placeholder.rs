@@ -16,8 +16,8 @@
 //! and the kernel's table, alone ([`Alone`]).
 
 use lp_abi::linux::{
-    __NR_dup2, __NR_dup3, __NR_fcntl, __NR_fstat, __NR_fstatfs, __NR_open, F_DUPFD, F_DUPFD_CLOEXEC, F_SETFD,
-    O_CLOEXEC, O_NOFOLLOW, O_PATH, S_IFLNK, S_IFMT, stat, statfs,
+    __NR_dup2, __NR_dup3, __NR_fcntl, __NR_fstat, __NR_fstatfs, __NR_open, __NR_statfs, F_DUPFD,
+    F_DUPFD_CLOEXEC, F_SETFD, O_CLOEXEC, O_NOFOLLOW, O_PATH, S_IFLNK, S_IFMT, stat, statfs,
 };
 use lp_abi::{Errno, Fd, Result};
 use lp_region::layout::FDS;
@@ -436,13 +436,20 @@ fn is_placeholder(fd: Fd) -> bool {
 
 /// Whether `fd`, which another process had, is a placeholder: a symbolic link of /proc, opened itself.
 pub(super) fn is_copy(fd: Fd) -> bool {
-    // SAFETY: zeros are a valid `statfs`, and the kernel fills it in.
-    let is_of_proc = unsafe {
+    is_of_proc(fd) && is_placeholder(fd)
+}
+
+/// Whether a descriptor of the kernel's, or the working directory, is of a procfs.
+pub(crate) fn is_of_proc(fd: Fd) -> bool {
+    // SAFETY: zeros are a valid `statfs`, and the kernel fills it in; the path is a string.
+    unsafe {
         let mut found: statfs = core::mem::zeroed();
-        let asked = lp_abi::syscall!(__NR_fstatfs, fd, &raw mut found);
+        let asked = match fd == Fd::CWD {
+            true => lp_abi::syscall!(__NR_statfs, c".".as_ptr(), &raw mut found),
+            false => lp_abi::syscall!(__NR_fstatfs, fd, &raw mut found),
+        };
         asked.is_ok() && found.f_type == PROC
-    };
-    is_of_proc && is_placeholder(fd)
+    }
 }
 
 /// Copies the placeholders' state to the slot of a child, which has a copy of the descriptors.

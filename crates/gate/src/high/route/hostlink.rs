@@ -14,7 +14,7 @@ use lp_vfs::task::Task;
 use crate::high::fd::own_descriptor;
 use crate::high::frame::at::{At, Last, Route, Which, buffer, spare_buffer};
 use crate::high::frame::handler::thread;
-use crate::high::route::{magic, rooted};
+use crate::high::route::{elsewhere, magic, rooted};
 use crate::high::run::apart;
 use crate::high::run::mounts::mounts;
 use crate::low::tools::close::close_number;
@@ -25,6 +25,7 @@ pub(crate) fn join_absolute(which: Which, dirfd: Fd, length: usize) -> Option<us
     let text = buffer(which);
     let base = spare_buffer();
     let base_length = directory(dirfd, base)?;
+    let base_length = elsewhere::under_proc(dirfd, base, base_length, &text[..length]).unwrap_or(base_length);
     if base_length + 1 + length >= PATH_MAX {
         return None;
     }

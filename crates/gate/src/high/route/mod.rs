@@ -1,11 +1,12 @@
 //! Routing of paths: whether a path is ours ([`path`]), calls that take two ([`pair`]), host links into a
-//! mount ([`hostlink`]), magic links under /proc and /dev ([`magic`]), the kernel's own directories in a run
-//! over the root directory ([`kernels`]), and where the dynamic linker will look ([`libraries`]). Takes no
-//! lock.
+//! mount ([`hostlink`]), magic links under /proc and /dev ([`magic`]) and in a procfs `elsewhere`, the
+//! kernel's own directories in a run over the root directory ([`kernels`]), and where the dynamic linker will
+//! look ([`libraries`]). Takes no lock.
 //!
-//! Cycle: `hostlink`, `magic`.
+//! Cycle: `elsewhere`, `hostlink`, `magic`.
 //! Cycle: `kernels`, `path`.
 
+mod elsewhere;
 pub(crate) mod hostlink;
 pub(crate) mod kernels;
 pub(crate) mod libraries;
