@@ -250,7 +250,7 @@ impl Tree<'_> {
 
     /// Whether a file of the session holds what a file of the host does.
     pub(crate) fn has_content(&self, new: &New, path: &Path) -> io::Result<bool> {
-        let mut host = host::regular(path)?;
+        let Some(mut host) = host::regular(path)? else { return Ok(false) };
         if host.metadata()?.len() != new.attributes.size {
             return Ok(false);
         }

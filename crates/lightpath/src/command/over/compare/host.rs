@@ -159,17 +159,18 @@ pub(crate) fn content(path: &Path) -> io::Result<Vec<u8>> {
         return Ok(fs::read_link(path)?.as_os_str().as_bytes().to_vec());
     }
     let mut all = Vec::new();
-    regular(path)?.read_to_end(&mut all)?;
+    let file = regular(path)?.ok_or_else(|| io::Error::other("no regular file any more"))?;
+    (&file).read_to_end(&mut all)?;
     Ok(all)
 }
 
-/// Opens a regular file of the host to be read. Something else may have taken its place: opening a FIFO would
-/// wait, and a device may do anything.
-pub(crate) fn regular(path: &Path) -> io::Result<File> {
+/// Opens a regular file of the host to be read; `None` if something else has taken its place. Opening a FIFO
+/// would wait, and a device may do anything.
+pub(crate) fn regular(path: &Path) -> io::Result<Option<File>> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::other("no regular file any more")),
-    }
+    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ELOOP | libc::ENXIO)) => return Ok(None),
+        file => file?,
+    };
+    Ok(file.metadata()?.is_file().then_some(file))
 }
