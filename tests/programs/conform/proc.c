@@ -172,3 +172,35 @@ GROUP(proc, numbers_below_a_low_limit)
             say("%d, %d to %d, %s", count, numbers[0], numbers[count - 1], strerrorname_np(error));
         }
 }
+
+static int lines_of(const char *path)
+{
+    char text[4096];
+    int fd = open(path, O_RDONLY), lines = 0;
+    for (ssize_t got; (got = read(fd, text, sizeof text)) > 0;)
+        for (ssize_t i = 0; i < got; i++)
+            lines += text[i] == '\n';
+    close(fd);
+    return lines;
+}
+
+/* By a path from a directory, and by one that is not straight. */
+GROUP(proc, lists_of_mounts_by_other_names)
+{
+    T(symlink("/proc/self/mountinfo", "mountinfo"));
+    CHILD {
+        int lines = lines_of("/proc/self/mountinfo"), dir = open(".", O_RDONLY);
+        const char *names[] = { "mountinfo", "/proc/self/../self/mounts", "/proc//self/mountinfo", "/proc/mounts" };
+        for (unsigned i = 0; i < COUNT(names); i++)
+            say("%s %d", names[i], lines_of(names[i]) == lines);
+        T(chdir("/proc"));
+        const char *from_proc[] = { "self/mountinfo", "mounts", "./self/mounts", "thread-self/mountinfo", "self/task/../mounts" };
+        for (unsigned i = 0; i < COUNT(from_proc); i++)
+            say("%s %d", from_proc[i], lines_of(from_proc[i]) == lines);
+        T(chdir("self"));
+        say("mounts %d", lines_of("mounts") == lines);
+        T(chdir("/etc"));
+        say("mtab %d", lines_of("mtab") == lines);
+        T(fchdir(dir));
+    }
+}

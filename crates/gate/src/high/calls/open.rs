@@ -23,6 +23,7 @@ use crate::high::run::{lock_table, mount_table};
 use crate::high::special::node;
 use crate::high::watch::shadow_fd;
 use crate::low::live::deferred;
+use crate::low::tools::names;
 
 handlers! {
     /// open(2).
@@ -350,14 +351,25 @@ fn note(task: &Task, fd: Fd, at: At, flags: u32) {
     }
 }
 
+/// Names of the files of /proc that are completed, and of a link to one.
+const LISTS: [&[u8]; 5] = [b"mountinfo", b"mounts", b"mountstats", b"mtab", b"locks"];
+
 #[cold]
 fn note_known(task: &Task, fd: Fd, at: At, flags: u32) {
     let mut text = [0u8; 48];
     // SAFETY: the copy routine handles bad pointers.
     let length = unsafe { ucopy::string(&mut text, at.path.as_ptr()) }.unwrap_or(0);
-    if let Some(table) = mount_table::of_path(&text[..length]) {
-        mount_table::complete(task, fd, &text[..length], table);
-    } else if &text[..length] == lock_table::PATH {
+    let mut room = [0u8; names::ROOM];
+    let path = &text[..length];
+    // A path from a directory, or one that is not straight, says less than the kernel.
+    let is_list = |path| mount_table::of_path(path).is_some() || path == lock_table::PATH;
+    let path = match LISTS.iter().any(|name| path.ends_with(name)) && !is_list(path) {
+        true => names::of_descriptor(fd, &mut room),
+        false => path,
+    };
+    if let Some(table) = mount_table::of_path(path) {
+        mount_table::complete(task, fd, path, table);
+    } else if path == lock_table::PATH {
         lock_table::complete(task, fd);
     }
     fd_info::opened(task, fd, &text[..length], flags);

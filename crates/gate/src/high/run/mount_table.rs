@@ -46,7 +46,11 @@ pub(crate) fn of_path(path: &[u8]) -> Option<MountTable> {
     if process != b"self" && process != b"thread-self" && number(process).is_none() {
         return None;
     }
-    match &rest[end + 1..] {
+    let mut name = &rest[end + 1..];
+    if let Some((_, of_thread)) = name.strip_prefix(b"task/").and_then(parse_decimal) {
+        name = of_thread.strip_prefix(b"/")?;
+    }
+    match name {
         b"mountinfo" => Some(MountTable::Info),
         b"mounts" => Some(MountTable::Mounts),
         b"mountstats" => Some(MountTable::Stats),
