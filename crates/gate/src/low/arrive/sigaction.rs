@@ -213,7 +213,7 @@ fn for_kernel(signal: usize, program: &KernelAction) -> KernelAction {
         (true, _) => KernelAction {
             handler: lp_signal_address(),
             flags: program.flags & !u64::from(SA_RESETHAND) | u64::from(SA_SIGINFO),
-            mask: program.mask & !bit(SIGBUS),
+            mask: program.mask & !bit(SIGBUS) & !trap::kept_open(program.mask),
             ..*program
         },
         (false, true) => fault_action(),

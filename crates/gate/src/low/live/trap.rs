@@ -79,7 +79,8 @@ pub(crate) unsafe fn start(own: Option<Range<usize>>) -> bool {
     }
     let mut inherited = KernelAction::default();
     let installed = kernel_action(SIGSYS as usize, Some(&fault_action()), Some(&mut inherited));
-    if let Some(action) = actions().of(SIGSYS as usize).filter(|_| installed.is_ok()) {
+    let is_programs = installed.is_ok() && inherited.handler != signal::lp_signal_address();
+    if let Some(action) = actions().of(SIGSYS as usize).filter(|_| is_programs) {
         action.set(&inherited);
     }
     unblock();
@@ -131,9 +132,11 @@ pub(crate) fn after_fork_child() {
 }
 
 /// A signal's handler ends, or the program's begins, maybe under a mask with which the thread has waited: the
-/// calls there need SIGSYS.
+/// calls there need SIGSYS. A limited process may not make the call.
 pub(crate) fn unblock() {
-    set_mask(SIG_UNBLOCK, bit(SIGSYS));
+    if !lp_abi::sys::is_limited() {
+        set_mask(SIG_UNBLOCK, bit(SIGSYS));
+    }
 }
 
 /// The signals of a mask that the program may not block.
