@@ -13,6 +13,7 @@ use lp_region::{PageId, ucopy};
 
 use crate::caller::task::Task;
 use crate::content::buffer::{Few, RWF_KNOWN, RWF_NOAPPEND, Single, Vector};
+use crate::content::bulk;
 use crate::content::fill::copy_pages;
 use crate::content::source::Source;
 use crate::content::{linking, map, owner};
@@ -425,7 +426,10 @@ fn quick_locked(
     }
     inode.data_seq.begin();
     // SAFETY: within the page.
-    let copied = fill(unsafe { task.page(page).add(within) });
+    let to = unsafe { task.page(page).add(within) };
+    // SAFETY: a byte of the region.
+    unsafe { bulk::map_around(to) };
+    let copied = fill(to);
     if copied.is_ok() {
         let size = inode.size.load(Relaxed);
         changed(task, inode, end.max(size), size, 0);

@@ -48,7 +48,7 @@ pub(crate) unsafe fn copy(
 ) -> usize {
     if bytes < LEAST || file.0.raw() < 0 || lp_abi::sys::is_limited() {
         // SAFETY: the caller guarantees `pages` for `bytes` bytes.
-        return match unsafe { by_process(way, pages, memory, bytes) } {
+        return match unsafe { mapped_by_process(way, pages, memory, bytes) } {
             true => bytes,
             // SAFETY: the caller guarantees `pages` for `bytes` bytes.
             false => unsafe { until_fault(way, pages, memory, bytes) },
@@ -92,16 +92,27 @@ fn was_lately(pages: *mut u8) -> bool {
     was
 }
 
-/// The process's own copy. Maps the pages first, because a write alone would fault for each.
+/// The process's own copy.
 unsafe fn mapped_by_process(way: Direction, pages: *mut u8, memory: *mut u8, bytes: usize) -> bool {
-    if way == Direction::In {
-        for at in (0..bytes).step_by(AROUND) {
-            // SAFETY: within the pages, which others may change at any time.
-            unsafe { pages.add(at).read_volatile() };
+    if way == Direction::In && bytes != 0 {
+        for at in (0..bytes).step_by(AROUND).chain([bytes - 1]) {
+            // SAFETY: the caller guarantees `pages` for `bytes` bytes.
+            unsafe { map_around(pages.add(at)) };
         }
     }
     // SAFETY: the caller guarantees `pages` for `bytes` bytes.
     unsafe { by_process(way, pages, memory, bytes) }
+}
+
+/// Has the kernel map a page that is about to be written, and its neighbours, if they are present. A write
+/// maps the page alone, so that each costs a fault.
+///
+/// # Safety
+/// `page` must be in the region.
+#[inline(always)]
+pub(crate) unsafe fn map_around(page: *const u8) {
+    // SAFETY: the caller guarantees the byte, which others may change at any time.
+    unsafe { page.read_volatile() };
 }
 
 /// Copies in this process. Returns whether everything was copied.

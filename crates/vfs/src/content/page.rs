@@ -19,6 +19,7 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, LaneId, PageId, Region};
 
 use crate::caller::task::Task;
+use crate::content::bulk;
 use crate::content::chunk::{self, ChunkPick, usable};
 use crate::content::run::{Content, Fresh, PageHome, PageRun};
 use crate::content::{allowance, backing, owner};
@@ -163,7 +164,8 @@ fn take_in(task: &Task, index: usize, want: u32, room: &mut SpaceLeft) -> Option
         }
     });
     task.lane.pages.next.store(run.first.0 + run.len, Relaxed);
-    if content == Content::Zeros && run.len == 1 {
+    // More the kernel copies itself, without zeroing pages first.
+    if content == Content::Zeros && (run.len as usize) < bulk::LEAST / PAGE_SIZE {
         backing::make_ready(task, run);
     }
     Some(Fresh { run, content })
