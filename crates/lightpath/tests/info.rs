@@ -84,3 +84,16 @@ fn what_is_no_region_gets_one_line() {
         assert!(text.contains(says), "{text}");
     }
 }
+
+/// What is opened gets no standard descriptor's number.
+#[test]
+fn a_report_is_not_written_to_the_region() {
+    let dir = tempfile::tempdir().unwrap();
+    let region = dir.path().join("region");
+    assert!(run(&region, "echo text >/light/f").status.success());
+    let script = "\"$0\" info \"$1\" >&-; \"$0\" info \"$1\" <&- >&- 2>&-";
+    let shell =
+        Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_lightpath")]).arg(&region).status();
+    assert!(shell.unwrap().success());
+    assert_eq!(String::from_utf8_lossy(&run(&region, "cat /light/f").stdout), "text\n");
+}

@@ -1,9 +1,9 @@
 //! The bundle: one file with the images of all objects seen so far.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::mem::{offset_of, size_of};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::{fmt, ptr, slice};
 
@@ -59,22 +59,20 @@ impl Bundle {
     /// # Errors
     /// Those of the file system; a file that is not a bundle.
     pub fn open(path: &Path) -> io::Result<Bundle> {
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o644).open(path)?;
-        let bundle = Bundle { file, path: path.to_owned() };
+        let bundle = Bundle { file: open(path)?, path: path.to_owned() };
         let locked = bundle.lock()?;
         let header = BundleHeader { magic: MAGIC, version: VERSION, gated_set: GATED_SET };
-        if bundle.file.metadata()?.len() == 0 {
+        let mut found = vec![0; size_of::<BundleHeader>()];
+        let length = bundle.file.metadata()?.len();
+        if length >= found.len() as u64 {
+            bundle.file.read_exact_at(&mut found, 0)?;
+        }
+        // Whoever made it may have had no space, or died, before the header was there.
+        if found.iter().all(|byte| *byte == 0) && length <= PAGES_AT as u64 {
             bundle.file.set_len(PAGES_AT as u64)?;
             bundle.file.write_all_at(bytes_of(&header), 0)?;
-        }
-        let mut found = vec![0; size_of::<BundleHeader>()];
-        bundle.file.read_exact_at(&mut found, 0)?;
-        if found != bytes_of(&header) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!("{}: not a bundle", path.display()),
-            ));
+        } else if found != bytes_of(&header) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "not a bundle"));
         }
         drop(locked);
         Ok(bundle)
@@ -165,6 +163,8 @@ impl Bundle {
             Status::Patched(_) => state::IMAGE,
             Status::Trapped(_) | Status::Refused(_) => state::TRAPPED,
         };
+        // After a power failure no entry names pages that are not there.
+        self.file.sync_data()?;
         // The state is written last, in a write of its own: readers take no lock.
         self.file.write_all_at(bytes_of(&entry), entry_at(slot))?;
         self.file.write_all_at(
@@ -219,6 +219,23 @@ impl Bundle {
         (&self.file).flush()?;
         Ok(at)
     }
+}
+
+/// Opens the file at `path`, or creates it. Whatever the umask, its owner may write to it, and others may read:
+/// the directory's mode decides who may enter.
+fn open(path: &Path) -> io::Result<File> {
+    const MODE: u32 = 0o644;
+    let try_open =
+        || OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(MODE).open(path);
+    let file = try_open().or_else(|denied| {
+        fs::set_permissions(path, Permissions::from_mode(MODE)).map_err(|_| denied)?;
+        try_open()
+    })?;
+    if file.metadata()?.mode() & MODE != MODE {
+        // Another user's cannot be changed, and need not be.
+        let _ = file.set_permissions(Permissions::from_mode(MODE));
+    }
+    Ok(file)
 }
 
 /// The lock on a bundle, released when dropped.

@@ -608,6 +608,18 @@ fn bundle_keeps_what_it_learnt() {
     std::fs::write(directory.path().join("packed"), packed).expect("a file");
     let other = Bundle::open(&directory.path().join("other")).expect("a bundle");
     assert!(matches!(other.add(&directory.path().join("packed")), Ok(Status::Trapped(_))));
+    // There was no space for its header.
+    let begun = directory.path().join("begun");
+    std::fs::File::create(&begun)
+        .and_then(|file| file.set_len(lp_abi::image::PAGES_AT as u64))
+        .expect("a file");
+    std::fs::set_permissions(&begun, std::os::unix::fs::PermissionsExt::from_mode(0)).expect("changed");
+    assert_eq!(
+        Bundle::open(&begun).expect("made").add(Path::new("/bin/true")).expect("added"),
+        Status::NoSites
+    );
+    let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&begun).expect("the bundle"));
+    assert_eq!(mode & 0o777, 0o644);
     std::fs::write(&path, "something else, longer than a header").expect("a file");
     assert!(Bundle::open(&path).is_err(), "a file that is no bundle is taken for one");
 }

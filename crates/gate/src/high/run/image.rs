@@ -2,10 +2,7 @@
 
 use core::ffi::CStr;
 
-use lp_abi::linux::{
-    __NR_ftruncate, __NR_lseek, __NR_memfd_create, __NR_pwrite64, __NR_sendfile, __NR_write, MFD_CLOEXEC,
-    SEEK_SET,
-};
+use lp_abi::linux::{__NR_ftruncate, __NR_lseek, __NR_pwrite64, __NR_sendfile, __NR_write, SEEK_SET};
 use lp_abi::{Errno, Fd, OwnedFd, Result};
 use lp_region::InodeRef;
 use lp_vfs::task::Task;
@@ -15,6 +12,7 @@ use lp_vfs::{below, mapping, version};
 use crate::high::frame::at::spare_buffer;
 use crate::high::frame::content::read_at;
 use crate::high::run::shelf::{self, Label};
+use crate::low::tools::memfd;
 
 /// Bytes that a copy of a program has in place of the program's.
 pub(crate) struct Change {
@@ -68,7 +66,7 @@ pub(crate) fn of_program(task: &Task, program: InodeRef, name: &CStr, change: Op
 /// As [`of_program`].
 pub(crate) fn copied(task: &Task, of: InodeRef, name: &CStr) -> Result<OwnedFd> {
     // SAFETY: `name` is NUL-terminated.
-    let made = OwnedFd::new(unsafe { lp_abi::syscall!(__NR_memfd_create, name.as_ptr(), MFD_CLOEXEC) }?);
+    let made = unsafe { memfd::executable(name.as_ptr().cast()) }?;
     let fd = made.get();
     // A process that has restricted itself makes no more calls of its own than it must.
     let may_ask = task.region.has_file() && !lp_abi::sys::is_limited();

@@ -14,8 +14,7 @@
 use core::ffi::CStr;
 
 use lp_abi::linux::{
-    __NR_faccessat2, __NR_memfd_create, __NR_mmap, __NR_munmap, __NR_pwrite64, AT_EACCESS, MAP_PRIVATE,
-    MFD_CLOEXEC, PROT_EXEC, PROT_READ,
+    __NR_faccessat2, __NR_mmap, __NR_munmap, __NR_pwrite64, AT_EACCESS, MAP_PRIVATE, PROT_EXEC, PROT_READ,
 };
 use lp_abi::outline::Plan;
 use lp_abi::text::number;
@@ -34,6 +33,7 @@ use crate::low::exec::load::{LoaderHook, Named};
 use crate::low::exec::outline::{convert, may_write_a_page, plan};
 use crate::low::object::layout::{Layout, Part};
 use crate::low::thread::home;
+use crate::low::tools::memfd;
 use crate::low::tools::{names, status};
 
 /// Size from which on a program gets an outline. To copy a smaller one costs less than what its starts would
@@ -140,7 +140,7 @@ fn may_execute_pages(region: Region) -> bool {
 /// Makes the memfd, of bytes and their offsets.
 fn make(parts: &[(&[u8], u64)], name: &CStr) -> Result<Fd> {
     // SAFETY: `name` is NUL-terminated.
-    let made = OwnedFd::new(unsafe { lp_abi::syscall!(__NR_memfd_create, name.as_ptr(), MFD_CLOEXEC) }?);
+    let made = unsafe { memfd::executable(name.as_ptr().cast()) }?;
     for (bytes, at) in parts {
         // SAFETY: the kernel reads `bytes`.
         unsafe { lp_abi::syscall!(__NR_pwrite64, made.get(), bytes.as_ptr(), bytes.len(), *at) }?;

@@ -7,8 +7,7 @@
 //! everything where the processor answers at once.
 
 use lp_abi::linux::{
-    __NR_faccessat, __NR_fcntl, __NR_memfd_create, __NR_pread64, __NR_prlimit64, __NR_pwrite64, F_SETFD,
-    MFD_CLOEXEC, RLIMIT_FSIZE,
+    __NR_faccessat, __NR_fcntl, __NR_pread64, __NR_prlimit64, __NR_pwrite64, F_SETFD, RLIMIT_FSIZE,
 };
 use lp_abi::outline::{NAME, Plan, linker_name};
 use lp_abi::text::Writer;
@@ -20,6 +19,7 @@ use crate::low::exec::load::Executed;
 use crate::low::object::layout::{Layout, Part, Parts};
 use crate::low::thread::home;
 use crate::low::thread::record::Thread;
+use crate::low::tools::memfd;
 use crate::low::tools::{names, status};
 
 /// An outline to be executed once.
@@ -196,7 +196,7 @@ impl Name {
 fn make(name: &Name, page: &[u8; PAGE_SIZE]) -> Result<OwnedFd> {
     // SAFETY: `name` is NUL-terminated, and the kernel reads the page.
     unsafe {
-        let memfd = OwnedFd::new(lp_abi::syscall!(__NR_memfd_create, name.0.as_ptr(), MFD_CLOEXEC)?);
+        let memfd = memfd::executable(name.0.as_ptr())?;
         lp_abi::syscall!(__NR_pwrite64, memfd.get(), page.as_ptr(), page.len(), 0)?;
         Ok(memfd)
     }

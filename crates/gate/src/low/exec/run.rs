@@ -156,7 +156,8 @@ fn may_be_executed(file: Executed) -> bool {
     let Executed { directory, path, flags } = file;
     let flags = flags & (AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) as usize | AT_EACCESS as usize;
     // SAFETY: faccessat2(2) changes nothing, and the kernel handles bad pointers.
-    unsafe { lp_abi::syscall!(__NR_faccessat2, directory, path, X_OK, flags) }.is_ok()
+    let asked = unsafe { lp_abi::syscall!(__NR_faccessat2, directory, path, X_OK, flags) };
+    asked.is_ok() || check::is_missing(asked)
 }
 
 /// The exec itself, of `file`, which the program has named as `named`. Returns only with an error.

@@ -2,6 +2,7 @@
 
 pub(crate) mod close;
 pub(crate) mod identity;
+pub(crate) mod memfd;
 pub(crate) mod names;
 pub mod report;
 pub(crate) mod status;

@@ -51,9 +51,10 @@ pub(super) fn open_to_all(path: &Path) -> Result<(), &Path> {
 /// Creates `directory` and checks that nobody else can change its contents or replace it, and that the loader
 /// can use it.
 pub(crate) fn prepare(directory: &Path) -> Result<(), String> {
-    // The loader splits LD_PRELOAD at colons and blanks, and expands `$ORIGIN` and similar tokens.
-    if directory.as_os_str().as_bytes().iter().any(|b| b": \t\n$\"'\\".contains(b)) {
-        return Err("its name has a character that LD_PRELOAD cannot carry".to_owned());
+    // The loader splits LD_PRELOAD at colons and blanks and LD_LIBRARY_PATH at semicolons, too, and expands
+    // `$ORIGIN` and similar tokens.
+    if directory.as_os_str().as_bytes().iter().any(|b| b":; \t\n$\"'\\".contains(b)) {
+        return Err("its name has a character that LD_PRELOAD or LD_LIBRARY_PATH cannot carry".to_owned());
     }
     trusted_path::check(directory.parent().unwrap_or(directory))?;
     let root = rustix::process::geteuid().is_root();
@@ -133,6 +134,15 @@ mod tests {
         std::fs::create_dir(&path).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
         assert_eq!(prepare(&path), Err("others may write to it".to_owned()));
+    }
+
+    #[test]
+    fn a_name_that_the_loader_would_split_is_refused() {
+        for name in ["a:b", "a;b", "a b", "$ORIGIN"] {
+            let path = scratch().path().join(name);
+            assert!(prepare(&path).is_err_and(|why| why.contains("cannot carry")), "{name}");
+            assert!(!path.exists());
+        }
     }
 
     #[test]

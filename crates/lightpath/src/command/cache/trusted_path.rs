@@ -30,9 +30,10 @@ pub(super) fn check(path: &Path) -> Result<(), String> {
 
 /// The user that represents all unmapped users of this user namespace, if the host's root is among them.
 fn unmapped() -> Option<u32> {
-    let map = read_to_string("/proc/self/uid_map").ok()?;
-    let has_root = map.lines().any(|line| line.split_whitespace().nth(1) == Some("0"));
-    let overflow = || read_to_string("/proc/sys/kernel/overflowuid").ok()?.trim().parse().ok();
+    // It belongs to the host's root. The map of a nested namespace tells of the one around it only.
+    const ROOTS: &str = "/proc/sys/kernel/overflowuid";
+    let has_root = symlink_metadata(ROOTS).ok()?.uid() == 0;
+    let overflow = || read_to_string(ROOTS).ok()?.trim().parse().ok();
     if has_root { None } else { overflow() }
 }
 

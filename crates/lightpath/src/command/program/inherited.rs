@@ -86,6 +86,7 @@ fn calls() -> impl Iterator<Item = Call> {
         SYS_rt_sigprocmask(0, 0, 0, 8);
         SYS_rt_tgsigqueueinfo();
         SYS_execve();
+        SYS_execveat(NONE);
     }
     .into_iter()
 }
