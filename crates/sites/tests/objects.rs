@@ -613,7 +613,7 @@ fn bundle_keeps_what_it_learnt() {
     std::fs::File::create(&begun)
         .and_then(|file| file.set_len(lp_abi::image::PAGES_AT as u64))
         .expect("a file");
-    std::fs::set_permissions(&begun, std::os::unix::fs::PermissionsExt::from_mode(0)).expect("changed");
+    std::fs::set_permissions(&begun, std::os::unix::fs::PermissionsExt::from_mode(0o0)).expect("changed");
     assert_eq!(
         Bundle::open(&begun).expect("made").add(Path::new("/bin/true")).expect("added"),
         Status::NoSites
