@@ -159,9 +159,9 @@ impl Report {
             Outcome::Go | Outcome::Signal | Outcome::Two => return Vec::new(),
         };
         match killed.0.calls.get(killed.1) {
-            // Others may have renamed it.
+            // Others may have renamed it, and mounted it over `m/y`, and that directory over `d`.
             Some(made) if self.stopped && made.call.bytes => {
-                ["a", "b", "n", "d"].map(|name| format!("{}/{name}", DIRS[made.dir])).to_vec()
+                ["a", "b", "n", "d", "m/y", "d/y"].map(|name| format!("{}/{name}", DIRS[made.dir])).to_vec()
             }
             _ => Vec::new(),
         }

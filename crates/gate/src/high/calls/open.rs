@@ -359,22 +359,26 @@ fn note_known(task: &Task, fd: Fd, at: At, flags: u32) {
     let mut text = [0u8; 48];
     // SAFETY: the copy routine handles bad pointers.
     let length = unsafe { ucopy::string(&mut text, at.path.as_ptr()) }.unwrap_or(0);
+    if LISTS.iter().any(|name| text[..length].ends_with(name)) {
+        complete(task, fd, &text[..length]);
+    }
+    fd_info::opened(task, fd, &text[..length], flags);
+    directory::opened(fd, &text[..length]);
+    device::opened(task, fd, &text[..length], flags);
+}
+
+/// Completes a list of the kernel's that was opened by `path`, if it is one.
+#[inline(never)]
+fn complete(task: &Task, fd: Fd, path: &[u8]) {
     let mut room = [0u8; names::ROOM];
-    let path = &text[..length];
+    let is_list = mount_table::of_path(path).is_some() || path == lock_table::PATH;
     // A path from a directory, or one that is not straight, says less than the kernel.
-    let is_list = |path| mount_table::of_path(path).is_some() || path == lock_table::PATH;
-    let path = match LISTS.iter().any(|name| path.ends_with(name)) && !is_list(path) {
-        true => names::of_descriptor(fd, &mut room),
-        false => path,
-    };
+    let path = if is_list { path } else { names::of_descriptor(fd, &mut room) };
     if let Some(table) = mount_table::of_path(path) {
         mount_table::complete(task, fd, path, table);
     } else if path == lock_table::PATH {
         lock_table::complete(task, fd);
     }
-    fd_info::opened(task, fd, &text[..length], flags);
-    directory::opened(fd, &text[..length]);
-    device::opened(task, fd, &text[..length], flags);
 }
 
 /// Reopens the file of descriptor `fd`, which has no path, through /proc/self/fd.
