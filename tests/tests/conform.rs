@@ -10,8 +10,8 @@ use libtest_mimic::Trial;
 use lp_tests::session::Session;
 use lp_tests::{compile, suite};
 
-/// Not in programs whose calls are trapped: a debugger sees their signals, and a timer of some ten microseconds
-/// leaves them no time for anything else.
+/// Groups left out in programs whose calls are trapped: a debugger sees their signals, and a timer of some
+/// ten microseconds leaves them no time for anything else.
 const UNTRAPPED: [&str; 4] = [
     "program.is_there_when_a_debugger_sees_it",
     "signal.during_exit",

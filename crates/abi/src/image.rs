@@ -122,8 +122,8 @@ pub mod state {
     pub const NO_SITES: u32 = 1;
     /// The object is to be patched as the entry says.
     pub const IMAGE: u32 = 2;
-    /// The object has a site that needs patching and cannot be patched, or is packed: nothing in it is patched,
-    /// and the calls of its process are trapped.
+    /// The object has a site that needs patching and cannot be patched, or is packed: nothing in it is
+    /// patched, and the calls of its process are trapped.
     pub const TRAPPED: u32 = 3;
 }
 

@@ -67,7 +67,7 @@ impl Bundle {
         if length >= found.len() as u64 {
             bundle.file.read_exact_at(&mut found, 0)?;
         }
-        // Whoever made it may have had no space, or died, before the header was there.
+        // A builder may have run out of space, or died, before it wrote the header.
         if found.iter().all(|byte| *byte == 0) && length <= PAGES_AT as u64 {
             bundle.file.set_len(PAGES_AT as u64)?;
             bundle.file.write_all_at(bytes_of(&header), 0)?;
@@ -221,8 +221,8 @@ impl Bundle {
     }
 }
 
-/// Opens the file at `path`, or creates it. Whatever the umask, its owner may write to it, and others may read:
-/// the directory's mode decides who may enter.
+/// Opens the file at `path`, or creates it. Whatever the umask, its owner may write to it, and others may
+/// read: the directory's mode decides who may enter.
 fn open(path: &Path) -> io::Result<File> {
     const MODE: u32 = 0o644;
     let try_open =

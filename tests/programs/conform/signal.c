@@ -297,6 +297,8 @@ static void restart(int first_restarts, int second_restarts)
     for (int calm = 0; calm < 20; usleep(5000))
         calm = shared->ready && sleeps(child) ? calm + 1 : 0;
     kill(child, SIGSTOP);
+    /* Before it has stopped it could take one of them alone. */
+    waitpid(child, NULL, WUNTRACED);
     kill(child, SIGUSR2);
     kill(child, SIGUSR1);
     kill(child, SIGCONT);

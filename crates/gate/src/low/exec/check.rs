@@ -297,8 +297,8 @@ pub(crate) fn elf(head: &[u8], read: Read<'_>) -> Result<Option<Loader>, Refusal
     }
 }
 
-/// Whether faccessat2(2) is not there, or denied by a filter. The kernel then decides at the exec; what starts
-/// must be examined.
+/// Whether faccessat2(2) does not exist or is denied by a filter. The kernel then decides at the exec, and
+/// the file must be examined.
 pub(crate) fn is_missing(asked: lp_abi::Result<usize>) -> bool {
     matches!(asked, Err(Errno::ENOSYS | Errno::EPERM))
 }
@@ -377,9 +377,9 @@ impl File {
         let (path, flags) = (c"".as_ptr(), AT_EMPTY_PATH | AT_EACCESS);
         // SAFETY: faccessat2(2) changes nothing; the path is NUL-terminated.
         let asked = unsafe { lp_abi::syscall!(__NR_faccessat2, self.0.get(), path, X_OK, flags) };
-        let is_asked = !is_missing(asked);
-        let may = |stat: stat| stat.st_mode & S_IFMT == S_IFREG && (is_asked || stat.st_mode & 0o111 != 0);
-        (asked.is_ok() || !is_asked) && self.stat().is_some_and(may)
+        let by_mode = is_missing(asked);
+        let may = |stat: stat| stat.st_mode & S_IFMT == S_IFREG && (!by_mode || stat.st_mode & 0o111 != 0);
+        (asked.is_ok() || by_mode) && self.stat().is_some_and(may)
     }
 
     pub(crate) fn read(&self, to: &mut [u8], at: u64) -> usize {

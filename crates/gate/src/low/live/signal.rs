@@ -135,8 +135,8 @@ pub(crate) fn take_handler(signal: usize) -> Option<usize> {
     Some(program.handler)
 }
 
-/// The signals that the gate handles whatever the program does: SIGSEGV and SIGBUS, and SIGSYS where it stands
-/// for calls.
+/// The signals that the gate handles whatever the program does: SIGSEGV and SIGBUS, and SIGSYS where it
+/// stands for calls.
 pub(crate) fn faults() -> impl Iterator<Item = usize> {
     let traps = if home::traps() { Some(SIGSYS) } else { None };
     [SIGSEGV, SIGBUS].into_iter().chain(traps).map(|signal| signal as usize)

@@ -1,5 +1,5 @@
-//! Calls at `syscall` instructions that cannot be patched: they leave no room for a jump, or the program makes
-//! their code as it runs (a packed program).
+//! Calls at `syscall` instructions that cannot be patched: they leave no room for a jump, or the program
+//! makes their code as it runs (a packed program).
 //!
 //! The kernel can send a thread SIGSYS in place of every call that it makes outside of one range of addresses
 //! (syscall user dispatch: Documentation/admin-guide/syscall-user-dispatch.rst of the kernel). A process with
@@ -57,8 +57,8 @@ fn untrapped() -> [usize; 2] {
     home::untrapped().each_ref().map(|word| word.load(Ordering::Relaxed))
 }
 
-/// Switches the traps on for the process, except for calls within `own`, the object that contains the gate, or
-/// the gate itself if that is not known. Returns whether they are on.
+/// Switches the traps on for the process, except for calls within `own`, the object that contains the gate,
+/// or the gate itself if that is not known. Returns whether they are on.
 ///
 /// # Safety
 /// The process must have one thread.
@@ -151,8 +151,8 @@ pub(crate) fn is_call(info: &Info) -> bool {
     info[1] as i32 == SYS_USER_DISPATCH
 }
 
-/// Has the call made that a signal stands for. The registers are as at the `syscall`, but for rip, which is
-/// behind it.
+/// Makes the interrupted thread go on with the call that a signal stands for. The registers are as at the
+/// `syscall`, except that rip is behind it.
 pub(crate) fn answer(context: &Context) {
     let next = context.instruction();
     let number = context.result() as usize;
@@ -188,8 +188,8 @@ pub(crate) fn answer(context: &Context) {
     }
 }
 
-/// Has a signal's handler find a thread at its site that was interrupted in a thunk: pthread_cancel(3) looks
-/// there, and unwinders know no thunk.
+/// Moves a thread that a signal has interrupted in a thunk to its site, before the handler runs:
+/// pthread_cancel(3) looks there, and unwinders do not know the thunks.
 pub(crate) fn leave_for_site(context: &Context) {
     let Some((thunk, offset)) = thunk_at(context.instruction()) else { return };
     let next = thunk.next();
@@ -225,9 +225,10 @@ struct Trap([AtomicU64; Trap::WORDS]);
 
 const COUNT: usize = BYTES / size_of::<Trap>();
 
+/// Where the search for a call's thunk starts, modulo [`COUNT`].
 fn first_probe(next: usize) -> usize {
     const PRIME: usize = 0x9e37_79b9_7f4a_7c15;
-    next.wrapping_mul(PRIME) >> 32 & (COUNT - 1)
+    next.wrapping_mul(PRIME) >> 32
 }
 
 impl Trap {
@@ -236,8 +237,8 @@ impl Trap {
     const TARGET: usize = 4;
     /// The word that is stored first: whose thunk this is.
     const CLAIM: usize = 7;
-    /// Offsets of its instructions: the call of the gate, what the gate returns to, `jo`, the jump back to the
-    /// program, the `syscall` and the other jump.
+    /// Offsets of its instructions: the call of the gate, what the gate returns to, `jo`, the jump back to
+    /// the program, the `syscall` and the other jump.
     const CALL: usize = 5;
     const BACK: usize = 12;
     const BRANCH: usize = 20;
@@ -251,8 +252,8 @@ impl Trap {
         self.0[Self::TARGET].load(Ordering::Relaxed) as usize
     }
 
-    /// The address of this thunk, if it is that of the call which ends at `next`, or nobody's so far. `entry` is
-    /// the offset of the gate's entry, which is always the same for one call.
+    /// The address of this thunk, if it is that of the call which ends at `next`, or nobody's so far. `entry`
+    /// is the offset of the gate's entry, which is always the same for one call.
     ///
     /// Threads that find a thunk unfinished store the same in it, so none waits for another.
     fn of(&self, next: usize, entry: usize) -> Option<usize> {
@@ -304,8 +305,8 @@ impl Trap {
 }
 
 /// Bytes of a `syscall` instruction.
-const SYSCALL: usize = 2;
+pub(super) const SYSCALL: usize = 2;
 /// Bytes that a thunk steps over.
-const RED_ZONE: usize = 128;
+pub(super) const RED_ZONE: usize = 128;
 
-const _: () = assert!(COUNT.is_power_of_two() && size_of::<Trap>() == 64);
+const _: () = assert!(size_of::<Trap>() == 64);

@@ -16,7 +16,7 @@ use crate::High;
 use crate::low::above::Above;
 use crate::low::dispatch::RESTART;
 use crate::low::live::signal::{CANCEL, Context};
-use crate::low::live::trap;
+use crate::low::live::trap::{self, RED_ZONE, SYSCALL};
 use crate::low::thread::current;
 use crate::low::thread::tls;
 
@@ -144,10 +144,6 @@ impl Frame {
 
 /// Words from the number up to the entry's rbp.
 const KEPT_BELOW: usize = 7;
-/// Bytes that a thunk steps over.
-const RED_ZONE: usize = 128;
-/// Bytes of a `syscall` instruction.
-const SYSCALL: usize = 2;
 
 /// Longest distance from a thunk's call to its own `syscall`.
 const IN_THUNK: usize = 512;

@@ -183,8 +183,8 @@ impl Auxiliary {
         }
     }
 
-    /// The dynamic linker's record, by its symbol. Some linkers leave no place for the address in a program (tcc),
-    /// or one that is read-only.
+    /// The dynamic linker's record, by its symbol. Some linkers (tcc's) leave no place in a program for the
+    /// record's address, or one that is read-only.
     ///
     /// # Safety
     /// As for [`Auxiliary::list`].
