@@ -190,6 +190,18 @@ fn crowd(door: &dyn Door, _: &Dir) {
     }
 }
 
+/// Makes `a` long enough for a copy to share its content, and opens a new file.
+fn lengthen(door: &dyn Door, dir: &Dir) {
+    door.pwrite(dir.own, &BYTES, 0);
+    door.open(NEW, &dir.n, CREATE, 0o640);
+}
+
+/// The same, and copies `a` there.
+fn share(door: &dyn Door, dir: &Dir) {
+    lengthen(door, dir);
+    door.copy(dir.own, NEW);
+}
+
 /// A bind mount with all that is mounted below.
 const TREE: u64 = libc::MS_BIND | libc::MS_REC;
 /// A remount of one mount, read-only.
@@ -357,6 +369,12 @@ pub(crate) static CALLS: &[Call] = &[
             door.lock(dir.own, range(libc::F_WRLCK));
         },
     ),
+    // It gives the content of `a` to both.
+    biased("copy", &["@/n", "@/a"], |door, dir| door.copy(dir.own, NEW), lengthen),
+    biased("write-copy", &["@/n"], |door, _| door.pwrite(NEW, &BYTES[..1], 5000), share),
+    biased("write-copied", &["@/a"], |door, dir| door.pwrite(dir.own, &[1], 5000), share),
+    biased("cut-copy", &["@/n"], |door, _| door.ftruncate(NEW, 5000), share),
+    biased("unlink-copy", &["@", "@/n"], |door, dir| door.unlink(&dir.n) + door.close(NEW), share),
     call("map", &["@/a"], |door, dir| door.map(dir.own)),
     call("map-stay", &["@/a"], |door, dir| door.map_to_stay(dir.own)),
     call("mount", &["@/d"], |door, dir| door.mount(None, &dir.d, libc::MS_NOSUID)),

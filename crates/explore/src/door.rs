@@ -74,6 +74,8 @@ pub(crate) trait Door {
     fn seek(&self, fd: i32, to: i64) -> i64;
     /// pread(2).
     fn pread(&self, fd: i32, to: &mut [u8], at: i64) -> i64;
+    /// copy_file_range(2) of all of a file to the start of another.
+    fn copy(&self, from: i32, to: i32) -> i64;
     /// chroot(2).
     fn chroot(&self, path: &CStr) -> i64;
     /// landlock_restrict_self(2), with rules that refuse no other call but those on mounts.

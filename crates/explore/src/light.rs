@@ -16,9 +16,9 @@ use lp_vfs::mapping::MapAccess;
 use lp_vfs::open::Opened;
 use lp_vfs::xattr::XattrValue;
 use lp_vfs::{
-    Place, Task, boot, chdir, chmod, chown, clock, close, dup, fallocate, flock, fork, getdents, link, lseek,
-    mapping, mkdir, mknod, mount, move_mount, open, open_tree, read, readlink, reclaim, record_lock, rename,
-    root, sharing, stat, statfs, symlink, table, truncate, umount, unlink, utimens, write, xattr,
+    Place, Task, boot, chdir, chmod, chown, clock, close, copy, dup, fallocate, flock, fork, getdents, link,
+    lseek, mapping, mkdir, mknod, mount, move_mount, open, open_tree, read, readlink, reclaim, record_lock,
+    rename, root, sharing, stat, statfs, symlink, table, truncate, umount, unlink, utimens, write, xattr,
 };
 
 use crate::actor;
@@ -262,6 +262,23 @@ impl Door for Light {
 
     fn pread(&self, fd: i32, to: &mut [u8], at: i64) -> i64 {
         size(read::pread(self.task(), Fd::new(fd), lent::room(to), at))
+    }
+
+    fn copy(&self, from: i32, to: i32) -> i64 {
+        let (mut at_from, mut at_to) = (0, 0);
+        let offsets = (lent::value(&mut at_from), lent::value(&mut at_to));
+        let copy = || {
+            let (from, to) = (Fd::new(from), Fd::new(to));
+            size(copy::copy_file_range(self.task(), from, offsets.0, to, offsets.1, 1 << 30, 0))
+        };
+        match copy() {
+            // As after a handler with SA_RESTART.
+            done if done == -i64::from(libc::EINTR) => {
+                step::handle_signal();
+                copy()
+            }
+            done => done,
+        }
     }
 
     fn chroot(&self, path: &CStr) -> i64 {

@@ -192,6 +192,11 @@ pub(crate) fn is_signalled() -> bool {
     me().signalled.load(Ordering::Relaxed) != 0
 }
 
+/// The signal has been handled: from here on none has arrived.
+pub(crate) fn handle_signal() {
+    me().signalled.store(0, Ordering::Relaxed);
+}
+
 extern "C" fn on_call(_: i32, _: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
     // SAFETY: the kernel's own record of what is interrupted.
     let registers = unsafe { &mut (*context).uc_mcontext.gregs };

@@ -32,6 +32,7 @@ impl Check<'_> {
         self.lost(&mappings, |slabs| &slabs.mappings, "mapping record", Mapping::SLAB);
         self.orphans();
         self.blobs();
+        self.common();
         let named = core::mem::take(&mut self.named);
         self.lost(&named, |slabs| &slabs.inodes, "inode", Inode::SLAB);
     }
@@ -103,7 +104,7 @@ impl Check<'_> {
         }
     }
 
-    fn lives(&self, inode: InodeRef) -> bool {
+    pub(crate) fn lives(&self, inode: InodeRef) -> bool {
         self.slabs.inodes.is_used(inode.id.0)
             && self.region.inode(inode.id).generation.load(Relaxed) == inode.generation
     }

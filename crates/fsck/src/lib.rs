@@ -6,7 +6,7 @@
 //! uses.
 //!
 //! Passes, in order: the header and the lanes (`header`), the slabs' free slots (`slabs`), page maps and
-//! the chunks' bitmaps (`pages`), directories, entries and the hash table (`names`), tables, open files,
+//! the chunks' bitmaps (`pages`, and `shared` for content of several files), directories, entries and the hash table (`names`), tables, open files,
 //! locks and mappings (`held`), what waits to be freed (`chains`). Each leaves in `Check` what the
 //! later ones need.
 #![deny(unsafe_code)]
@@ -26,6 +26,7 @@ mod pages;
 mod rebuild;
 mod repair;
 mod report;
+mod shared;
 mod slabs;
 
 use lp_abi::linux::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK};
@@ -42,6 +43,7 @@ use std::collections::BTreeSet;
 
 use bits::Bits;
 use extents::Extents;
+use shared::Shared;
 use slabs::Slabs;
 
 // Relaxed throughout the crate: nobody changes what is checked.
@@ -83,6 +85,8 @@ struct Check<'r> {
     /// Locks that lanes wait for, by offset.
     awaited: BTreeSet<u64>,
     slabs: Slabs,
+    /// Content that files share.
+    shared: Shared,
     /// Pages that maps name.
     claimed: Bits,
     /// Pages in transit in a lane's hands.
@@ -106,6 +110,7 @@ impl<'r> Check<'r> {
             processes: 0,
             awaited: BTreeSet::new(),
             slabs: Slabs::default(),
+            shared: Shared::default(),
             claimed: Bits::default(),
             moving: Bits::default(),
             idle: 0,

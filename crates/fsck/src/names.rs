@@ -407,6 +407,7 @@ pub(crate) fn leaves(region: Region<'_>, id: InodeId) -> Vec<(u64, PageId)> {
         let mut walk = Walk {
             region,
             owner: id,
+            kin: &[],
             claimed: &mut claimed,
             content: &mut |index, page| found.push((index, page)),
             fault: &mut |_, _, _| {},

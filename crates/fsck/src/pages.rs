@@ -7,11 +7,12 @@ use lp_region::records::{Chunk, Inode};
 use lp_region::sync::{AtomicU32, Ordering::Relaxed};
 use lp_region::{InodeId, InodeRef, PageId, Region};
 use lp_vfs::chunk::usable;
-use lp_vfs::map::{FANOUT, MAX_HEIGHT};
+use lp_vfs::map::{self, FANOUT, MAX_HEIGHT};
 use lp_vfs::run::PageHome;
 use lp_vfs::{inode, owner};
 
 use crate::bits::Bits;
+use crate::shared::Shared;
 use crate::{Check, has_type, locks};
 
 /// What is wrong with a page that a map names.
@@ -30,6 +31,8 @@ pub(crate) struct Walk<'w, 'r> {
     pub(crate) region: Region<'r>,
     /// Inode whose map it is.
     pub(crate) owner: InodeId,
+    /// Others that may own its pages ([`crate::shared`]).
+    pub(crate) kin: &'w [u32],
     /// Pages that maps name so far.
     pub(crate) claimed: &'w mut Bits,
     /// Called with each page of content and its index.
@@ -41,12 +44,13 @@ pub(crate) struct Walk<'w, 'r> {
 impl Walk<'_, '_> {
     /// Claims a page named by `word` at a height and an index; returns whether it may be there.
     pub(crate) fn claim(&mut self, page: u32, (height, index): (u32, u64), word: &AtomicU32) -> bool {
-        let home = PageHome { inode: self.owner, index };
+        let is_owner =
+            |id: InodeId| owner::has(self.region, PageHome { inode: id, index }, height, PageId(page));
         let fault = if u64::from(page) > self.region.header().data_pages.load(Relaxed)
             || self.region.page_offset(PageId(page)).is_none()
         {
             PageError::Outside
-        } else if !owner::has(self.region, home, height, PageId(page)) {
+        } else if !is_owner(self.owner) && !self.kin.iter().any(|id| is_owner(InodeId(*id))) {
             PageError::Foreign
         } else if !self.claimed.insert(page) {
             PageError::Shared
@@ -83,6 +87,7 @@ impl Check<'_> {
     /// The maps of all inodes in use, then the chunks.
     pub(crate) fn pages(&mut self) {
         let fresh = self.slabs.inodes.fresh;
+        self.shared = Shared::of(self.region, &self.extents, fresh, self.lanes);
         let inodes: Vec<u32> = self.extents.slots::<Inode>().take_while(|index| *index <= fresh).collect();
         for index in inodes {
             let inode = self.region.inode(InodeId(index));
@@ -115,9 +120,12 @@ impl Check<'_> {
         }
         let mut content = 0;
         let mut faults = Vec::new();
+        let kin = self.shared.kin(index);
+        let is_lent = self.shared.is_lent(self.region, index);
         let mut walk = Walk {
             region: self.region,
             owner: InodeId(index),
+            kin: &kin,
             claimed: &mut self.claimed,
             content: &mut |_, _| content += 1,
             fault: &mut |page, fault, _| {
@@ -127,7 +135,9 @@ impl Check<'_> {
             },
         };
         // Its place in the inode is half of a word, which a repair does not need.
-        if walk.claim(root, (height, 0), &inode.link) {
+        if is_lent {
+            content = map::count(self.region, inode);
+        } else if walk.claim(root, (height, 0), &inode.link) {
             walk.below(root, height, 0);
         }
         for (page, fault) in faults {

@@ -142,7 +142,8 @@ fn recycled_pages_show_no_old_bytes() {
         let len = if index == 499 { 10 } else { P };
         assert_eq!(get(&fixture, fd, P, index * P), expected[..len]);
     }
-    truncate::resize(&fixture.task, fixture.inode_id(fd), fixture.inode(fd), 3 * P as u64 + 5);
+    truncate::resize(&fixture.task, fixture.inode_id(fd), fixture.inode(fd), 3 * P as u64 + 5)
+        .expect("resize");
     fixture.resize(fd, 5 * P as u64);
     assert!(get(&fixture, fd, 2 * P, 3 * P).iter().all(|byte| *byte == 0));
 }

@@ -7,7 +7,7 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::{DirentId, InodeId, InodeRef, PageId};
 use lp_vfs::name::{Key, Name};
 use lp_vfs::run::{PageHome, PageRun};
-use lp_vfs::{Task, dir, dirent, hash, inode, linking};
+use lp_vfs::{Task, dir, dirent, hash, inode, linking, reflink};
 
 use super::{Rebuild, Rebuilt, counts_pages};
 
@@ -33,6 +33,10 @@ impl Rebuild {
         }
         for (home, page) in &self.stray {
             self.link_page(task, *home, *page)?;
+        }
+        // Where there is room: a file that shares nothing survives a failure of the machine.
+        for file in self.shared.values().flatten() {
+            let _ = reflink::unshare_alone(task, InodeId(*file));
         }
         let highest = self.directories.iter().skip(self.roots).filter(|directory| directory.parent.is_none());
         let lost: Vec<InodeId> =

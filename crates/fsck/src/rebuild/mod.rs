@@ -30,7 +30,7 @@ use lp_abi::{PAGE_SIZE, PATH_MAX};
 use lp_region::layout as at;
 use lp_region::records::{COVERED, Inode, inode_flags};
 use lp_region::sync::{AtomicU32, Ordering::Relaxed};
-use lp_region::{DirentId, InodeId, PageId, Region};
+use lp_region::{DirentId, InodeId, InodeRef, PageId, Region};
 use lp_vfs::blob::BlobKind;
 use lp_vfs::map::{self, MAX_HEIGHT};
 use lp_vfs::owner;
@@ -40,6 +40,7 @@ use crate::bits::Bits;
 use crate::extents::Extents;
 use crate::names;
 use crate::pages::{Walk, map_of};
+use crate::shared;
 
 /// Longest target of a symbolic link whose page is not counted.
 const UNCOUNTED: u64 = 128;
@@ -75,8 +76,12 @@ pub(crate) struct Rebuild {
     files: BTreeMap<u32, (u32, u32)>,
     /// Those that lost their names.
     unnamed: Vec<InodeId>,
-    /// Blobs that inodes keep.
+    /// Blobs that inodes keep, and common inodes.
     blobs: BTreeSet<u32>,
+    /// The common inodes, and the files that have the content of each.
+    shared: BTreeMap<u32, Vec<u32>>,
+    /// Those files.
+    sharing: Bits,
     entries: Bits,
     names: Bits,
     pages: Bits,
@@ -111,6 +116,8 @@ impl Rebuild {
             files: BTreeMap::new(),
             unnamed: Vec::new(),
             blobs: BTreeSet::new(),
+            shared: BTreeMap::new(),
+            sharing: Bits::default(),
             entries: Bits::default(),
             names: Bits::default(),
             pages: Bits::default(),
@@ -120,7 +127,9 @@ impl Rebuild {
         all.tree();
         let files: Vec<u32> = all.files.keys().copied().collect();
         for index in files {
-            all.content(index);
+            if !all.shared_content(index) {
+                all.content(index);
+            }
             all.attached(index);
         }
         for index in 0..all.directories.len() {
@@ -153,6 +162,33 @@ impl Rebuild {
         self.stray.iter().for_each(|(_, page)| _ = self.pages.insert(page.0));
     }
 
+    /// Keeps the content that a file has in common with others; false if it has none. Nothing is shared in a
+    /// region's file, so this is a copy of a region in memory, with all its records of one moment.
+    fn shared_content(&mut self, index: u32) -> bool {
+        let inode = self.region.inode(InodeId(index));
+        let named = shared::named_by(inode);
+        let common = named.id.0;
+        let record = self.region.inode(named.id);
+        let is_there = named != InodeRef::NONE
+            && common <= self.last
+            && shared::is_common(self.region, common)
+            && record.generation.load(Relaxed) == named.generation
+            && (self.shared.contains_key(&common) || !self.blobs.contains(&common));
+        if !is_there {
+            return false;
+        }
+        if self.blobs.insert(common) {
+            [&record.xattr, &record.acl, &record.default_acl].iter().for_each(|word| word.store(0, Relaxed));
+            self.content(common);
+        }
+        self.shared.entry(common).or_default().push(index);
+        self.sharing.insert(index);
+        inode.map.store(record.map.load(Relaxed), Relaxed);
+        inode.pages.store(record.pages.load(Relaxed), Relaxed);
+        inode.size.store(inode.size.load(Relaxed).min(i64::MAX as u64), Relaxed);
+        true
+    }
+
     /// Keeps the part of an inode's page map that is valid and belongs to no other inode.
     fn content(&mut self, index: u32) {
         let inode = self.region.inode(InodeId(index));
@@ -161,6 +197,7 @@ impl Rebuild {
         let mut walk = Walk {
             region: self.region,
             owner: InodeId(index),
+            kin: &[],
             claimed: &mut self.pages,
             content: &mut |_, _| content += 1,
             fault: &mut |_, _, word| word.store(0, Relaxed),

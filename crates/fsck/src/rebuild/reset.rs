@@ -180,9 +180,19 @@ impl Rebuild {
                 zero.store(0, Relaxed);
             }
             inode.custody.clear();
-            let kept = if self.blobs.contains(&index) { inode_flags::BLOB } else { KEPT_FLAGS };
+            let is_blob = self.blobs.contains(&index);
+            let shares = self.sharing.has(index);
+            let kept = match (is_blob, shares) {
+                (true, _) => inode_flags::BLOB | inode_flags::COMMON,
+                (false, true) => KEPT_FLAGS | inode_flags::SHARES,
+                (false, false) => KEPT_FLAGS,
+            };
             inode.flags.store(inode.flags.load(Relaxed) & kept, Relaxed);
-            inode.tail.store(0, Relaxed);
+            match self.shared.get(&index) {
+                Some(files) => self.region.members(InodeId(index)).reset(files.len() as u64),
+                None if shares => {}
+                None => inode.tail.store(0, Relaxed),
+            }
             if is_directory {
                 inode.map.store(0, Relaxed);
                 inode.pages.store(0, Relaxed);

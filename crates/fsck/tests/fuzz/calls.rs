@@ -64,6 +64,15 @@ impl Caller {
         Some(fd)
     }
 
+    /// Copies a file to a new one.
+    fn copy(&self, one: &str, two: &str) {
+        if let (Some(from), Some(to)) = (self.open(one, O_RDONLY), self.open(two, O_CREAT | O_RDWR)) {
+            let _ = copy::copy_file_range(&self.0, from, UserPtr::NULL, to, UserPtr::NULL, 1 << 20, 0);
+            self.close(from);
+            self.close(to);
+        }
+    }
+
     fn close(&self, fd: Fd) {
         let _ = close::close(&self.0, fd);
     }
@@ -206,6 +215,9 @@ pub fn populate(region: Region<'static>) {
     caller.file("/light/pages", 50_000, 0);
     caller.file("/light/sparse", 10, 1 << 33);
     caller.file("/light/a/b/c/deep", 5000, 1 << 23);
+    caller.file("/light/whole", 20_000, 0);
+    caller.copy("/light/whole", "/light/a/same");
+    caller.copy("/light/whole", "/light/a/too");
     caller.link("/light/small", "/light/a/hard");
     caller.symlink("small", "/light/link");
     caller.symlink(&format!("/light/a/{long}1"), "/light/a/longer");
@@ -260,6 +272,9 @@ pub fn all(region: Region<'static>) {
     caller.mkdir("/light/new");
     (0..80).for_each(|number| caller.file(&format!("/light/new/{number}"), 5000, number << 14));
     caller.file("/light/sparse", 10, 1 << 35);
+    caller.copy("/light/a/too", "/light/new/same");
+    caller.file("/light/a/same", 10, 15_000);
+    caller.unlink("/light/whole", 0);
     caller.rename("/light/new/1", "/light/a/moved", 0);
     caller.rename("/light/a", "/light/new/a", 0);
     caller.rename("/light/many", "/light/new", RENAME_EXCHANGE);

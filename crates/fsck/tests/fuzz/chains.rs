@@ -1,14 +1,14 @@
-//! Known damage to the chains of lanes, what goes with them, and the header: the checker names each, and a
+//! Known damage to the chains of lanes, what goes with them, shared content, and the header: the checker names each, and a
 //! repair mends it.
 
 use lp_abi::Fd;
 use lp_fsck::Severity;
 use lp_region::custody::{CLAIMED, HUSK, LISTED};
 use lp_region::lane::Lane;
-use lp_region::records::{Inode, OpenFile};
+use lp_region::records::{Inode, OpenFile, inode_flags};
 use lp_region::slab::{Retired, Slot};
 use lp_region::sync::{AtomicU32, Ordering::Relaxed};
-use lp_region::{LaneId, ProcessId, Region};
+use lp_region::{InodeId, InodeRef, LaneId, ProcessId, Region};
 
 use crate::mutate::Image;
 
@@ -20,7 +20,7 @@ struct Damage {
     apply: fn(Region<'static>),
 }
 
-const DAMAGES: [Damage; 11] = [
+const DAMAGES: [Damage; 14] = [
     Damage {
         what: "a chain that leads past the slab",
         severity: Severity::Structure,
@@ -79,6 +79,27 @@ const DAMAGES: [Damage; 11] = [
         apply: |region| lane::<Inode>(region).claims[Inode::SLAB].store(0x7fff_ffff, Relaxed),
     },
     Damage {
+        what: "content of an inode that is no common one",
+        severity: Severity::Structure,
+        finding: "which is no common one",
+        apply: |region| sharing(region).tail.store(1, Relaxed),
+    },
+    Damage {
+        what: "another map than that of the common inode",
+        severity: Severity::Structure,
+        finding: "whose content it has",
+        apply: |region| sharing(region).map.store(0, Relaxed),
+    },
+    Damage {
+        what: "a count of files that share content",
+        severity: Severity::Inconsistent,
+        finding: "its count says 9",
+        apply: |region| {
+            let common = InodeRef::from_word(sharing(region).tail.load(Relaxed));
+            region.members(common.id).reset(9);
+        },
+    },
+    Damage {
         what: "a wait for what is no lock",
         severity: Severity::Structure,
         finding: "where none is",
@@ -119,6 +140,12 @@ pub fn known(image: &Image) {
 fn lane<T: Retired>(region: Region<'static>) -> &'static Lane {
     let lanes = (1..region.header().lane_limit.load(Relaxed)).map(|index| region.lane(LaneId(index)));
     lanes.into_iter().find(|lane| lane.chains[T::SLAB].load(Relaxed) != 0).expect("a chain")
+}
+
+/// A file of the template that shares its content.
+fn sharing(region: Region<'static>) -> &'static Inode {
+    let all = (1..Inode::SLOTS as u32).map(|index| region.inode(InodeId(index)));
+    all.into_iter().find(|inode| inode.flags.load(Relaxed) & inode_flags::SHARES != 0).expect("a shared file")
 }
 
 fn head<T: Retired>(region: Region<'static>) -> u32 {

@@ -303,6 +303,12 @@ impl<'r> Region<'r> {
         self.slot(id.0)
     }
 
+    /// The number of files that have the content of a common inode.
+    pub fn members(self, id: InodeId) -> &'r Members {
+        // SAFETY: the type is a transparent `AtomicU64`.
+        unsafe { &*core::ptr::from_ref(&self.inode(id).tail).cast() }
+    }
+
     /// A directory entry.
     #[inline(always)]
     pub fn dirent(self, id: DirentId) -> &'r Dirent {

@@ -5,6 +5,7 @@ use crate::custody::Custody;
 use crate::lock::OwnerLock;
 use crate::moving::Moving;
 use crate::seq::Seq;
+use crate::signed::Signed;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// An inode, like `struct inode`. 256 bytes. Line 1 is what walks, opens and permission checks read. Writes
@@ -72,7 +73,8 @@ pub struct Inode {
     /// Page map: its root page in the low half, its height in the high half, so that both change in one
     /// store; 0 is empty, height 0 a single page. Lock, read under data_seq.
     pub map: AtomicU64,
-    /// Directory: position of the next new entry. Lock.
+    /// Directory: position of the next new entry. Lock. Regular file with [`inode_flags::SHARES`]: the common
+    /// inode that has its content. Lock. Such an inode: [`Members`].
     pub tail: AtomicU64,
     /// Birth time in seconds. Immutable.
     pub btime: AtomicU64,
@@ -106,6 +108,16 @@ impl Inode {
     }
 }
 
+/// [`Inode::tail`] of a common inode: the number of files that have its content. The note of an exchange is
+/// [`Lane::sharing`](crate::lane::Lane::sharing); it identifies the word by the inode's number, of
+/// [`MEMBER_BITS`] bits.
+pub type Members = Signed<MEMBER_BITS, { (1 << MEMBER_BITS) - 1 }>;
+
+/// Bits of an inode's number, and of the number of files that share its content.
+pub const MEMBER_BITS: u32 = 24;
+
+const _: () = assert!(crate::layout::INODES <= 1 << MEMBER_BITS);
+
 /// Bit of [`Inode::acl`]: something may be mounted on the inode.
 pub const COVERED: u32 = 1 << 31;
 
@@ -137,6 +149,9 @@ pub mod inode_flags {
     pub const MAPPED: u32 = 1;
     /// Truncation has kept pages because it was mapped: they go with the last mapping.
     pub const KEPT: u32 = 2;
+    /// Its content is that of a common inode, which [`Inode::tail`](super::Inode::tail) names and which other
+    /// files may have as well: it must be unshared before it changes or is mapped (`lp_vfs::reflink`). Lock.
+    pub const SHARES: u32 = 4;
     /// `O_TMPFILE` without `O_EXCL`: link may give it a name.
     pub const LINKABLE: u32 = 8;
     /// It has no links, so that opens and closes need not read their number. Nothing may be created in such a
@@ -188,6 +203,8 @@ pub mod inode_flags {
     /// A regular file whose attributes of the namespace `trusted` are still to be taken: whoever took the
     /// others does not see them.
     pub const TRUSTED_BELOW: u32 = 1 << 29;
+    /// Of a blob: it has the content of the regular files whose [`Inode::tail`](super::Inode::tail) names it.
+    pub const COMMON: u32 = 1 << 30;
     /// The type as in the mode, so that one look tells whether a file is a regular one without a shadow.
     /// Immutable; 0 where only the mode tells.
     pub const KIND: u32 = 0o170_000;

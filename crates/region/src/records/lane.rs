@@ -112,6 +112,8 @@ pub struct Lane {
     pub kept: AtomicU32,
     /// Directories that the lane has marked as moving; see [`crate::moving`].
     pub moves: [AtomicU32; 2],
+    /// The exchange of the number of files that share an inode's content ([`crate::records::Members`]).
+    pub sharing: Note,
     /// Files that it has closed; see [`ClosedFiles`].
     pub closed: ClosedFiles,
     /// Caches of free slots, by slab.

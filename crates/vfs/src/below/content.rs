@@ -165,7 +165,7 @@ pub(crate) fn forgo(task: &Task<'_>, of: InodeRef) -> Result<()> {
     if is_pending(inode) {
         // If this lane dies after this, the file is empty and there is nothing to take.
         inode.pages.store(map::count(task.region, inode) as u32, Relaxed); // Relaxed: under the lock.
-        truncate::resize(task, of.id, inode, 0);
+        truncate::resize(task, of.id, inode, 0)?;
         settle(task, inode);
     }
     Ok(())

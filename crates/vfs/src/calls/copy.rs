@@ -24,10 +24,15 @@ use crate::content::snapshot;
 use crate::content::source::FileContent;
 use crate::descriptors::fget::HeldFile;
 use crate::descriptors::position;
-use crate::inodes::{inode, watched};
+use crate::inodes::{inode, reflink, watched};
+use crate::lane::writer;
+use crate::rights::privileges;
 
 /// Maximum bytes moved between two files in one section of the target.
 const STEP: usize = 1 << 20;
+
+/// Smallest file, in bytes, whose content a copy shares.
+const SHARED_LEAST: u64 = 16 << 10;
 
 /// Devices that sendfile(2) accepts: /dev/zero, /dev/full, /dev/random, /dev/urandom.
 const SENT_DEVICES: [u64; 4] = [0x105, 0x107, 0x108, 0x109];
@@ -286,7 +291,53 @@ fn between(
     len: usize,
 ) -> Result<usize> {
     below::complete(task, from.inode)?;
-    let done = in_steps(task, from, len, STEP, |done, most| {
+    let done = match by_reference(task, (from, start), (to, at), len) {
+        Some(done) => done,
+        None => by_bytes(task, (from, start), (to, at), len)?,
+    };
+    if done != 0 {
+        watched::touched(task, to.inode_id(), to.inode, Touched::Modified);
+    }
+    Ok(done)
+}
+
+/// [`between`] of a whole file to an empty one, which then share the content; `None` if that is not possible.
+fn by_reference(
+    task: &Task,
+    (from, start): (&HeldFile, u64),
+    (to, at): (&HeldFile, u64),
+    len: usize,
+) -> Option<usize> {
+    let size = from.inode.size.load(Relaxed); // Relaxed: read again under the lock.
+    if start != 0 || at != 0 || size < SHARED_LEAST || (len as u64) < size {
+        return None;
+    }
+    let done = {
+        let (id, inode) = (to.inode_id(), to.inode);
+        let _writing = writer::begin(task, to.mount()).ok()?;
+        let _to = inode::enter(task, id);
+        // Who holds it may be stopped.
+        let _from = inode::lock_soon(task, from.inode_id())?;
+        let size = from.inode.size.load(Relaxed); // Relaxed: under the lock.
+        let is_within = size <= len as u64 && size <= task.process.fsize_limit.load(Relaxed);
+        if !is_within || !reflink::may_share(task, from.inode_ref(), inode) {
+            return None;
+        }
+        privileges::drop_privileges(task, id, inode);
+        reflink::share(task, from.inode_id(), id).ok()? as usize
+    };
+    inode::read_by(task, from.file, from.inode, done);
+    Some(done)
+}
+
+/// [`between`] by copying.
+fn by_bytes(
+    task: &Task,
+    (from, start): (&HeldFile, u64),
+    (to, at): (&HeldFile, u64),
+    len: usize,
+) -> Result<usize> {
+    in_steps(task, from, len, STEP, |done, most| {
         let start = start + done as u64;
         // Limited to what exists, so that the target's limits do not fail a call at the source's end.
         let there = from.inode.size.load(Relaxed).saturating_sub(start); // Relaxed: the copy checks again.
@@ -300,11 +351,7 @@ fn between(
             Err(Errno::EFAULT) => Ok(0),
             stored => stored,
         }
-    })?;
-    if done != 0 {
-        watched::touched(task, to.inode_id(), to.inode, Touched::Modified);
-    }
-    Ok(done)
+    })
 }
 
 /// Writes up to `len` bytes from `at` to a kernel descriptor that is not a pipe.

@@ -15,7 +15,7 @@ use crate::calls::truncate;
 use crate::content::linking::Purpose;
 use crate::content::{allowance, bare, cut, linking, map, page};
 use crate::inodes::inode::{self, Touch};
-use crate::inodes::watched;
+use crate::inodes::{reflink, watched};
 use crate::lane::writer;
 use crate::life::{mapped, reclaim};
 use crate::rights::privileges;
@@ -123,6 +123,7 @@ fn kind(mode: u32) -> Result<Operation> {
 
 fn punch(task: &Task, id: InodeId, inode: &Inode, offset: u64, end: u64) -> Result<()> {
     let _locked = inode::lock(task, id);
+    reflink::unshare(task, id, inode, u64::MAX)?;
     privileges::drop_privileges(task, id, inode);
     let size = PAGE_SIZE as u64;
     let (first, last) = (offset.div_ceil(size), end / size);
@@ -168,6 +169,7 @@ fn allocate(task: &Task, id: InodeId, inode: &Inode, offset: u64, end: u64, size
     if missing > page::free_count(task.region) || !is_allowed {
         return Err(Errno::ENOSPC);
     }
+    reflink::unshare(task, id, inode, u64::MAX)?;
     privileges::drop_privileges(task, id, inode);
     inode.data_seq.begin();
     let mut made = 0;

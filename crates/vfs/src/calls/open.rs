@@ -572,8 +572,7 @@ fn empty(task: &Task, found: &Found) -> Result<()> {
     let record = task.region.inode(id);
     let _writing = writer::begin(task, found.mount)?;
     let _held = inode::lock(task, id);
-    truncate::resize(task, id, record, 0);
-    Ok(())
+    truncate::resize(task, id, record, 0)
 }
 
 /// [`finish`] for an access that a read-only mount refuses.

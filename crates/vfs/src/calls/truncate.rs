@@ -17,20 +17,28 @@ use crate::content::{bare, cut, linking};
 use crate::descriptors::busy;
 use crate::descriptors::fget::HeldFile;
 use crate::inodes::inode::{self, Touch};
-use crate::inodes::watched;
+use crate::inodes::{reflink, watched};
 use crate::lane::writer;
 use crate::names::walk::Found;
 use crate::rights::{permission, privileges};
 
 /// Changes the size of a regular file. Its times change even if the size does not. The caller must hold its
 /// lock and have checked permission.
-pub fn resize(task: &Task, id: InodeId, inode: &Inode, size: u64) {
+///
+/// # Errors
+/// `ENOSPC` for a part of content that other files have too, which must be copied.
+pub fn resize(task: &Task, id: InodeId, inode: &Inode, size: u64) -> Result<()> {
+    // Relaxed: under the lock. A file that grows keeps what it shares.
+    if size < inode.size.load(Relaxed) {
+        reflink::unshare(task, id, inode, size)?;
+    }
     privileges::drop_privileges(task, id, inode);
     let old = inode.size.load(Relaxed); // Relaxed: under the lock.
     // Space that was allocated behind the end goes even if the end stays.
     let has_space = inode.flags.load(Relaxed) & inode_flags::SPACE != 0;
     if size == old && !has_space {
-        return inode::touch(task, inode, Touch::Modify);
+        inode::touch(task, inode, Touch::Modify);
+        return Ok(());
     }
     // Open the section first: if this lane dies inside it, `mend` cuts off what lies beyond the new end.
     inode.data_seq.begin();
@@ -46,6 +54,7 @@ pub fn resize(task: &Task, id: InodeId, inode: &Inode, size: u64) {
     }
     inode.data_seq.end();
     bare::grown(task, inode, old, size);
+    Ok(())
 }
 
 /// Checks a new size against the limits of the file and the process.
@@ -106,7 +115,7 @@ pub fn truncate(task: &Task, dirfd: Fd, path: UserPtr, length: i64) -> Result<Pl
         let pages = inode.pages.load(Relaxed); // Relaxed, below too: under the lock.
         match inode.size.load(Relaxed) == length as u64 && pages == 0 {
             true => privileges::drop_privileges(task, id, inode),
-            false => resize(task, id, inode, length as u64),
+            false => resize(task, id, inode, length as u64)?,
         }
         drop((held, writing));
         watched::touched(task, id, inode, Touched::Modified);
@@ -155,7 +164,7 @@ pub fn ftruncate(task: &Task, fd: Fd, length: i64) -> Result<()> {
         return Err(Errno::EPERM);
     }
     within_limit(task, inode, length as u64)?;
-    resize(task, held.inode_id(), inode, length as u64);
+    resize(task, held.inode_id(), inode, length as u64)?;
     drop((locked, writing));
     watched::touched(task, held.inode_id(), inode, Touched::Modified);
     Ok(())

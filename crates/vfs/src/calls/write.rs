@@ -21,7 +21,7 @@ use crate::descriptors::fget::HeldFile;
 use crate::descriptors::position;
 use crate::descriptors::table::entry;
 use crate::inodes::inode::{self, Touch};
-use crate::inodes::watched;
+use crate::inodes::{reflink, watched};
 use crate::lane::writer;
 use crate::life::reclaim;
 use crate::rights::privileges;
@@ -421,7 +421,7 @@ fn quick_locked(
         return None;
     }
     let page = map::get_low(task, inode, offset / PAGE_SIZE as u64);
-    if page.is_none() || is_space(task, inode, page) {
+    if page.is_none() || is_special(task, inode, page) {
         return None;
     }
     inode.data_seq.begin();
@@ -438,11 +438,16 @@ fn quick_locked(
     copied.ok().map(|()| end)
 }
 
-/// Whether a page was taken as space and not written since: the first write to it clears the mark.
+/// Whether a page is shared with other files, or was taken as space and not written since: the first write to
+/// it changes that.
 #[inline(always)]
-fn is_space(task: &Task, inode: &Inode, page: PageId) -> bool {
+fn is_special(task: &Task, inode: &Inode, page: PageId) -> bool {
     // Relaxed: under the lock.
-    inode.flags.load(Relaxed) & inode_flags::SPACE != 0 && owner::is_space(task.region, page)
+    match inode.flags.load(Relaxed) & (inode_flags::SPACE | inode_flags::SHARES) {
+        0 => false,
+        inode_flags::SPACE => owner::is_space(task.region, page),
+        _ => true,
+    }
 }
 
 #[inline(never)]
@@ -522,6 +527,7 @@ fn write_once<S: Source>(
         return Ok(Done { bytes: 0, end: offset, full: false });
     }
     let len = allowed(task, offset, len)?;
+    reflink::unshare(task, id, inode, u64::MAX)?;
     privileges::drop_privileges(task, id, inode);
     inode.data_seq.begin();
     let filled = copy_pages(task, id, from, len, offset);

@@ -232,7 +232,7 @@ pub fn clear(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u64) {
     }
     if first == 0 && end == map.span() {
         page::unlinking(task, PageHome { inode: id, index: 0 }, PageRun::one(map.root));
-        Map { root: PageId::NONE, height: 0 }.store(inode);
+        Map::EMPTY.store(inode);
         page::give(task);
     }
 }

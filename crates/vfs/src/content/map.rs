@@ -29,6 +29,9 @@ pub struct Map {
 }
 
 impl Map {
+    /// The map of no content.
+    pub(crate) const EMPTY: Map = Map { root: PageId::NONE, height: 0 };
+
     /// The map of an inode.
     #[inline(always)]
     pub fn of(inode: &Inode) -> Map {

@@ -2,18 +2,19 @@
 //!
 //! A page's owner word is the inverse of its place in a map. It is written before a map names the page and
 //! cleared before the page can be taken again. While a file has a page, all versions of the word name
-//! the same place. A region whose parts are of different ages therefore still says which pages a file has
+//! the same place, but for content that files of a region in memory share ([`crate::inodes::reflink`]). A region whose parts are of different ages therefore still says which pages a file has
 //! that did not change meanwhile; `lp_fsck::rebuild` reads it. Calls ask it only whether a page was taken as
 //! space by fallocate(2) and not written since.
 
 use core::ops::Range;
 
 use lp_abi::{Errno, Result};
-use lp_region::layout::{CHUNK_OWNER_SLAB, CHUNKS};
+use lp_region::layout::{CHUNK_OWNER_SLAB, CHUNK_PAGES, CHUNKS};
 use lp_region::sync::AtomicU64;
-use lp_region::sync::Ordering::Relaxed;
+use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_region::{InodeId, PageId, Region};
 
+use crate::content::map::{FANOUT, Map};
 use crate::content::run::{PageHome, PageRun};
 
 /// Bits of the index in a word: enough for the pages of a region, although a file with holes may have larger
@@ -34,6 +35,35 @@ pub(crate) fn set(region: Region, home: PageHome, height: u32, run: PageRun) {
     for (step, word) in words(region, run).enumerate() {
         // Relaxed, here and below: the map that names the page is published afterwards.
         word.store(first.wrapping_add((step as u64) << INDEX_SHIFT), Relaxed);
+    }
+}
+
+/// Makes an inode the owner of all pages of a map, of which another was until now. Both must be the caller's
+/// alone to change. Idempotent.
+pub(crate) fn hand_over(region: Region, map: Map, to: InodeId) {
+    let (root, height) = map.parts();
+    // A page has one place in one map, so a walk of an undamaged map ends before this reaches 0.
+    let mut left = region.chunk_count() as u64 * CHUNK_PAGES as u64;
+    if root.is_some() {
+        hand_over_below(region, root, height, to, &mut left);
+    }
+}
+
+/// [`hand_over`] of a page of a map, and of those below it. Recursion depth: the height.
+fn hand_over_below(region: Region, page: PageId, height: u32, to: InodeId, left: &mut u64) {
+    if *left == 0 {
+        return;
+    }
+    *left -= 1;
+    if let Some(word) = region.page_owner(page) {
+        word.store(word.load(Relaxed) & !u64::from(u32::MAX) | u64::from(to.0), Relaxed);
+    }
+    if height > 0 {
+        let children = region.page_words(page)[..FANOUT as usize].iter();
+        // PAIRS: the release store of the entry in `linking::link`.
+        for child in children.map(|word| PageId(word.load(Acquire))).filter(|child| child.is_some()) {
+            hand_over_below(region, child, height - 1, to, left);
+        }
     }
 }
 

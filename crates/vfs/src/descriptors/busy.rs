@@ -13,7 +13,7 @@ use lp_region::{FileId, InodeRef, Spot};
 
 use crate::caller::task::Task;
 use crate::descriptors::opened;
-use crate::inodes::inode;
+use crate::inodes::{inode, reflink};
 
 /// Looks at an open under way, which may be that of a stopped thread, before an exec goes on.
 const LOOKS: u32 = 1000;
@@ -21,10 +21,12 @@ const LOOKS: u32 = 1000;
 /// Marks a file as executed by the calling process, whose record names it already.
 ///
 /// # Errors
-/// `ETXTBSY` if it is open for writing: the caller restores the record.
-pub fn execute(task: &Task, of: InodeRef) -> Result<()> {
+/// `ETXTBSY` if it is open for writing: the caller restores the record. `ENOMEM` without pages for a copy of
+/// content that it shares.
+pub fn execute(task: &Task, program: Spot) -> Result<()> {
+    let of = program.inode;
     let record = task.region.inode(of.id);
-    let held = inode::lock(task, of.id);
+    let held = reflink::lock_unshared(task, program).map_err(|_| Errno::ENOMEM)?;
     record.flags.store(record.flags.load(Ordering::Relaxed) | inode_flags::EXECUTED, Ordering::Relaxed);
     drop(held);
     for _ in 0..LOOKS {

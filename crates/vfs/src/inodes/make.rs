@@ -10,7 +10,7 @@ use crate::caller::task::Task;
 use crate::content::allowance::{self, What};
 use crate::content::{linking, map};
 use crate::inodes::blob::{self, BlobKind};
-use crate::inodes::inode;
+use crate::inodes::{inode, reflink};
 
 /// Creates the directory for root number `root`. The lane names it until the caller has linked it in and
 /// settles it (`Region::settle::<Inode>`), or `discard`s it.
@@ -21,7 +21,7 @@ pub fn create_root(task: &Task, root: u32, mode: u32, owner: (u32, u32)) -> Resu
     make(task, root, S_IFDIR | mode & 0o7777, 0, owner)
 }
 
-/// Creates an inode that no name ever leads to, for a blob. The lane names it as after [`create_root`].
+/// Creates an inode that no name ever leads to, for a blob or for content that files share. The lane names it as after [`create_root`].
 ///
 /// # Errors
 /// Those of [`create_root`].
@@ -154,6 +154,7 @@ pub(crate) fn free(task: &Task, id: InodeId) {
 /// Frees what an inode holds: content and attributes. May be repeated after a death.
 pub(crate) fn clear(task: &Task, id: InodeId) {
     let inode = task.region.inode(id);
+    reflink::leave_freed(task, id);
     inode.data_seq.begin();
     linking::clear(task, id, inode, 0, map::END);
     for which in [BlobKind::Xattr, BlobKind::Acl, BlobKind::DefaultAcl] {

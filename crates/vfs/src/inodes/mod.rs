@@ -4,15 +4,16 @@
 //! Within an inode's lock come its sections, `data_seq` before `seq`.
 //!
 //! `inode` and `watched` decide together whether a lock may be biased. Freeing an inode frees its
-//! blobs, which are inodes (`make`, `blob`).
+//! blobs and content that it was the last to share, which are inodes (`make`, `blob`, `reflink`).
 //!
-//! Cycle: `blob`, `make`.
+//! Cycle: `blob`, `make`, `reflink`.
 //! Cycle: `inode`, `watched`.
 
 pub mod blob;
 pub(crate) mod inode;
 pub(crate) mod make;
 pub(crate) mod ownership;
+pub mod reflink;
 pub(crate) mod stamps;
 pub(crate) mod strict;
 pub(crate) mod watched;

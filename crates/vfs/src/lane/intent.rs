@@ -22,8 +22,10 @@ pub mod op {
     pub const OWNERS: u64 = 5;
     /// A change of an inode's times; the words are `crate::inodes::stamps`'s.
     pub const TIMES: u64 = 6;
+    /// A step of content that is shared; the words are `crate::inodes::reflink`'s.
+    pub const SHARE: u64 = 7;
     /// The last of them.
-    pub const LAST: u64 = TIMES;
+    pub const LAST: u64 = SHARE;
 }
 
 /// A recorded change under way; dropping this ends it.

@@ -111,6 +111,32 @@ pub(crate) fn stay<'t, 'r>(task: &'t Task<'r>, mount: MountId) -> Writing<'t, 'r
     Writing { task }
 }
 
+/// [`begin`] for a change of how content is kept, which nobody sees and which a read-only mount allows: only a
+/// freeze keeps it out.
+#[cold]
+pub(crate) fn begin_unseen<'t, 'r>(task: &'t Task<'r>, mount: MountId) -> Writing<'t, 'r> {
+    let lane = task.lane;
+    order::took(order::of(&lane.holding), order::what(Rank::Writing, &lane.writing));
+    let (mark, flags) = (&lane.writing, &task.region.mount(mount).flags);
+    for _ in 0..FREEZE_PATIENCE {
+        if marks::enter(mark, mount.mark(), flags, mount_flags::FREEZING) {
+            break;
+        }
+        marks::leave(mark);
+        pause();
+    }
+    marks::enter(mark, mount.mark(), flags, 0);
+    loop {
+        let seen = flags.load(Ordering::Acquire);
+        let bits = mount_flags::FREEZING;
+        if seen & bits == 0 || marks::call_off(flags, seen, bits) {
+            break;
+        }
+    }
+    lane.writing_depth.store(1, Ordering::Relaxed); // Relaxed: only this thread writes it.
+    Writing { task }
+}
+
 /// [`begin`] without a guard, for a change that contains no other. Returns whether the change may proceed; if
 /// so, the caller must call [`end_alone`].
 #[inline(always)]

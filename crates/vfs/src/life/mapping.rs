@@ -14,6 +14,7 @@ use crate::content::bare;
 use crate::content::linking::{self, Purpose};
 use crate::content::map::{self, Map};
 use crate::inodes::inode::{self, Touch};
+use crate::inodes::reflink;
 use crate::life::{mapped, reclaim};
 
 /// The access of a mapping.
@@ -42,7 +43,7 @@ pub struct Piece {
 ///
 /// # Errors
 /// Those of mmap(2): `EBADF`, `EACCES`, `ENODEV` if it is not a regular file, `EOVERFLOW`; `ENOMEM` without a
-/// record.
+/// record, or without pages for a copy of content that it shares.
 pub fn begin(task: &Task, fd: Fd, offset: u64, len: usize, sharing: MapAccess) -> Result<InodeRef> {
     let held = task.fget_no_path(fd)?;
     let mode = held.file.mode.load(Relaxed); // Relaxed: immutable.
@@ -62,7 +63,11 @@ pub fn begin(task: &Task, fd: Fd, offset: u64, len: usize, sharing: MapAccess) -
     }
     offset.checked_add(len as u64).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::EOVERFLOW)?;
     let of = held.inode_ref();
-    let locked = inode::lock(task, of.id);
+    let lock = || reflink::lock_unshared(task, held.spot());
+    let locked = lock().or_else(|_| {
+        reclaim::all(task);
+        lock().map_err(|_| Errno::ENOMEM)
+    })?;
     mapped::add(task, held.spot(), mode & (file_mode::READ | file_mode::WRITE), len as u64)?;
     if sharing != MapAccess::Private && may_write {
         let flags = held.inode.flags.load(Relaxed); // Relaxed, here and below: under the inode's lock.

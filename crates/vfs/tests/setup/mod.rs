@@ -100,7 +100,7 @@ impl Fixture {
     pub fn resize(&self, fd: Fd, size: u64) {
         let id = self.inode_id(fd);
         let _held = inode::lock(&self.task, id);
-        truncate::resize(&self.task, id, self.inode(fd), size);
+        truncate::resize(&self.task, id, self.inode(fd), size).expect("resize");
     }
 }
 

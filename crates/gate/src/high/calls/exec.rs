@@ -423,7 +423,7 @@ impl Mounted<'_> {
         task.process.exe.store(found.spot().to_word(), Ordering::Relaxed);
         task.process.exe_dirent.store(found.dirent.0, Ordering::Relaxed);
         task.process.exe_parent.store(found.parent.0, Ordering::Relaxed);
-        let (fd, load) = match busy::execute(task, found.inode).and_then(|()| make()) {
+        let (fd, load) = match busy::execute(task, found.spot()).and_then(|()| make()) {
             Ok(made) => made,
             Err(errno) => return errno.to_ret(),
         };
