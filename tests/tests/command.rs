@@ -554,6 +554,74 @@ fn users_share_no_fifos_if_the_cache_has_a_long_path() {
     assert_eq!(said(&command.output().unwrap()), "Permission denied\n");
 }
 
+/// A run that has a cache directory of its own.
+fn with_cache(cache: &Path, script: &str) -> Output {
+    fs::set_permissions(cache, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = lightpath();
+    command.env("XDG_CACHE_HOME", cache).env("CACHE", cache.join("lightpath"));
+    command.args(["run", "--", "bash", "-c", script]).output().unwrap()
+}
+
+#[test]
+fn fifos_and_sockets_need_no_writable_cache() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let script = r#"cd $LIGHTPATH
+        export listen='use IO::Socket::UNIX; my $s = IO::Socket::UNIX->new(Local => $ARGV[0], Listen => 1) or die $!;
+            rename $ARGV[0], "$ARGV[0].ready"; print $s->hostpath, " ", $s->accept->getline'
+        export connect='use IO::Socket::UNIX; my $s = IO::Socket::UNIX->new(Peer => "$ARGV[0].ready") or die $!;
+            print $s "$ARGV[1]
+"'
+        ready() { for i in $(seq 500); do [ -S $1.ready ] && return; sleep 0.02; done; echo none; }
+        read_only() {
+            mount --bind $CACHE $CACHE; mount -o remount,bind,ro $CACHE
+            timeout 10 cat in; timeout 10 head -1 before; perl -e "$connect" s inside; echo text >out
+            perl -e "$listen" t
+        }
+        export -f read_only
+        mkfifo before in out; exec 3<>before; echo kept >&3
+        perl -e "$listen" s & ready s
+        unshare -m bash -c read_only & timeout 10 sh -c 'echo text >in; cat out'
+        ready t; perl -e "$connect" t outside; wait"#;
+    let cache = directory();
+    let output = with_cache(cache.path(), script);
+    let mut lines: Vec<&str> = said(&output).lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["kept", "s inside", "t outside", "text", "text"]);
+}
+
+#[test]
+fn a_sandbox_with_its_own_tmp_has_its_own_fifos() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let script = r#"cd $LIGHTPATH; mkfifo p
+        own_tmp() {
+            mount --bind $CACHE $CACHE; mount -o remount,bind,ro $CACHE; mount -t tmpfs none /tmp
+            exec 3<>p; echo text >&3; echo >written; until [ -e read ]; do sleep 0.02; done
+        }
+        export -f own_tmp
+        unshare -m bash -c own_tmp & until [ -e written ]; do sleep 0.02; done
+        timeout 1 cat p; echo $?; echo >read; wait"#;
+    let cache = tempfile::tempdir_in("/var/tmp").unwrap();
+    assert_eq!(said(&with_cache(cache.path(), script)), "124\n");
+}
+
+#[test]
+fn fifos_and_sockets_need_no_cache() {
+    let script = r#"cd $LIGHTPATH; mv $CACHE/nodes $CACHE/.. && touch $CACHE/nodes
+        mkfifo p; timeout 10 sh -c 'echo text >p & cat p'
+        python3 -c 'import socket; s = socket.socket(socket.AF_UNIX); s.bind("s"); print(s.getsockname())'"#;
+    let cache = directory();
+    assert_eq!(
+        said(&with_cache(cache.path(), script)),
+        "text
+s
+"
+    );
+}
+
 #[test]
 fn fifos_and_sockets_leave_nothing_behind() {
     let cache = directory();

@@ -26,7 +26,7 @@ use crate::high::frame::at::{Which, buffer};
 use crate::high::frame::handler::{failed_with, handlers, kernel};
 use crate::high::life::{credentials, held, way};
 use crate::high::run::mounts::mounts;
-use crate::high::special::node;
+use crate::high::special::place::{self, Place};
 use crate::high::watch::shadow_end::Watchers;
 use crate::high::watch::{shadow, shadow_path};
 use crate::low::dispatch::NOT_OURS;
@@ -202,8 +202,9 @@ fn allow_own(task: &Task, ruleset: Fd, handled: u32) {
     // It looks at objects that have no site image.
     allow(ruleset, run.launcher.get(), USED & right::OF_FILE & handled);
     let room: &mut [u8; PATH_MAX] = buffer(Which::First);
-    if let Ok((_, directory)) = node::host_path(task, InodeRef::NONE, room) {
-        node::prepare(task, room, directory);
+    place::prepare(task);
+    for place in Place::used(run) {
+        let Ok((_, directory)) = place.path(task, InodeRef::NONE, room) else { continue };
         allow(ruleset, &room[..directory], CHANGED & handled);
         // The last process of the run removes it.
         let above = room[..directory].iter().rposition(|byte| *byte == b'/').unwrap_or(0);

@@ -23,3 +23,7 @@ pub(crate) use crate::high::memory::pagemap::WORD as PAGEMAP;
 pub(crate) const NODES: u64 = 1;
 /// Bit of `Run::host_objects`: there may be shadows.
 pub(crate) const SHADOWS: u64 = 2;
+/// Bit of `Run::host_objects`: new objects of inodes are created in /tmp.
+pub(crate) const NODES_IN_TMP: u64 = 4;
+/// Bit of `Run::host_objects`: new objects of inodes are created in /dev/shm.
+pub(crate) const NODES_IN_MEMORY: u64 = 8;

@@ -17,6 +17,7 @@ use crate::high::frame::at::{At, Last, Route, Which, buffer, spare_buffer};
 use crate::high::route::hostlink::into_mount;
 use crate::high::route::path::{leave, route};
 use crate::high::special::node;
+use crate::high::special::place;
 use crate::low::dispatch::NOT_OURS;
 
 /// `AF_UNIX`.
@@ -169,13 +170,15 @@ fn outside_path(at: At) -> Result<Address> {
 
 fn host_address(task: &Task, inode: InodeRef) -> Result<Address> {
     let path = spare_buffer();
-    let (length, directory) = node::host_path(task, inode, path)?;
     match special::host_path(task, inode.id) {
-        Ok(None) => Address::with_path(&path[..length]),
+        Ok(None) => {
+            let length = node::host_path(task, inode, path)?;
+            Address::with_path(&path[..length])
+        }
         Ok(Some(hosts)) if hosts.len() <= PATH => Address::with_path(&hosts[..hosts.len() - 1]),
         Ok(Some(hosts)) => {
             // Too long for an address.
-            node::prepare(task, path, directory);
+            let (length, _) = place::prepare(task).path(task, inode, path)?;
             node::lead(&path[..length], hosts);
             Address::with_path(&path[..length])
         }
@@ -234,8 +237,7 @@ pub(crate) fn bind(task: &Task, fd: Fd, at: *const u8, length: usize) -> Result<
         Place::Outside(_) => return Err(Errno::ENOENT),
     };
     let path = spare_buffer();
-    let (length, directory) = node::host_path(task, found.inode, path)?;
-    node::prepare(task, path, directory);
+    let (length, _) = place::prepare(task).path(task, found.inode, path)?;
     let address = Address::with_path(&path[..length])?;
     Ok(Name::Node(Bound { address, given, at: inside }))
 }
@@ -299,11 +301,7 @@ pub(crate) fn translate(task: &Task, address: &mut [u8; 128], length: usize) -> 
     }
     let path = &address[FAMILY..length];
     let path = &path[..path.iter().position(|byte| *byte == 0).unwrap_or(path.len())];
-    let nodes = spare_buffer();
-    let Ok((_, directory)) = node::host_path(task, InodeRef::NONE, nodes) else {
-        return length;
-    };
-    if !path.starts_with(&nodes[..directory]) {
+    if !place::holds(task, path) {
         return length;
     }
     let mut beside = [0u8; PATH + 4];

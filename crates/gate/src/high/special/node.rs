@@ -1,7 +1,7 @@
 //! FIFOs, Unix sockets and devices in a mount: the inode is ours; a hidden host object carries the data.
 //!
-//! What came from a host tree has the host's own object. The objects of all others lie in `nodes/IDENTITY` in
-//! the run's cache directory, named after slot and generation of their inode. Every process of every run on a
+//! What came from a host tree has the host's own object. The objects of all others lie in a directory of the
+//! region's ([`Place`]), named after slot and generation of their inode. Every process of every run on a
 //! region therefore finds the same object, and never that of a freed inode. If the region is not a file, the
 //! last process that exits normally removes the directory.
 //!
@@ -11,9 +11,9 @@
 
 use lp_abi::linux::__NR_openat;
 use lp_abi::linux::{
-    __NR_access, __NR_chmod, __NR_getdents64, __NR_gettid, __NR_link, __NR_mkdir, __NR_mknod, __NR_open,
-    __NR_rename, __NR_rmdir, __NR_symlink, __NR_unlink, __NR_unlinkat, F_OK, O_CLOEXEC, O_CREAT, O_DIRECTORY,
-    O_EXCL, O_NOFOLLOW, O_TRUNC, S_IFCHR, S_IFIFO, S_IFMT,
+    __NR_chmod, __NR_getdents64, __NR_link, __NR_mknod, __NR_open, __NR_rename, __NR_rmdir, __NR_symlink,
+    __NR_unlink, __NR_unlinkat, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_TRUNC, S_IFCHR,
+    S_IFIFO, S_IFMT,
 };
 use lp_abi::{Errno, Fd, PATH_MAX, Result, dirent64};
 use lp_region::InodeRef;
@@ -24,39 +24,27 @@ use lp_vfs::open::Node;
 use lp_vfs::table::{self, entry};
 use lp_vfs::task::Task;
 
+use super::place::{self, Place, exists, other_name};
 use crate::high::fd::{descriptor, placeholder};
 use crate::high::frame::at::{Which, buffer, spare_buffer};
 use crate::high::run::words::NODES;
 use crate::low::live::deferred;
 use crate::low::tools::close::close_number;
-use lp_abi::text::Writer;
 
-/// Room for a path, and for what makes another name of it.
-const OTHER: usize = 144;
-/// Longest path of the directory: a socket's 108 bytes less the name.
-const DIRECTORY: usize = 80;
-
-/// Writes the path of the object of `inode` to `to`, NUL-terminated. Returns its length and that of the
-/// directory's path.
+/// Writes the path of the object of `inode`, which may be missing, to `to`, NUL-terminated. Returns its
+/// length.
 ///
 /// # Errors
 /// `ENAMETOOLONG`.
-pub(crate) fn host_path(task: &Task, inode: InodeRef, to: &mut [u8]) -> Result<(usize, usize)> {
-    let cache = task.run.cache.get();
-    let mut path = Writer::new(to);
-    if cache.len() + 23 <= DIRECTORY {
-        path.push(cache);
-        path.push(b"/nodes/");
-    } else {
-        path.push(b"/tmp/lightpath-nodes-");
+pub(crate) fn host_path(task: &Task, inode: InodeRef, to: &mut [u8]) -> Result<usize> {
+    let first = Place::first(task.run);
+    for place in Place::used(task.run) {
+        let (length, _) = place.path(task, inode, to)?;
+        if place == first || exists(to) {
+            return Ok(length);
+        }
     }
-    path.push_hex(task.region.header().identity.load(Ordering::Relaxed), 16); // Relaxed: immutable.
-    let directory = path.length();
-    path.push(b"/");
-    path.push_decimal(u64::from(inode.id.0));
-    path.push(b"-");
-    path.push_decimal(u64::from(inode.generation));
-    Ok((path.finish().ok_or(Errno::ENAMETOOLONG)?, directory))
+    Err(Errno::ENOENT)
 }
 
 /// Whether any inode of the run may have an object on the host.
@@ -70,32 +58,35 @@ pub(crate) fn any_of(run: &Run) -> bool {
     run.host_objects.load(Ordering::Relaxed) & NODES != 0
 }
 
-/// Creates the directory of objects, and sets [`NODES`].
-pub(crate) fn prepare(task: &Task, path: &mut [u8], directory: usize) {
-    task.run.host_objects.fetch_or(NODES, Ordering::Relaxed); // Relaxed: see `any_of`.
-    let slash = core::mem::replace(&mut path[directory], 0);
-    if !exists(path)
-        && let Some(other) = other_name(&path[..directory])
-    {
-        // Everyone can read the names in /tmp.
-        let mode = if path.starts_with(b"/tmp/lightpath-nodes-") { 0o700 } else { 0o777 };
-        // SAFETY: NUL-terminated paths. It fails if another process was faster, and its directory is in use.
-        unsafe {
-            let _ = lp_abi::syscall!(__NR_mkdir, other.as_ptr(), mode);
-            let _ = lp_abi::syscall!(__NR_chmod, other.as_ptr(), mode);
-            if lp_abi::syscall!(__NR_rename, other.as_ptr(), path.as_ptr()).is_err() {
-                let _ = lp_abi::syscall!(__NR_rmdir, other.as_ptr());
-            }
+/// Creates the FIFO of `inode` unless it is there, and writes its path to `path`, NUL-terminated.
+fn make_fifo(task: &Task, inode: InodeRef, path: &mut [u8]) -> Result<()> {
+    loop {
+        let place = place::prepare(task);
+        let (length, _) = place.path(task, inode, path)?;
+        if !exists(path) && !lead_to_earlier(task, place, inode, path) {
+            make_fifo_at(path, length);
         }
+        if Place::current(task.run) == place {
+            return Ok(());
+        }
+        // Others may have missed ours. They agree on what is at the new place.
     }
-    path[directory] = slash;
 }
 
-/// Creates the FIFO at `path`, `length` bytes long, unless it is there.
-fn make_fifo(path: &[u8], length: usize) {
-    if exists(path) {
-        return;
+/// If the object of `inode` is at a place before `place`, creates a link to it at `path`.
+fn lead_to_earlier(task: &Task, place: Place, inode: InodeRef, path: &[u8]) -> bool {
+    let mut earlier = [0; place::PATH];
+    let mut places = Place::used(task.run).filter(|other| *other < place);
+    if !places.any(|other| other.path(task, inode, &mut earlier).is_ok() && exists(&earlier)) {
+        return false;
     }
+    // SAFETY: NUL-terminated paths. It fails if another process was faster.
+    let _ = unsafe { lp_abi::syscall!(__NR_symlink, earlier.as_ptr(), path.as_ptr()) };
+    true
+}
+
+/// Creates a FIFO at `path`, `length` bytes long.
+fn make_fifo_at(path: &[u8], length: usize) {
     let Some(other) = other_name(&path[..length]) else { return };
     // SAFETY: NUL-terminated paths. It fails if another process was faster.
     unsafe {
@@ -118,7 +109,7 @@ pub(crate) fn lead(path: &[u8], to: &[u8]) {
 
 /// Creates an object for a device, under a name of the thread's own, for the caller to remove again: nobody
 /// else must find a device that only the inode's mode protects. Takes `CAP_MKNOD`.
-fn make_device(path: &[u8], length: usize, kind: u32, rdev: u32) -> Option<[u8; OTHER]> {
+fn make_device(path: &[u8], length: usize, kind: u32, rdev: u32) -> Option<[u8; place::OTHER]> {
     let other = other_name(&path[..length])?;
     // SAFETY: a NUL-terminated path.
     unsafe {
@@ -128,29 +119,19 @@ fn make_device(path: &[u8], length: usize, kind: u32, rdev: u32) -> Option<[u8; 
     Some(other)
 }
 
-/// Whether there is an object at a NUL-terminated path.
-fn exists(path: &[u8]) -> bool {
-    // SAFETY: the kernel reads up to the NUL.
-    unsafe { lp_abi::syscall!(__NR_access, path.as_ptr(), F_OK) }.is_ok()
-}
-
-/// A name beside `path` that no other thread uses.
-fn other_name(path: &[u8]) -> Option<[u8; OTHER]> {
-    let mut name = [0; OTHER];
-    let mut text = Writer::new(&mut name);
-    text.push(path);
-    text.push(b".");
-    // SAFETY: gettid(2) takes no arguments.
-    text.push_decimal(unsafe { lp_abi::syscall!(__NR_gettid) }.ok()? as u64);
-    text.finish()?;
-    Some(name)
-}
-
-/// Removes the directory of objects.
+/// Removes the directories of objects.
 pub(crate) fn remove_all(task: &Task) {
-    let path: &mut [u8; PATH_MAX] = spare_buffer();
-    let Ok((_, end)) = host_path(task, InodeRef::NONE, path) else { return };
-    path[end] = 0;
+    for place in Place::used(task.run) {
+        let path: &mut [u8; PATH_MAX] = spare_buffer();
+        if let Ok((_, end)) = place.path(task, InodeRef::NONE, path) {
+            path[end] = 0;
+            remove_directory(path);
+        }
+    }
+}
+
+/// Removes a directory of objects, whose path is NUL-terminated.
+fn remove_directory(path: &[u8]) {
     let flags = O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
     // SAFETY: a NUL-terminated path.
     let Ok(directory) = (unsafe { lp_abi::syscall!(__NR_open, path.as_ptr(), flags) }) else { return };
@@ -189,25 +170,20 @@ pub(crate) fn open(task: &'static Task<'static>, node: &Node) -> isize {
         Err(errno) => return errno.to_ret(),
     }
     let path: &mut [u8; PATH_MAX] = spare_buffer();
-    let (length, directory) = match host_path(task, node.found.inode, path) {
-        Ok(lengths) => lengths,
+    if kind == S_IFIFO {
+        return match make_fifo(task, node.found.inode, path) {
+            Ok(()) => open_at(task, node, path.as_ptr(), || {}),
+            Err(errno) => errno.to_ret(),
+        };
+    }
+    let length = match place::prepare(task).path(task, node.found.inode, path) {
+        Ok((length, _)) => length,
         Err(errno) => return errno.to_ret(),
     };
-    prepare(task, path, directory);
-    let device = (kind != S_IFIFO).then(|| make_device(path, length, kind, rdev));
-    let name = match &device {
-        None => {
-            make_fifo(path, length);
-            path.as_ptr()
-        }
-        Some(Some(name)) => name.as_ptr(),
-        Some(None) => return Errno::EACCES.to_ret(),
-    };
-    open_at(task, node, name, || {
-        if device.is_some() {
-            // SAFETY: the NUL-terminated name of the object made above.
-            let _ = unsafe { lp_abi::syscall!(__NR_unlink, name) };
-        }
+    let Some(device) = make_device(path, length, kind, rdev) else { return Errno::EACCES.to_ret() };
+    open_at(task, node, device.as_ptr(), || {
+        // SAFETY: the NUL-terminated name of the object made above.
+        let _ = unsafe { lp_abi::syscall!(__NR_unlink, device.as_ptr()) };
     })
 }
 
@@ -236,12 +212,14 @@ fn open_at(task: &'static Task<'static>, node: &Node, path: *const u8, opened: i
 /// Removes the object of an unlinked inode.
 #[cold]
 pub(crate) fn remove(task: &Task, inode: InodeRef) {
-    let path: &mut [u8; PATH_MAX] = spare_buffer();
-    let Ok((length, _)) = host_path(task, inode, path) else { return };
-    // SAFETY: a NUL-terminated path in a directory of our own.
-    let _ = unsafe { lp_abi::syscall!(__NR_unlink, path.as_ptr()) };
-    // A socket's object has its address beside it.
-    path[length..length + 3].copy_from_slice(b".a\0");
-    // SAFETY: a NUL-terminated path in a directory of our own.
-    let _ = unsafe { lp_abi::syscall!(__NR_unlink, path.as_ptr()) };
+    for place in Place::used(task.run) {
+        let path: &mut [u8; PATH_MAX] = spare_buffer();
+        let Ok((length, _)) = place.path(task, inode, path) else { return };
+        // SAFETY: a NUL-terminated path in a directory of our own.
+        let _ = unsafe { lp_abi::syscall!(__NR_unlink, path.as_ptr()) };
+        // A socket's object has its address beside it.
+        path[length..length + 3].copy_from_slice(b".a\0");
+        // SAFETY: a NUL-terminated path in a directory of our own.
+        let _ = unsafe { lp_abi::syscall!(__NR_unlink, path.as_ptr()) };
+    }
 }
