@@ -563,6 +563,27 @@ fn with_cache(cache: &Path, script: &str) -> Output {
 }
 
 #[test]
+fn a_cache_with_too_long_a_path_is_not_used() {
+    let place = directory();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let home = place.path().join("home");
+    let within = |bytes: usize| {
+        let mut path = place.path().to_owned();
+        while path.as_os_str().len() < bytes {
+            path.push("n".repeat((bytes - path.as_os_str().len()).min(200)));
+        }
+        path
+    };
+    for (bytes, used) in [(700, true), (720, false), (1000, false), (3000, false)] {
+        let mut command = lightpath();
+        command.env("XDG_CACHE_HOME", within(bytes)).env("HOME", &home);
+        let script = "mkfifo $LIGHTPATH/p; grep -qF $HOME /proc/self/maps && echo home || echo long";
+        let output = command.args(["run", "--", "sh", "-c", script]).output().unwrap();
+        assert_eq!(said(&output), if used { "long\n" } else { "home\n" }, "{bytes}");
+    }
+}
+
+#[test]
 fn fifos_and_sockets_need_no_writable_cache() {
     if !rustix::process::geteuid().is_root() {
         return;

@@ -5,10 +5,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use lp_region::process::RUN_PATH;
 use rustix::fs::StatVfsMountFlags;
 
 use super::trusted_path;
 use crate::command::output::failure::reason;
+
+/// Bytes for the path of what is in the directory, from there.
+const LONGEST: usize = 127;
 
 /// The first usable directory, created if necessary, or why there is none.
 ///
@@ -18,7 +22,7 @@ use crate::command::output::failure::reason;
 pub(crate) fn find() -> Result<PathBuf, String> {
     let mut refused = Vec::new();
     for candidate in candidates() {
-        match prepare(&candidate) {
+        match fits(&candidate).and_then(|()| prepare(&candidate)) {
             Ok(()) => return Ok(candidate),
             Err(why) => refused.push(format!("{} ({why})", candidate.display())),
         }
@@ -37,6 +41,14 @@ fn candidates() -> Vec<PathBuf> {
     }
     all.push(PathBuf::from(format!("/tmp/lightpath-{}", uid.as_raw())));
     all
+}
+
+/// Checks that a run's record has space for the paths of what is in `directory`.
+fn fits(directory: &Path) -> Result<(), String> {
+    match directory.as_os_str().len() + LONGEST <= RUN_PATH {
+        true => Ok(()),
+        false => Err(format!("its path has more than {} bytes", RUN_PATH - LONGEST)),
+    }
 }
 
 /// Whether every user can reach `path`.

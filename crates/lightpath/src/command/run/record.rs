@@ -51,9 +51,7 @@ pub(super) fn claim(region: Region<'static>, options: &Options, paths: &Paths) -
     boot::claim_run(region, &setup)
         .map_err(|e| match e {
             Errno::EAGAIN => format!("{} runs use the region already; wait for one to end", RUNS - 1),
-            Errno::ENAMETOOLONG => {
-                "the path of the cache directory or of lightpath itself is too long".to_owned()
-            }
+            Errno::ENAMETOOLONG => "the path of lightpath itself is too long".to_owned(),
             e => format!("the region gives no place to the run: {e:?}"),
         })
         .map_err(|line| Failure::new(REGION, line))
