@@ -452,6 +452,16 @@ fn a_broken_pipe_ends_it_quietly() {
 }
 
 #[test]
+fn a_small_stack_is_enough() {
+    let output = shell(
+        r#"for size in 64 80 128 256; do
+               (ulimit -S -s $size; "$LP" run -- sh -c 'echo a >$LIGHTPATH/f; cat $LIGHTPATH/f; ulimit -s')
+           done; ulimit -s 80; "$LP" run --stats -- true 2>/dev/null && echo hard"#,
+    );
+    assert_eq!(said(&output), "a\n64\na\n80\na\n128\na\n256\nhard\n");
+}
+
+#[test]
 fn signals_reach_the_command() {
     let script = r#"coproc "$LP" run -- sh -c 'trap "echo trapped; exit 5" TERM; echo up; while :; do :; done'
         run=$COPROC_PID; exec 4<&"${COPROC[0]}"; read -r line <&4; echo "$line"; kill $run; cat <&4; wait $run; echo $?"#;

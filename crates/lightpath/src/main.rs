@@ -36,6 +36,12 @@ fn open_standard_descriptors() {
 #[cfg(not(test))]
 #[unsafe(no_mangle)]
 extern "C" fn main(_argc: libc::c_int, _argv: *const *const libc::c_char) -> libc::c_int {
+    command::cli::stack::with_enough(run)
+}
+
+/// Runs the command line and returns the exit status.
+#[cfg(not(test))]
+fn run() -> libc::c_int {
     open_standard_descriptors();
     let status = command::cli::dispatch::main(std::env::args_os());
     // Without std's start-up code nothing flushes at exit. If the flush fails, the output is lost, nothing
