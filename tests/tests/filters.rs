@@ -89,17 +89,43 @@ fn filter_from_outside(program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A run without a call that the gate needs refuses to start and says so, whether the filter returns an errno
-/// or kills.
+/// Calls that a run needs: the number and the name.
+const NEEDED: [(&str, &str); 9] = [
+    ("324", "membarrier"),
+    ("72", "fcntl"),
+    ("28", "madvise"),
+    ("297", "rt_tgsigqueueinfo"),
+    ("322", "execveat"),
+    ("73", "flock"),
+    ("77", "ftruncate"),
+    ("99", "sysinfo"),
+    ("137", "statfs"),
+];
+/// Calls that a run does without.
+const TRIED: [(&str, &str); 7] = [
+    ("332", "statx"),
+    ("437", "openat2"),
+    ("138", "fstatfs"),
+    ("27", "mincore"),
+    ("95", "umask"),
+    ("41", "socket"),
+    ("49", "bind"),
+];
+
+/// A run without a call that it needs refuses to start and says so, whether the filter returns an errno or
+/// kills. One that it does without must not kill.
 fn filter_that_denies(program: &Path) -> Result<()> {
-    for (call, name) in
-        [("324", "membarrier"), ("72", "fcntl"), ("28", "madvise"), ("297", "rt_tgsigqueueinfo")]
-    {
-        for action in [EPERM, KILL] {
-            let (status, said) = started_by(program, &["deny", call, action], "echo a > /light/f")?;
-            let clear = said.lines().count() == 1 && said.contains(&format!("denies {name}(2)"));
-            ensure!(status == "exit 126" && clear, "{name}: {status}: {said}");
-        }
+    let needed = NEEDED.iter().flat_map(|(call, name)| [(call, name, EPERM), (call, name, KILL)]);
+    let tried = TRIED.iter().map(|(call, name)| (call, name, KILL));
+    for (call, name, action) in needed.chain(tried) {
+        let (status, said) = started_by(program, &["deny", call, action], "echo a > /light/f")?;
+        let clear = said.lines().count() == 1 && said.contains(&format!("denies {name}(2)"));
+        ensure!(status == "exit 126" && clear, "{name}, {action}: {status}: {said}");
+    }
+    for (call, name) in TRIED {
+        let script = "echo a > /light/f; mkdir /light/d; cat /light/f; rm -r /light/*";
+        let done = started_by(program, &["deny", call, EPERM], script)?;
+        ensure!(done == ("exit 0".to_owned(), "a\n".to_owned()), "{name}: {done:?}");
     }
     Ok(())
 }

@@ -11,13 +11,22 @@ use crate::command::output::failure::{FSCK_USAGE, Failure, USAGE};
 use crate::command::output::message::message;
 use crate::command::output::print::print;
 use crate::command::over;
+use crate::command::program::inherited;
 use crate::command::verbs::{doctor, exec, freeze, fsck, info, pack, place, ps, run, sites, top, trace};
+
+/// The verbs that start a command in a run.
+const STARTING: [&str; 7] = ["run", "shell", "exec", "trace", "cat", "ls", "cp"];
 
 /// Runs the command line and returns the exit status; on success `run` does not return.
 pub(crate) fn main(args: impl Iterator<Item = OsString>) -> u8 {
     let args: Vec<OsString> = args.collect();
     // fsck(8) has statuses of its own.
     let usage = if args.get(1).is_some_and(|verb| verb == "fsck") { FSCK_USAGE } else { USAGE };
+    let starts = args.get(1).is_some_and(|verb| STARTING.iter().any(|name| verb == name));
+    if starts && let Err(failure) = inherited::check_filter() {
+        message(&failure);
+        return failure.status;
+    }
     let verb = match run_alone(&args).map_or_else(|| Cli::try_parse_from(args).map(|cli| cli.verb), Ok) {
         Ok(verb) => verb,
         Err(error) => return report_usage(&error, usage),

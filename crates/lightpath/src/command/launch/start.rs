@@ -49,7 +49,7 @@ pub(crate) fn prepare(
     command: &[OsString],
     open: impl FnOnce(&Paths<'_>) -> Result<Claim, Failure>,
 ) -> Result<(Launch, Claim), Failure> {
-    inherited::check()?;
+    inherited::close_rings();
     let mut launch = Launch::new(options, command)?;
     let cache = directory::find().map_err(|line| Failure::new(REGION, line))?;
     let preload = preload::extract(&cache).map_err(|line| Failure::new(REGION, line))?;

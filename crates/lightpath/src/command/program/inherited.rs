@@ -3,8 +3,6 @@
 
 use std::os::fd::RawFd;
 
-use rustix::io::Errno;
-
 use crate::command::output::failure::{CANNOT_RUN, Failure};
 
 /// A call as the gate makes it, with arguments that have no effect.
@@ -36,7 +34,8 @@ const NONE: usize = usize::MAX;
 /// `MEMBARRIER_CMD_GLOBAL_EXPEDITED` and the command that registers for it.
 const BARRIERS: [usize; 2] = [1 << 1, 1 << 2];
 
-fn calls() -> impl Iterator<Item = Call> {
+/// The calls that must succeed.
+fn needed() -> impl Iterator<Item = Call> {
     calls! {
         SYS_membarrier(BARRIERS[1]);
         SYS_membarrier(BARRIERS[0]);
@@ -87,25 +86,62 @@ fn calls() -> impl Iterator<Item = Call> {
         SYS_rt_tgsigqueueinfo();
         SYS_execve();
         SYS_execveat(NONE);
+        SYS_access();
+        SYS_flock(NONE);
+        SYS_ftruncate(NONE);
+        SYS_statfs();
+        SYS_sysinfo();
+        SYS_getrandom();
+        SYS_getpid();
+        SYS_getuid();
+        SYS_geteuid();
+        SYS_getgid();
+        SYS_getegid();
     }
     .into_iter()
 }
 
-/// Refuses to start under a filter that denies one of these calls, and closes what must not be inherited.
-pub(crate) fn check() -> Result<(), Failure> {
+/// Calls that Lightpath does without if they fail, as they may with an old kernel or in a container: they
+/// must not kill.
+fn tried() -> impl Iterator<Item = Call> {
+    calls! {
+        SYS_statx(NONE);
+        SYS_openat2(NONE);
+        SYS_faccessat2(NONE);
+        SYS_fstatfs(NONE);
+        SYS_getdents64(NONE);
+        SYS_mincore(1);
+        SYS_umask();
+        SYS_socket(NONE);
+        SYS_bind(NONE);
+        SYS_connect(NONE);
+        SYS_recvfrom(NONE);
+        SYS_getsockname(NONE);
+    }
+    .into_iter()
+}
+
+/// Refuses to start under a filter that denies one of these calls. None of them may have been made before.
+pub(crate) fn check_filter() -> Result<(), Failure> {
     if is_filtered()
         && let Some(name) = denied()
     {
         let line = format!("a filter in force here (seccomp) denies {name}(2), which Lightpath needs");
         return Err(Failure::new(CANNOT_RUN, line));
     }
-    close_rings();
     Ok(())
 }
 
-/// Whether the kernel reports that the process has a filter.
+/// Whether the kernel reports that the process has a filter. Only opens and reads.
 fn is_filtered() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut status = Vec::with_capacity(8192);
+    let mut room = [0; 4096];
+    if let Ok(mut file) = std::fs::File::open("/proc/self/status") {
+        while let Ok(got @ 1..) = std::io::Read::read(&mut file, &mut room) {
+            status.extend_from_slice(&room[..got]);
+        }
+    }
+    let status = String::from_utf8_lossy(&status);
     status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() != "0"))
 }
 
@@ -127,10 +163,10 @@ fn denied() -> Option<&'static str> {
             // SAFETY: the child is this process's own.
             unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
             let reached = read.map_or(0, |_| said.len());
-            let count = calls().count();
+            let mut calls = needed().chain(tried());
             // One byte before each call, and one more after the last.
-            (reached <= count)
-                .then(|| calls().nth(reached.saturating_sub(1)).map_or("write", |call| &call.name[4..]))
+            (reached <= needed().count() + tried().count())
+                .then(|| calls.nth(reached.saturating_sub(1)).map_or("write", |call| &call.name[4..]))
         }
     }
 }
@@ -140,26 +176,34 @@ fn try_all(out: RawFd) -> ! {
         // SAFETY: one byte is read.
         unsafe { libc::syscall(libc::SYS_write, out, c"".as_ptr(), 1) };
     };
-    for call in calls() {
+    for call in needed() {
         step();
-        let [a, b, c, d] = call.arguments;
-        // SAFETY: none of the calls has an effect with these arguments.
-        let done = unsafe { libc::syscall(call.nr, a, b, c, d, 0, 0) };
-        let errno = std::io::Error::last_os_error().raw_os_error();
-        if done == -1
-            && [Errno::PERM, Errno::NOSYS, Errno::ACCESS].iter().any(|e| errno == Some(e.raw_os_error()))
-        {
+        if [libc::EPERM, libc::ENOSYS, libc::EACCES].contains(&make(&call)) {
             // SAFETY: ends the child.
             unsafe { libc::_exit(1) };
         }
+    }
+    for call in tried() {
+        step();
+        make(&call);
     }
     step();
     // SAFETY: ends the child.
     unsafe { libc::_exit(0) }
 }
 
+/// Makes a call; returns its errno, or 0.
+fn make(call: &Call) -> i32 {
+    let [a, b, c, d] = call.arguments;
+    // SAFETY: in the child, none of the calls has an effect with these arguments.
+    match unsafe { libc::syscall(call.nr, a, b, c, d, 0, 0) } {
+        -1 => std::io::Error::last_os_error().raw_os_error().unwrap_or(0),
+        _ => 0,
+    }
+}
+
 /// Closes instances of io_uring.
-fn close_rings() {
+pub(crate) fn close_rings() {
     let Ok(listed) = std::fs::read_dir("/proc/self/fd") else { return };
     let is_ring = |entry: &std::fs::DirEntry| {
         std::fs::read_link(entry.path()).is_ok_and(|target| target.as_os_str() == "anon_inode:[io_uring]")
