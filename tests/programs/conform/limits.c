@@ -50,6 +50,32 @@ GROUP(limits, numbers)
     T(access("new", F_OK));
 }
 
+/* KiB of data that the process has. */
+static long data_now(void)
+{
+    char line[200];
+    long data = 0;
+    FILE *status = fopen("/proc/self/status", "r");
+    while (fgets(line, sizeof line, status))
+        sscanf(line, "VmData: %ld", &data);
+    fclose(status);
+    return data;
+}
+
+/* A shared mapping of a file takes no data. */
+GROUP(limits, data)
+{
+    int fd = make_open("f", "text", O_RDWR);
+    T(ftruncate(fd, 40 << 12));
+    limit(RLIMIT_DATA, (data_now() + 600) << 10);
+    char *at = mmap(NULL, 40 << 12, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    say("%.4s", at == MAP_FAILED ? "none" : at);
+    for (int i = 1; i < 40 && at != MAP_FAILED; i += 2)
+        if (mprotect(at + (i << 12), 1 << 12, PROT_READ))
+            say("%d: %s", i, strerrorname_np(errno));
+    T(munmap(at, 40 << 12));
+}
+
 static void await(int pipe)
 {
     char byte;

@@ -6,7 +6,9 @@
 
 use core::mem::MaybeUninit;
 
-use lp_abi::linux::{__NR_mmap, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use lp_abi::linux::{
+    __NR_mmap, __NR_mprotect, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_NONE, PROT_READ, PROT_WRITE,
+};
 use lp_abi::{Errno, Result};
 use lp_region::sync::light_barrier;
 
@@ -24,6 +26,9 @@ pub(crate) trait Span: Copy {
 pub(crate) struct Sorted<T: Span> {
     at: *mut T,
     count: usize,
+    /// Number of items in the part of the memory that is writable. The rest does not count as the program's
+    /// data (`RLIMIT_DATA`).
+    room: usize,
     step: Step<T>,
 }
 
@@ -50,10 +55,14 @@ enum Change {
 impl<T: Span> Sorted<T> {
     /// Bytes of addresses reserved for a list.
     const BYTES: usize = T::MOST * size_of::<T>();
+    /// Minimum number of bytes made writable.
+    const LEAST: usize = 64 << 10;
+    /// Items that there is space for beyond those that a call has reserved: its parts reserve for themselves.
+    const SPARE: usize = 64;
 
     pub(crate) const fn new() -> Self {
         let step = Step { kind: Change::Nothing, index: 0, next: 0, count: 0, item: MaybeUninit::uninit() };
-        Sorted { at: core::ptr::null_mut(), count: 0, step }
+        Sorted { at: core::ptr::null_mut(), count: 0, room: 0, step }
     }
 
     /// Address and length of the list's memory; a null address before the first item.
@@ -78,13 +87,30 @@ impl<T: Span> Sorted<T> {
     /// # Errors
     /// `ENOMEM`.
     pub(crate) fn reserve(&mut self, more: usize) -> Result<()> {
+        let least = self.count + more;
+        if least + Self::SPARE <= self.room { Ok(()) } else { self.reserve_slow(least) }
+    }
+
+    #[cold]
+    fn reserve_slow(&mut self, least: usize) -> Result<()> {
+        if least > T::MOST {
+            return Err(Errno::ENOMEM);
+        }
         if self.at.is_null() {
-            let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
-            // SAFETY: a new mapping; memory is allocated as it is touched.
-            let at = unsafe { lp_abi::syscall!(__NR_mmap, 0, Self::BYTES, protection, flags, -1i32, 0) }?;
+            let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+            // SAFETY: a new mapping.
+            let at = unsafe { lp_abi::syscall!(__NR_mmap, 0, Self::BYTES, PROT_NONE, flags, -1i32, 0) }?;
             self.at = at as *mut T;
         }
-        if self.count + more > T::MOST { Err(Errno::ENOMEM) } else { Ok(()) }
+        let bytes = ((least + Self::SPARE) * size_of::<T>()).next_power_of_two();
+        let bytes = bytes.max(Self::LEAST).min(Self::BYTES);
+        if bytes / size_of::<T>() > self.room {
+            let protection = PROT_READ | PROT_WRITE;
+            // SAFETY: part of the list's mapping; memory is allocated as it is touched.
+            unsafe { lp_abi::syscall!(__NR_mprotect, self.at, bytes, protection) }?;
+            self.room = bytes / size_of::<T>();
+        }
+        Ok(())
     }
 
     /// Index of the first item that overlaps `start..end`.
