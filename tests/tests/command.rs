@@ -594,6 +594,32 @@ fn a_cache_with_too_long_a_path_is_not_used() {
 }
 
 #[test]
+fn a_launcher_that_was_replaced_during_the_run_is_named() {
+    program::require(&["python3"]).unwrap();
+    let of_another_version = ["sites", "--bundle", "/nowhere/sites-0-0", "--build", "/bin/sh"];
+    assert_eq!(lightpath().args(of_another_version).output().unwrap().status.code(), Some(4));
+    for (replace, why) in [
+        (
+            "printf '#!/bin/sh\\nexit 4\\n' >$COPY.new; chmod +x $COPY.new; mv $COPY.new $COPY",
+            "has been replaced by another version",
+        ),
+        ("rm $COPY", "cannot be executed any more"),
+    ] {
+        let place = directory();
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let copy = place.path().join("launcher");
+        fs::copy(binary::lightpath().unwrap(), &copy).unwrap();
+        let script = format!("{{ {replace}; }} && exec python3 -c 'import _ssl'");
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "\"$COPY\" run -- sh -c \"$SCRIPT\""]).env("SCRIPT", script).env("COPY", &copy);
+        let output = command.env("XDG_CACHE_HOME", place.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        let clear = said.lines().count() == 1 && said.contains(&format!("{} {why}", copy.display()));
+        assert!(clear && !output.status.success(), "{output:?}");
+    }
+}
+
+#[test]
 fn fifos_and_sockets_need_no_writable_cache() {
     if !rustix::process::geteuid().is_root() {
         return;

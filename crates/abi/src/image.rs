@@ -32,6 +32,10 @@ use crate::linux::{
 /// sandbox, or under a filter.
 pub const NONE_NEEDED: usize = 3;
 
+/// Exit status of a builder that writes bundles of another version than the run's: the launcher has been
+/// replaced since.
+pub const OTHER_VERSION: usize = 4;
+
 /// Address at which every process maps its [`GatePage`]: below 2 GiB so that a thunk reaches it by an
 /// absolute operand, and above the addresses that a program linked at the usual 0x400000 and its heap are
 /// likely to use.

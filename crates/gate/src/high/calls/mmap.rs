@@ -21,7 +21,7 @@ use crate::high::memory::written::{self, After};
 use crate::high::run::image;
 use crate::high::run::own;
 use crate::high::run::own::end_of;
-use crate::low::cover::build::{self, Source};
+use crate::low::cover::build::{self, Ended, Source};
 use crate::low::cover::mapped_code::{MappedFile, mapped};
 use crate::low::dispatch::NOT_OURS;
 use crate::low::tools::names;
@@ -218,8 +218,8 @@ fn cover(task: &Task, of: InodeRef, at: usize, wanted: &Wanted) {
     let shown = path_of(task, wanted.fd, &mut path);
     let read = |to: &mut [u8], at: u64| read_at(task, record, to, at).unwrap_or(0);
     let build = || {
-        let Ok(copy) = image::copied(task, of, c"lightpath-code") else { return false };
-        build::build(core::iter::once(Source::Open(copy.get()))).none_needed
+        let Ok(copy) = image::copied(task, of, c"lightpath-code") else { return Ended::Itself };
+        build::build(core::iter::once(Source::Open(copy.get()))).ended
     };
     let source = MappedFile { read: &read, name: names::NAMELESS, shown, build: &build };
     // SAFETY: the mapping was just made, and nothing in it runs yet.

@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 
-use lp_abi::image::NONE_NEEDED;
+use lp_abi::image::{NONE_NEEDED, OTHER_VERSION};
 use lp_abi::linux::{__NR_clone, __NR_execve, __NR_exit_group, __NR_fcntl, __NR_wait4, F_SETFD};
 use lp_abi::{Fd, OwnedFd};
 
@@ -18,8 +18,31 @@ pub(crate) const BATCH: usize = 256;
 pub(crate) struct Built {
     /// The number of names: at least one, and as many as there is room for.
     pub(crate) given: usize,
-    /// Whether it could not write the bundle, and none of the objects needs an image.
-    pub(crate) none_needed: bool,
+    pub(crate) ended: Ended,
+}
+
+/// How the builder ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// It has written images, or said why it did not.
+    Itself,
+    /// It could not write the bundle, and none of the objects needs an image.
+    NoneNeeded,
+    /// It is of another version than the gate.
+    OtherVersion,
+    /// It could not be executed.
+    NotExecuted,
+}
+
+/// Ends the process because the builder has left the object with this name without an image.
+#[cold]
+pub(crate) fn refuse(name: &[u8], ended: Ended) -> ! {
+    let why: &[u8] = match ended {
+        Ended::Itself | Ended::NoneNeeded => report::refuse(&[b"no site image for ", name]),
+        Ended::OtherVersion => b" has been replaced by another version; start the run again",
+        Ended::NotExecuted => b" cannot be executed any more; start the run again",
+    };
+    report::refuse(&[b"no site image for ", name, b": ", home::settings().builder.get(), why])
 }
 
 /// An object for the builder.
@@ -82,11 +105,19 @@ pub(crate) fn build<'a>(sources: impl Iterator<Item = Source<'a>>) -> Built {
         false => run(settings.builder.pointer(), &argv, open),
     };
     drop(copy);
-    Built { given, none_needed: status == NONE_NEEDED }
+    let ended = match status {
+        NONE_NEEDED => Ended::NoneNeeded,
+        OTHER_VERSION => Ended::OtherVersion,
+        NOT_EXECUTED => Ended::NotExecuted,
+        _ => Ended::Itself,
+    };
+    Built { given, ended }
 }
 
 /// Exit status of a builder that was not executed.
-const FAILED: usize = 127;
+const NOT_EXECUTED: usize = 127;
+/// Exit status of one that was killed, or for which there was no process.
+const FAILED: usize = 128;
 
 /// Runs a program that inherits `open`, waits for its end and returns its exit status. `argv` ends with null.
 fn run(path: *const u8, argv: &[*const u8], open: Option<Fd>) -> usize {
@@ -111,7 +142,7 @@ fn run(path: *const u8, argv: &[*const u8], open: Option<Fd>) -> usize {
     let environment = [core::ptr::null::<u8>(); 1];
     // SAFETY: the path and the arguments are NUL-terminated, and both vectors end with null.
     let _ = unsafe { lp_abi::syscall!(__NR_execve, path, argv.as_ptr(), environment.as_ptr()) };
-    exit(FAILED)
+    exit(NOT_EXECUTED)
 }
 
 /// Forks without an exit signal.

@@ -5,7 +5,7 @@ use core::cell::Cell;
 use lp_abi::image::{ObjectRecord, state};
 use lp_abi::refusal::Refusal;
 
-use crate::low::cover::build::{BATCH, Source, build};
+use crate::low::cover::build::{self, BATCH, Ended, Source, build};
 use crate::low::cover::patch;
 use crate::low::cover::patch::Bundle;
 use crate::low::live::trap;
@@ -137,19 +137,19 @@ unsafe fn cover_unknown<'o>(
         }
     }
     let objects = objects.iter().flatten();
-    let (mut built, mut none_needed) = (0, true);
+    let (mut built, mut ended) = (0, Ended::NoneNeeded);
     while built < objects.clone().count() {
         let more = build(objects.clone().skip(built).map(|object| Source::Path(object.name)));
         built += more.given;
-        none_needed &= more.none_needed;
+        ended = if more.ended == Ended::NoneNeeded { ended } else { more.ended };
     }
     // SAFETY: the settings' strings are NUL-terminated.
     let bundle = unsafe { Bundle::open(home::settings().bundle.pointer()) };
     for object in objects {
         // SAFETY: the caller guarantees that the objects are mapped and that their initialisers have not run.
         match unsafe { cover_one(bundle.as_ref(), object) } {
-            Outcome::Unknown if !none_needed => {
-                report::refuse(&[b"no site image for ", names::shown(object.name, &mut [0; names::ROOM])]);
+            Outcome::Unknown if ended != Ended::NoneNeeded => {
+                build::refuse(names::shown(object.name, &mut [0; names::ROOM]), ended);
             }
             Outcome::Trapped => all = Outcome::Trapped,
             _ => {}

@@ -5,7 +5,7 @@ use lp_abi::linux::{__NR_mmap, MAP_ANONYMOUS, PROT_EXEC};
 use lp_abi::refusal::Refusal;
 use lp_abi::sys::syscall6;
 
-use crate::low::cover::build::{self, Source};
+use crate::low::cover::build::{self, Ended, Source};
 use crate::low::cover::loaded;
 use crate::low::cover::loaded::Outcome;
 use crate::low::cover::patch::Bundle;
@@ -15,7 +15,7 @@ use crate::low::object::elf::{Read, read_file};
 use crate::low::object::objects;
 use crate::low::object::objects::{Object, SEGMENTS, Segment};
 use crate::low::thread::home;
-use crate::low::tools::{names, report, status};
+use crate::low::tools::{names, status};
 
 /// Longest set of notes searched for a build-id, in bytes.
 const NOTES: usize = 1024;
@@ -41,7 +41,7 @@ pub(crate) unsafe extern "sysv64" fn mmap(
             let read = |to: &mut [u8], at: u64| read_file(fd, to, at);
             let mut room = [0; names::ROOM];
             let name = names::of_descriptor(fd, &mut room);
-            let build = || build::build(core::iter::once(Source::Path(name))).none_needed;
+            let build = || build::build(core::iter::once(Source::Path(name))).ended;
             mapped(&MappedFile { read: &read, name, shown: name, build: &build }, result as usize, offset);
         }
     }
@@ -55,8 +55,8 @@ pub(crate) struct MappedFile<'s> {
     pub(crate) name: &'s [u8],
     /// Its name for messages.
     pub(crate) shown: &'s [u8],
-    /// Has its site image built; returns whether it needs none ([`build::Built::none_needed`]).
-    pub(crate) build: &'s dyn Fn() -> bool,
+    /// Has its site image built.
+    pub(crate) build: &'s dyn Fn() -> Ended,
 }
 
 /// Patches the object whose executable segment was just mapped from `offset` of a file to `at`. Ignores files
@@ -96,15 +96,17 @@ pub(crate) unsafe fn mapped(source: &MappedFile<'_>, at: usize, offset: usize) {
         let cover = |bundle: Option<&Bundle>| loaded::cover_mapped(bundle, &object, source.shown, build_id);
         let mut outcome = cover(bundle.as_ref());
         drop(bundle);
+        let mut ended = Ended::Itself;
         if matches!(outcome, Outcome::Unknown) {
-            if (source.build)() {
+            ended = (source.build)();
+            if ended == Ended::NoneNeeded {
                 return;
             }
             outcome = cover(Bundle::open(home::settings().bundle.pointer()).as_ref());
         }
         match outcome {
             Outcome::Covered => {}
-            Outcome::Unknown => report::refuse(&[b"no site image for ", source.shown]),
+            Outcome::Unknown => build::refuse(source.shown, ended),
             // Other threads would have to be told.
             Outcome::Trapped if status::is_alone() && trap::start(None) => {}
             Outcome::Trapped => loaded::refuse(source.shown, Refusal::Unpatchable.why()),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use clap::Args;
-use lp_abi::image::NONE_NEEDED;
+use lp_abi::image::{NONE_NEEDED, OTHER_VERSION};
 use lp_sites::elf::Elf;
 use lp_sites::image::Verdict;
 use lp_sites::{Bundle, Status};
@@ -54,6 +54,9 @@ pub(crate) fn sites(arguments: &Sites) -> Result<u8, Failure> {
     if Bundle::open(&place).is_err() && none_needed() {
         return Ok(NONE_NEEDED as u8);
     }
+    if is_of_another_version(&place) {
+        return Ok(OTHER_VERSION as u8);
+    }
     let progress = Progress::new("preparing libraries for their first use", arguments.paths.len());
     let next = AtomicUsize::new(0);
     let work = || {
@@ -100,6 +103,12 @@ fn lift_limit() {
 /// The bundle in which the gate of a run by this user looks for its images.
 fn bundle() -> Result<PathBuf, String> {
     directory::find().map(|cache| cache.join(Bundle::file_name()))
+}
+
+/// Whether the path is that of a bundle for the gate of another version.
+fn is_of_another_version(bundle: &Path) -> bool {
+    let name = bundle.file_name().unwrap_or_default();
+    name.as_encoded_bytes().starts_with(b"sites-") && name != &*Bundle::file_name()
 }
 
 /// Whether the object at `path` has no system calls of its own.
