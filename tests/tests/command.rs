@@ -620,6 +620,25 @@ fn a_launcher_that_was_replaced_during_the_run_is_named() {
 }
 
 #[test]
+fn loop_devices_read_a_copy() {
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
+        return;
+    }
+    program::require(&["busybox", "mkfs.ext2", "mount", "umount"]).unwrap();
+    let place = directory();
+    let script = r#"cd $LIGHTPATH; mkdir tree; echo text >tree/f; truncate -s 1M image; mkfs.ext2 -q -d tree image
+        for mount in "busybox mount" mount; do
+            timeout 20 $mount -o loop image $PLACE 2>/dev/null; echo $?
+            cat $PLACE/f; { echo x >$PLACE/f; } 2>&1 | grep -o 'Read-only.*'; umount $PLACE
+        done"#;
+    let mut command = Command::new("unshare");
+    command.arg("-m").arg(binary::lightpath().unwrap()).args(["run", "--", "bash", "-c", script]);
+    command.env("XDG_CACHE_HOME", binary::cache_home().unwrap()).env("PATH", program::search_path());
+    let output = command.env("PLACE", place.path()).output().unwrap();
+    assert_eq!(said(&output), "0\ntext\nRead-only file system\n".repeat(2));
+}
+
+#[test]
 fn fifos_and_sockets_need_no_writable_cache() {
     if !rustix::process::geteuid().is_root() {
         return;

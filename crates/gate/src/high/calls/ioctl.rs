@@ -8,6 +8,7 @@ use lp_vfs::task::Task;
 use lp_vfs::{ends, ioctl};
 
 use crate::high::calls::fcntl::is_open;
+use crate::high::calls::loop_device;
 use crate::high::calls::refused::on_file;
 use crate::high::fd::{descriptor, mark};
 use crate::high::frame::handler::{given, handlers, ret};
@@ -48,6 +49,11 @@ fn ioctl_other(task: &Task, fd: Fd, request: u32, argument: usize) -> isize {
     }
     if request == FIOCLEX || request == FIONCLEX {
         mark::forget(task, fd);
+    }
+    if loop_device::is_attach(request)
+        && let Some(done) = loop_device::attach(task, fd, request, argument)
+    {
+        return done;
     }
     // The source of a clone must be on the same file system.
     let source = source_of(request, argument).filter(|_| ends::opened(task, fd).is_ok());

@@ -36,6 +36,7 @@ pub(crate) mod limit;
 pub(crate) mod link;
 pub(crate) mod linker;
 pub(crate) mod listmount;
+pub(crate) mod loop_device;
 pub(crate) mod lseek;
 pub(crate) mod madvise;
 pub(crate) mod mkdir;
