@@ -47,10 +47,10 @@ fn pages(file: &Path) -> Vec<(i64, Vec<u8>)> {
 fn a_copy_of_a_busy_run_is_of_one_moment() {
     let trees = Trees::new("echo f > f");
     // Each pair of files is changed one after the other, so the first is ahead by one at most. Names as well.
-    let writer = "cd $LIGHTPATH; mkdir $1; i=0; echo 0 > $1/a; echo 0 > $1/b; : > $1/n0; while [ ! -e stop ]; do i=$((i+1)); \
+    let writer = "cd $LIGHTPATH; mkdir $1; i=0; echo 0 > $1/a; echo 0 > $1/b; : > $1/n0; : > $1/ready; while [ ! -e stop ]; do i=$((i+1)); \
         echo $i > $1/a.new; mv $1/a.new $1/a; echo $i > $1/b.new; mv $1/b.new $1/b; mv $1/n$((i-1)) $1/n$i; done";
     let script = format!(
-        "for w in 1 2 3; do sh -c '{writer}' w $w & done; while [ ! -e $LIGHTPATH/3/b ]; do :; done; echo; read line; : > $LIGHTPATH/stop; wait"
+        "for w in 1 2 3; do sh -c '{writer}' w $w & done; for w in 1 2 3; do while [ ! -e $LIGHTPATH/$w/ready ]; do :; done; done; echo; read line; : > $LIGHTPATH/stop; wait"
     );
     let run = begun(trees.lightpath(&["run", "--size", "64M", "--", "sh", "-c", &script]));
     let check = "cd $LIGHTPATH; for w in 1 2 3; do a=$(cat $w/a); b=$(cat $w/b); [ $((a-b)) -ge 0 ] && [ $((a-b)) -le 1 ] || echo $w: $a $b; \

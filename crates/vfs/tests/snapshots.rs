@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use lp_abi::PAGE_SIZE;
 use lp_abi::linux::{O_APPEND, O_RDWR};
-use lp_vfs::{Task, boot, clock, fallocate, inode, linking, page, read, stat, truncate, write};
+use lp_vfs::{Task, boot, clock, copy, fallocate, inode, linking, map, page, read, stat, truncate, write};
 
 mod setup;
 use setup::{Fixture, Random, lent};
@@ -251,4 +251,64 @@ fn reads_beside_a_long_truncation_give_no_other_files_bytes() {
         done.store(true, Relaxed);
     });
     assert_eq!(foreign.into_inner(), 0, "bytes of another file");
+}
+
+/// Sleeps of a copy before it takes half a write.
+const PATIENCE: i64 = 100;
+
+#[test]
+fn a_copy_waits_for_a_writer_that_has_lost_its_processor() {
+    const BYTES: usize = 2 * PAGE_SIZE;
+    let fixture = Fixture::private(1 << 20);
+    let task = &fixture.task;
+    let (from, to) = (fixture.file(O_RDWR), fixture.file(O_RDWR));
+    let (id, inode) = (fixture.inode_id(from), fixture.inode(from));
+    // The rounds that may begin, that have begun, and that are over.
+    let rounds = [const { AtomicU32::new(0) }; 3];
+    let reach = |at: usize, round: u32| {
+        while rounds[at].load(Relaxed) < round {
+            std::thread::yield_now();
+        }
+    };
+    let mut whole = 0;
+    std::thread::scope(|scope| {
+        let (mine, rounds, reach) = (thread(&fixture, 11), &rounds, &reach);
+        let copier = scope.spawn(move || {
+            let Mine(task) = &{ mine };
+            let mut results = Vec::new();
+            for round in 1..=10 {
+                reach(0, round);
+                let (before, mut at, mut bytes) = (sleeps(), [0, 0], [0; BYTES]);
+                rounds[1].store(round, Relaxed);
+                let [off_in, off_out] = at.each_mut().map(lent::value);
+                assert_eq!(copy::copy_file_range(task, from, off_in, to, off_out, BYTES, 0), Ok(BYTES));
+                let waited = sleeps() - before;
+                assert_eq!(read::pread(task, to, lent::room(&mut bytes), 0), Ok(BYTES));
+                results.push((waited, bytes.iter().all(|byte| *byte == bytes[0])));
+                rounds[2].store(round, Relaxed);
+            }
+            results
+        });
+        for round in 1..=10u8 {
+            assert_eq!(write::pwrite(task, from, lent::bytes(&[round; BYTES]), 0), Ok(BYTES));
+            let held = inode::lock(task, id);
+            inode.data_seq.begin();
+            let page = task.region.page(map::get(task.region, inode, 0));
+            // SAFETY: within the page, whose bytes nobody else changes.
+            unsafe { page.write_bytes(round + 100, PAGE_SIZE / 2) };
+            rounds[0].store(round.into(), Relaxed);
+            reach(1, round.into());
+            std::thread::sleep(std::time::Duration::from_micros(500));
+            // SAFETY: as above.
+            unsafe { page.write_bytes(round, PAGE_SIZE / 2) };
+            inode.data_seq.end();
+            drop(held);
+            reach(2, round.into());
+        }
+        for (waited, is_whole) in copier.join().expect("the copier") {
+            assert!(is_whole || waited >= PATIENCE, "half a write after {waited} sleeps");
+            whole += u32::from(is_whole && waited > 0);
+        }
+    });
+    assert!(whole > 0, "some copy has waited");
 }

@@ -4,21 +4,24 @@ use lp_abi::{Fd, PAGE_SIZE, UserSlice};
 use lp_region::Region;
 use lp_region::records::Inode;
 use lp_region::sync::Ordering::Relaxed;
-use lp_region::sync::acquire_fence;
+use lp_region::sync::{acquire_fence, pause, spin};
 
 use crate::content::buffer::{self, Buffer};
 use crate::content::bulk::{self, Direction};
 use crate::content::map::{self, Extent, Map};
 use crate::content::snapshot;
 
+/// Checks, and then sleeps of at least 50 us, for which a source waits in all until nobody changes the file.
+const SPINS: u32 = 2000;
+const PAUSES: u32 = 100;
 /// Copies tried under an unchanged sequence count before a source falls back to page by page.
 const TRIES: u32 = 64;
 
 /// The bytes of a hole.
 static ZEROS: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
 
-/// A source of bytes that a write consumes. It is read while the target's lock is held, so it must never
-/// wait.
+/// A source of bytes that a write consumes. It is read while the target's lock is held, so it must not wait
+/// for longer than a moment.
 pub(crate) trait Source {
     /// Whether the write notifies watchers of the target; if not, its caller must.
     const IS_TOLD: bool = true;
@@ -54,17 +57,31 @@ impl<B: Buffer> Source for B {
 /// Takes no lock on the file. Each piece is checked after it was copied: the sequence count must not have
 /// changed and the map must still name the pages. Otherwise they may have been recycled meanwhile, and the
 /// piece is copied again. The map is checked even under an unchanged odd count, because a truncation frees
-/// pages within its section.
+/// pages within its section. A writer that has lost its processor is waited for, but not one that is stopped:
+/// then a page may be copied as it is half written.
 pub(crate) struct FileContent<'r> {
     region: Region<'r>,
     inode: &'r Inode,
     at: u64,
+    patience: u32,
 }
 
 impl<'r> FileContent<'r> {
     /// The content of `inode` from `at`.
     pub(crate) fn new(region: Region<'r>, inode: &'r Inode, at: u64) -> Self {
-        FileContent { region, inode, at }
+        FileContent { region, inode, at, patience: SPINS + PAUSES }
+    }
+
+    /// The sequence count: even, unless patience has run out.
+    fn settled(&mut self) -> u32 {
+        loop {
+            let count = self.inode.data_seq.read();
+            if count & 1 == 0 || self.patience == 0 {
+                return count;
+            }
+            self.patience -= 1;
+            if self.patience >= PAUSES { spin() } else { pause() }
+        }
     }
 
     fn piece(&self, most: usize) -> Extent {
@@ -100,7 +117,7 @@ impl Source for FileContent<'_> {
     unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, file: (Fd, usize)) -> usize {
         let (mut done, mut tries) = (0, 0);
         while done < bytes {
-            let before = self.inode.data_seq.read();
+            let before = self.settled();
             let size = self.inode.size.load(Relaxed); // Relaxed: ordered and validated by `data_seq`.
             let mut most = (bytes - done).min(size.saturating_sub(self.at) as usize);
             if tries >= TRIES {

@@ -268,8 +268,10 @@ pub(crate) fn may_share(task: &Task, from: InodeRef, to: &Inode) -> bool {
     if flags & others != 0 || has_holes || flags & MAPPED != 0 && cut::is_mapped(task, from) {
         return false;
     }
-    // Whoever ended the last mapping died before it cleared the flag.
-    source.flags.store(flags & !(MAPPED | WRITABLE_MAP), Relaxed);
+    if flags & MAPPED != 0 {
+        // Whoever ended the last mapping died before it cleared the flag.
+        source.flags.store(flags & !(MAPPED | WRITABLE_MAP), Relaxed);
+    }
     true
 }
 
