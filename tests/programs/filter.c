@@ -460,7 +460,8 @@ static void numbers(void)
         waitpid(child, &status, 0);
         say("%d\n", status);
     }
-    say("%d %d\n", unlink(file), rmdir(room));
+    int gone = unlink(file);
+    say("%d %d\n", gone, rmdir(room));
 }
 
 static const struct { const char *name; void (*run)(void); } cases[] = {

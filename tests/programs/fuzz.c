@@ -330,6 +330,28 @@ static void on_descriptor(unsigned which)
         DO(fcntl(fd, F_SETFL, flags), "setfl %d %o", fd, flags);
         break;
     }
+    case 20: {
+        /* A copy of the whole file, of up to 512 KiB. */
+        int other = some_fd();
+        loff_t from = 0, to = 0;
+        if (!fstat(fd, &st) && st.st_size > 1 << 19)
+            break;
+        DO(ftruncate(other, 0), "ftruncate %d", other);
+        DO(copy_file_range(fd, &from, other, &to, 1 << 30, 0), "copy %d %d", fd, other);
+        break;
+    }
+    case 21: {
+        if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size < 4096 || st.st_blocks * 512 < st.st_size)
+            break;
+        errno = 0;
+        char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        say(page == MAP_FAILED ? -1 : 0, "mmap %d", fd);
+        if (page != MAP_FAILED) {
+            page[100] = 'm';
+            munmap(page, 4096);
+        }
+        break;
+    }
     default:
         DO(fsync(fd), "fsync %d", fd);
     }
@@ -458,7 +480,7 @@ static void one(void)
     else if (kind < 23)
         do_fork();
     else if (kind < 60)
-        on_descriptor(roll(21));
+        on_descriptor(roll(24));
     else
         on_path(roll(24));
 }

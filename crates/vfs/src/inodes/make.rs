@@ -21,7 +21,8 @@ pub fn create_root(task: &Task, root: u32, mode: u32, owner: (u32, u32)) -> Resu
     make(task, root, S_IFDIR | mode & 0o7777, 0, owner)
 }
 
-/// Creates an inode that no name ever leads to, for a blob or for content that files share. The lane names it as after [`create_root`].
+/// Creates an inode that no name ever leads to, for a blob or for content that files share. The lane names it
+/// as after [`create_root`].
 ///
 /// # Errors
 /// Those of [`create_root`].

@@ -111,25 +111,23 @@ pub(crate) fn stay<'t, 'r>(task: &'t Task<'r>, mount: MountId) -> Writing<'t, 'r
     Writing { task }
 }
 
-/// [`begin`] for a change of how content is kept, which nobody sees and which a read-only mount allows: only a
-/// freeze keeps it out.
+/// [`begin`] for a change of how content is kept, which nobody sees and which a read-only mount allows: only
+/// a freeze keeps it out.
 #[cold]
 pub(crate) fn begin_unseen<'t, 'r>(task: &'t Task<'r>, mount: MountId) -> Writing<'t, 'r> {
     let lane = task.lane;
     order::took(order::of(&lane.holding), order::what(Rank::Writing, &lane.writing));
     let (mark, flags) = (&lane.writing, &task.region.mount(mount).flags);
-    for _ in 0..FREEZE_PATIENCE {
-        if marks::enter(mark, mount.mark(), flags, mount_flags::FREEZING) {
-            break;
+    let mut tries = 0;
+    while !marks::enter(mark, mount.mark(), flags, mount_flags::FREEZING) {
+        if tries < FREEZE_PATIENCE {
+            tries += 1;
+            marks::leave(mark);
+            pause();
+            continue;
         }
-        marks::leave(mark);
-        pause();
-    }
-    marks::enter(mark, mount.mark(), flags, 0);
-    loop {
         let seen = flags.load(Ordering::Acquire);
-        let bits = mount_flags::FREEZING;
-        if seen & bits == 0 || marks::call_off(flags, seen, bits) {
+        if marks::call_off(flags, seen, mount_flags::FREEZING) {
             break;
         }
     }
