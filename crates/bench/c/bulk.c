@@ -1,6 +1,6 @@
 /*
- * Sequential bulk I/O by the real dd and cp: MIB mebibytes written, read with bs=1M and copied, in MiB/s. A copy
- * may share the content of its source until it is written to, so one is also timed with a byte written to it.
+ * Sequential bulk I/O by the real dd and cp: MIB mebibytes written, read with bs=1M and copied, in MiB/s. A
+ * copy may share its source's content until it is written to, so one is also timed with a byte written to it.
  *
  *     bulk DIR MIB
  */

@@ -6,9 +6,9 @@
 //! uses.
 //!
 //! Passes, in order: the header and the lanes (`header`), the slabs' free slots (`slabs`), page maps and
-//! the chunks' bitmaps (`pages`, and `shared` for content of several files), directories, entries and the hash table (`names`), tables, open files,
-//! locks and mappings (`held`), what waits to be freed (`chains`). Each leaves in `Check` what the
-//! later ones need.
+//! the chunks' bitmaps (`pages`, and `shared` for content of several files), directories, entries and the
+//! hash table (`names`), tables, open files, locks and mappings (`held`), what waits to be freed (`chains`).
+//! Each leaves in `Check` what the later ones need.
 #![deny(unsafe_code)]
 #![warn(unreachable_pub)]
 

@@ -1,5 +1,5 @@
-//! Known damage to the chains of lanes, what goes with them, shared content, and the header: the checker names each, and a
-//! repair mends it.
+//! Known damage to the chains of lanes, what goes with them, shared content, and the header: the checker names
+//! each, and a repair mends it.
 
 use lp_abi::Fd;
 use lp_fsck::Severity;

@@ -1,11 +1,11 @@
 //! Owners of pages: which inode has each page, and where.
 //!
 //! A page's owner word is the inverse of its place in a map. It is written before a map names the page and
-//! cleared before the page can be taken again. While a file has a page, all versions of the word name the same
-//! place, but for content that files of a region in memory share ([`crate::inodes::reflink`]). A region whose
-//! parts are of different ages therefore still says which pages a file has that did not change meanwhile;
-//! `lp_fsck::rebuild` reads it. Calls ask it only whether a page was taken as space by fallocate(2) and not
-//! written since.
+//! cleared before the page can be taken again. While a file has a page, all versions of the word name the
+//! same place, but for content that files of a region in memory share ([`crate::inodes::reflink`]). A region
+//! whose parts are of different ages therefore still says which pages a file has that did not change
+//! meanwhile; `lp_fsck::rebuild` reads it. Calls ask it only whether a page was taken as space by
+//! fallocate(2) and not written since.
 
 use core::ops::Range;
 

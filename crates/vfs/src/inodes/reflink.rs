@@ -1,13 +1,13 @@
 //! Content that files share until one of them changes it: what xfs(5) and btrfs(5) call reflinks.
 //!
 //! A copy of a whole file moves no bytes (`share`). From then on the content of both is that of a *common*
-//! inode, which nothing but they names ([`Inode::tail`]). It owns the pages, and its map is theirs, so readers
-//! notice nothing. Whoever is about to change or map the content of a file calls `unshare` first. The file
-//! then gets a copy, or the pages themselves if it is the last that has them.
+//! inode, which only they name ([`Inode::tail`]). It owns the pages, and its map is theirs, so readers notice
+//! nothing. Whoever is about to change or map the content of a file calls `unshare` first. The file then gets
+//! a copy, or the pages themselves if it is the last that has them.
 //!
 //! This takes four kinds of steps, each under an intent. After each the records are whole: a file gives its
-//! content to a new common inode or takes it back, as its only member; an empty file joins; a file leaves, for
-//! another common inode or for none. The number of members is one word that lanes exchange
+//! content to a new common inode or takes it back, as its only member; an empty file joins; a file leaves,
+//! for another common inode or for none. The number of members is one word that lanes exchange
 //! ([`lp_region::signed`]). It has no lock: files with the same content may have nothing else to do with each
 //! other, and a process that is stopped at one must not delay those at the others. Only a member's lock
 //! admits another member, so the number cannot grow while the caller holds the lock of the only one.
@@ -179,8 +179,8 @@ impl Change {
         file.data_seq.end();
     }
 
-    /// Counts the file among the members of the common inode, or no longer, once. Returns whether that removed
-    /// the last.
+    /// Counts the file among the members of the common inode, or no longer, once. Returns whether that
+    /// removed the last.
     fn count(&self, region: Region, lane: &Lane) -> bool {
         let members = region.members(self.common.id);
         if let Some(purpose) = counted(region, self.common, lane) {
