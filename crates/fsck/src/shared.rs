@@ -18,8 +18,8 @@ use crate::pages::map_of;
 pub(crate) struct Shared {
     /// The others of each inode that is in a pair.
     kin: BTreeMap<u32, BTreeSet<u32>>,
-    /// The number of files that name each common inode.
-    members: BTreeMap<u32, u64>,
+    /// The files that name a common inode, and that inode.
+    files: Vec<(u32, InodeRef)>,
     /// Those of both kinds that a lane was changing when it died.
     changing: BTreeSet<u32>,
 }
@@ -32,7 +32,7 @@ impl Shared {
             let common = named_by(region.inode(InodeId(index)));
             if common != InodeRef::NONE {
                 shared.pair(index, common.id.0);
-                *shared.members.entry(common.id.0).or_default() += 1;
+                shared.files.push((index, common));
             }
         }
         for lane in (1..lanes).map(|index| region.lane(LaneId(index))) {
@@ -84,9 +84,10 @@ impl Check<'_> {
     /// The common inodes: those that files name, and those of steps under way.
     pub(crate) fn common(&mut self) {
         let fresh = self.slabs.inodes.fresh;
-        for index in self.extents.slots::<Inode>().take_while(|index| *index <= fresh).collect::<Vec<_>>() {
-            let common = named_by(self.region.inode(InodeId(index)));
-            if common == InodeRef::NONE || !self.slabs.inodes.is_used(index) {
+        let mut members = BTreeMap::<u32, u64>::new();
+        for (index, common) in core::mem::take(&mut self.shared.files) {
+            *members.entry(common.id.0).or_default() += 1;
+            if !self.slabs.inodes.is_used(index) {
                 continue;
             }
             self.named.insert(common.id.0);
@@ -107,7 +108,6 @@ impl Check<'_> {
         for index in self.shared.changing.iter().filter(|index| is_common(self.region, **index)) {
             self.named.insert(*index);
         }
-        let members = core::mem::take(&mut self.shared.members);
         for (common, counted) in members.into_iter().filter(|(common, _)| *common <= fresh) {
             let said = self.region.members(InodeId(common)).load().value();
             if said != counted && !self.shared.changing.contains(&common) {

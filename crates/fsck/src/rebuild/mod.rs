@@ -80,8 +80,6 @@ pub(crate) struct Rebuild {
     blobs: BTreeSet<u32>,
     /// The common inodes, and the files that have the content of each.
     shared: BTreeMap<u32, Vec<u32>>,
-    /// Those files.
-    sharing: Bits,
     entries: Bits,
     names: Bits,
     pages: Bits,
@@ -117,7 +115,6 @@ impl Rebuild {
             unnamed: Vec::new(),
             blobs: BTreeSet::new(),
             shared: BTreeMap::new(),
-            sharing: Bits::default(),
             entries: Bits::default(),
             names: Bits::default(),
             pages: Bits::default(),
@@ -175,6 +172,7 @@ impl Rebuild {
             && record.generation.load(Relaxed) == named.generation
             && (self.shared.contains_key(&common) || !self.blobs.contains(&common));
         if !is_there {
+            inode.flags.fetch_and(!inode_flags::SHARES, Relaxed);
             return false;
         }
         if self.blobs.insert(common) {
@@ -182,7 +180,6 @@ impl Rebuild {
             self.content(common);
         }
         self.shared.entry(common).or_default().push(index);
-        self.sharing.insert(index);
         inode.map.store(record.map.load(Relaxed), Relaxed);
         inode.pages.store(record.pages.load(Relaxed), Relaxed);
         inode.size.store(inode.size.load(Relaxed).min(i64::MAX as u64), Relaxed);

@@ -180,18 +180,17 @@ impl Rebuild {
                 zero.store(0, Relaxed);
             }
             inode.custody.clear();
-            let is_blob = self.blobs.contains(&index);
-            let shares = self.sharing.has(index);
-            let kept = match (is_blob, shares) {
-                (true, _) => inode_flags::BLOB | inode_flags::COMMON,
-                (false, true) => KEPT_FLAGS | inode_flags::SHARES,
-                (false, false) => KEPT_FLAGS,
+            let kept = match self.files.contains_key(&index) {
+                true => KEPT_FLAGS | inode_flags::SHARES,
+                false if is_directory => KEPT_FLAGS,
+                false => inode_flags::BLOB | inode_flags::COMMON,
             };
-            inode.flags.store(inode.flags.load(Relaxed) & kept, Relaxed);
-            match self.shared.get(&index) {
-                Some(files) => self.region.members(InodeId(index)).reset(files.len() as u64),
-                None if shares => {}
-                None => inode.tail.store(0, Relaxed),
+            let flags = inode.flags.load(Relaxed) & kept;
+            inode.flags.store(flags, Relaxed);
+            if let Some(files) = self.shared.get(&index) {
+                self.region.members(InodeId(index)).reset(files.len() as u64);
+            } else if flags & inode_flags::SHARES == 0 {
+                inode.tail.store(0, Relaxed);
             }
             if is_directory {
                 inode.map.store(0, Relaxed);

@@ -291,9 +291,25 @@ fn between(
     len: usize,
 ) -> Result<usize> {
     below::complete(task, from.inode)?;
-    let done = match by_reference(task, (from, start), (to, at), len) {
+    let is_whole = start == 0 && at == 0;
+    let done = match is_whole.then(|| by_reference(task, from, to, len)).flatten() {
         Some(done) => done,
-        None => by_bytes(task, (from, start), (to, at), len)?,
+        None => in_steps(task, from, len, STEP, |done, most| {
+            let start = start + done as u64;
+            // Limited to what exists, so that the target's limits do not fail a call at the source's end.
+            // Relaxed: the copy checks again.
+            let there = from.inode.size.load(Relaxed).saturating_sub(start);
+            let most = (most as u64).min(there) as usize;
+            if most == 0 {
+                return Ok(0);
+            }
+            let content = FileContent::new(task.region, from.inode, start);
+            match write::store(task, to, content, most, at + done as u64) {
+                // The source was truncated meanwhile.
+                Err(Errno::EFAULT) => Ok(0),
+                stored => stored,
+            }
+        })?,
     };
     if done != 0 {
         watched::touched(task, to.inode_id(), to.inode, Touched::Modified);
@@ -302,14 +318,9 @@ fn between(
 }
 
 /// [`between`] of a whole file to an empty one, which then share the content; `None` if that is not possible.
-fn by_reference(
-    task: &Task,
-    (from, start): (&HeldFile, u64),
-    (to, at): (&HeldFile, u64),
-    len: usize,
-) -> Option<usize> {
+fn by_reference(task: &Task, from: &HeldFile, to: &HeldFile, len: usize) -> Option<usize> {
     let size = from.inode.size.load(Relaxed); // Relaxed: read again under the lock.
-    if start != 0 || at != 0 || size < SHARED_LEAST || (len as u64) < size {
+    if size < SHARED_LEAST || (len as u64) < size {
         return None;
     }
     let done = {
@@ -320,7 +331,7 @@ fn by_reference(
         let _from = inode::lock_soon(task, from.inode_id())?;
         let size = from.inode.size.load(Relaxed); // Relaxed: under the lock.
         let is_within = size <= len as u64 && size <= task.process.fsize_limit.load(Relaxed);
-        if !is_within || !reflink::may_share(task, from.inode_ref(), inode) {
+        if !is_within || !reflink::may_share(task, from.inode_id(), inode) {
             return None;
         }
         privileges::drop_privileges(task, id, inode);
@@ -328,30 +339,6 @@ fn by_reference(
     };
     inode::read_by(task, from.file, from.inode, done);
     Some(done)
-}
-
-/// [`between`] by copying.
-fn by_bytes(
-    task: &Task,
-    (from, start): (&HeldFile, u64),
-    (to, at): (&HeldFile, u64),
-    len: usize,
-) -> Result<usize> {
-    in_steps(task, from, len, STEP, |done, most| {
-        let start = start + done as u64;
-        // Limited to what exists, so that the target's limits do not fail a call at the source's end.
-        let there = from.inode.size.load(Relaxed).saturating_sub(start); // Relaxed: the copy checks again.
-        let most = (most as u64).min(there) as usize;
-        if most == 0 {
-            return Ok(0);
-        }
-        let content = FileContent::new(task.region, from.inode, start);
-        match write::store(task, to, content, most, at + done as u64) {
-            // The source was truncated meanwhile.
-            Err(Errno::EFAULT) => Ok(0),
-            stored => stored,
-        }
-    })
 }
 
 /// Writes up to `len` bytes from `at` to a kernel descriptor that is not a pipe.

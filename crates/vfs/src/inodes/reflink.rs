@@ -27,7 +27,7 @@ use lp_region::{InodeId, InodeRef, LaneId, Region, Spot};
 use crate::caller::task::{Task, Time};
 use crate::content::map::{self, Map};
 use crate::content::source::FileContent;
-use crate::content::{cut, fill, linking, owner};
+use crate::content::{fill, linking, owner};
 use crate::inodes::inode::{self, Locked, Touch};
 use crate::inodes::make;
 use crate::lane::intent::{self, op};
@@ -246,33 +246,24 @@ fn common_of(inode: &Inode) -> InodeRef {
 }
 
 /// Whether a file may get the content of another. The caller must hold both locks.
-pub(crate) fn may_share(task: &Task, from: InodeRef, to: &Inode) -> bool {
-    use inode_flags::{BARE, BLOB, EXECUTED, KEPT, MAPPED, PENDING, SHARES, SPACE, WRITABLE_MAP};
+pub(crate) fn may_share(task: &Task, from: InodeId, to: &Inode) -> bool {
+    use inode_flags::{BARE, BLOB, EXECUTED, KEPT, MAPPED, PENDING, SHARES, SPACE};
     let region = task.region;
-    let source = region.inode(from.id);
+    let source = region.inode(from);
     // Relaxed throughout: immutable while in use, or under the locks.
     let root = source.root.load(Relaxed);
     let is_limited = root as usize >= COMMAND_ROOTS;
     if region.header().in_file.load(Relaxed) != 0 || is_limited || root != to.root.load(Relaxed) {
         return false;
     }
-    let others = KEPT | SPACE | BARE | PENDING | EXECUTED | BLOB;
+    let others = MAPPED | KEPT | SPACE | BARE | PENDING | EXECUTED | BLOB;
     let is_empty = to.size.load(Relaxed) == 0 && to.map.load(Relaxed) == 0;
-    if !is_empty || to.flags.load(Relaxed) & (others | MAPPED | SHARES) != 0 {
-        return false;
-    }
-    let flags = source.flags.load(Relaxed);
     // A copy has no holes, as on tmpfs.
-    let has_holes =
-        u64::from(source.pages.load(Relaxed)) != source.size.load(Relaxed).div_ceil(PAGE_SIZE as u64);
-    if flags & others != 0 || has_holes || flags & MAPPED != 0 && cut::is_mapped(task, from) {
-        return false;
-    }
-    if flags & MAPPED != 0 {
-        // Whoever ended the last mapping died before it cleared the flag.
-        source.flags.store(flags & !(MAPPED | WRITABLE_MAP), Relaxed);
-    }
-    true
+    let pages = source.size.load(Relaxed).div_ceil(PAGE_SIZE as u64);
+    is_empty
+        && to.flags.load(Relaxed) & (others | SHARES) == 0
+        && source.flags.load(Relaxed) & others == 0
+        && u64::from(source.pages.load(Relaxed)) == pages
 }
 
 /// Gives the content of a file to another, which [`may_share`] allows, and sets the times of that. The caller
@@ -315,8 +306,8 @@ pub(crate) fn unshare(task: &Task, id: InodeId, inode: &Inode, keep: u64) -> Res
 #[cold]
 fn unshare_slow(task: &Task, id: InodeId, inode: &Inode, keep: u64) -> Result<()> {
     let common = common_of(inode);
-    if task.region.members(common.id).load().value() > 1 {
-        let size = keep.min(inode.size.load(Relaxed)); // Relaxed: under the lock.
+    let size = keep.min(inode.size.load(Relaxed)); // Relaxed: under the lock.
+    if size == 0 || task.region.members(common.id).load().value() > 1 {
         let next = if size == 0 { InodeRef::NONE } else { copy(task, inode, size)? };
         // Relaxed: nobody else can reach it yet.
         let pages = if size == 0 { 0 } else { task.region.inode(next.id).pages.load(Relaxed) };
@@ -344,16 +335,15 @@ pub fn unshare_alone(task: &Task, id: InodeId) -> Result<()> {
 /// `ENOSPC`.
 pub(crate) fn lock_unshared<'r>(task: &Task<'r>, of: Spot) -> Result<Locked<'r>> {
     let (id, inode) = (of.inode.id, task.region.inode(of.inode.id));
-    loop {
-        let locked = inode::lock(task, id);
-        if !is_shared(inode) {
-            return Ok(locked);
-        }
-        drop(locked);
-        let _writing = writer::begin_unseen(task, of.mount);
-        let _locked = inode::lock(task, id);
-        unshare(task, id, inode, u64::MAX)?;
+    let locked = inode::lock(task, id);
+    if !is_shared(inode) {
+        return Ok(locked);
     }
+    drop(locked);
+    let _writing = writer::begin_unseen(task, of.mount);
+    let locked = inode::lock(task, id);
+    unshare(task, id, inode, u64::MAX)?;
+    Ok(locked)
 }
 
 /// A common inode with a copy of a file's first `size` bytes, and one member. The lane names it.

@@ -57,7 +57,7 @@ pub fn begin<'t, 'r>(task: &'t Task<'r>, mount: MountId) -> Result<Writing<'t, '
     }
     let flags = &task.region.mount(mount).flags;
     if !marks::enter(&lane.writing, mount.mark(), flags, mount_flags::CLOSED) {
-        enter_slow(task, mount, depth)?;
+        enter_slow(task, mount, depth, mount_flags::CLOSED)?;
     }
     lane.writing_depth.store(depth + 1, Ordering::Relaxed);
     Ok(Writing { task })
@@ -88,7 +88,7 @@ pub(crate) fn begin_walked<'t, 'r>(task: &'t Task<'r>, mount: MountId) -> Result
 #[cold]
 fn enter_walked_slow(task: &Task, mount: MountId, depth: u32) -> Result<()> {
     if task.region.mount(mount).flags.load(Ordering::Acquire) & mount_flags::CLOSED != 0 {
-        enter_slow(task, mount, depth)?;
+        enter_slow(task, mount, depth, mount_flags::CLOSED)?;
     }
     if !walked::was_left(task, mount) {
         return Ok(());
@@ -117,19 +117,9 @@ pub(crate) fn stay<'t, 'r>(task: &'t Task<'r>, mount: MountId) -> Writing<'t, 'r
 pub(crate) fn begin_unseen<'t, 'r>(task: &'t Task<'r>, mount: MountId) -> Writing<'t, 'r> {
     let lane = task.lane;
     order::took(order::of(&lane.holding), order::what(Rank::Writing, &lane.writing));
-    let (mark, flags) = (&lane.writing, &task.region.mount(mount).flags);
-    let mut tries = 0;
-    while !marks::enter(mark, mount.mark(), flags, mount_flags::FREEZING) {
-        if tries < FREEZE_PATIENCE {
-            tries += 1;
-            marks::leave(mark);
-            pause();
-            continue;
-        }
-        let seen = flags.load(Ordering::Acquire);
-        if marks::call_off(flags, seen, mount_flags::FREEZING) {
-            break;
-        }
+    let flags = &task.region.mount(mount).flags;
+    if !marks::enter(&lane.writing, mount.mark(), flags, mount_flags::FREEZING) {
+        let _ = enter_slow(task, mount, 0, mount_flags::FREEZING); // A freeze refuses nobody for good.
     }
     lane.writing_depth.store(1, Ordering::Relaxed); // Relaxed: only this thread writes it.
     Writing { task }
@@ -159,10 +149,10 @@ pub(crate) fn end_alone(task: &Task) {
     marks::leave(&task.lane.writing);
 }
 
-/// Slow path for a mount that is read-only or being shut. The lane's mark is set at entry, and afterwards if
-/// this succeeds.
+/// Slow path for a mount that is read-only or being shut, as far as `closed` has these flags. The lane's mark
+/// is set at entry, and afterwards if this succeeds.
 #[cold]
-fn enter_slow(task: &Task, mount: MountId, depth: u32) -> Result<()> {
+fn enter_slow(task: &Task, mount: MountId, depth: u32, closed: u32) -> Result<()> {
     let (mark, flags) = (&task.lane.writing, &task.region.mount(mount).flags);
     // Within another change, the lane that shuts the mount waits for this one.
     let patience = if depth == 0 { FREEZE_PATIENCE } else { 0 };
@@ -177,13 +167,13 @@ fn enter_slow(task: &Task, mount: MountId, depth: u32) -> Result<()> {
         }
         marks::leave(mark);
         pause();
-        if marks::enter(mark, mount.mark(), flags, mount_flags::CLOSED) {
+        if marks::enter(mark, mount.mark(), flags, closed) {
             return Ok(());
         }
     }
     loop {
         let seen = flags.load(Ordering::Acquire);
-        if seen & (mount_flags::READ_ONLY | mount_flags::SB_READ_ONLY) != 0 {
+        if seen & closed & (mount_flags::READ_ONLY | mount_flags::SB_READ_ONLY) != 0 {
             if depth == 0 {
                 marks::leave(mark);
                 order::gave(order::of(&task.lane.holding), mark);
@@ -191,7 +181,7 @@ fn enter_slow(task: &Task, mount: MountId, depth: u32) -> Result<()> {
             return Err(Errno::EROFS);
         }
         // A freeze waits for the change of which this one is a part.
-        let bits = if depth == 0 { mount_flags::WAITING } else { mount_flags::SHUTTING };
+        let bits = closed & if depth == 0 { mount_flags::WAITING } else { mount_flags::SHUTTING };
         if seen & bits == 0 || marks::call_off(flags, seen, bits) {
             return Ok(());
         }

@@ -128,9 +128,6 @@ impl<T: Span> Sorted<T> {
 
     /// Inserts an item. The caller has reserved space.
     pub(crate) fn insert(&mut self, item: T) {
-        if self.count == self.room {
-            let _ = self.reserve_slow(self.count);
-        }
         let index = self.items().partition_point(|other| other.start() < item.start());
         let (next, count) = (self.count, self.count + 1);
         self.begin(Step { kind: Change::Insertion, index, next, count, item: MaybeUninit::new(item) });
