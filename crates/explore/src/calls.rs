@@ -202,6 +202,12 @@ fn share(door: &dyn Door, dir: &Dir) {
     door.copy(dir.own, NEW);
 }
 
+/// The same, and writes a byte to it: the rest is still in common.
+fn borrow(door: &dyn Door, dir: &Dir) {
+    share(door, dir);
+    door.pwrite(NEW, &BYTES[..1], 9000);
+}
+
 /// A bind mount with all that is mounted below.
 const TREE: u64 = libc::MS_BIND | libc::MS_REC;
 /// A remount of one mount, read-only.
@@ -375,6 +381,14 @@ pub(crate) static CALLS: &[Call] = &[
     biased("write-copied", &["@/a"], |door, dir| door.pwrite(dir.own, &[1], 5000), share),
     biased("cut-copy", &["@/n"], |door, _| door.ftruncate(NEW, 5000), share),
     biased("unlink-copy", &["@", "@/n"], |door, dir| door.unlink(&dir.n) + door.close(NEW), share),
+    biased("write-borrower", &["@/n"], |door, _| door.pwrite(NEW, &BYTES[..1], 5000), borrow),
+    biased(
+        "copy-borrower",
+        &["@/n", "@/a"],
+        |door, dir| door.ftruncate(dir.own, 0) + door.copy(NEW, dir.own),
+        borrow,
+    ),
+    biased("unlink-borrower", &["@", "@/n"], |door, dir| door.unlink(&dir.n) + door.close(NEW), borrow),
     call("map", &["@/a"], |door, dir| door.map(dir.own)),
     call("map-stay", &["@/a"], |door, dir| door.map_to_stay(dir.own)),
     call("mount", &["@/d"], |door, dir| door.mount(None, &dir.d, libc::MS_NOSUID)),

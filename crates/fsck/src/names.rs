@@ -408,6 +408,7 @@ pub(crate) fn leaves(region: Region<'_>, id: InodeId) -> Vec<(u64, PageId)> {
             region,
             owner: id,
             kin: &[],
+            lender: None,
             claimed: &mut claimed,
             content: &mut |index, page| found.push((index, page)),
             fault: &mut |_, _, _| {},

@@ -12,7 +12,7 @@ use lp_vfs::run::PageHome;
 use lp_vfs::{inode, owner};
 
 use crate::bits::Bits;
-use crate::shared::Shared;
+use crate::shared::{self, Shared};
 use crate::{Check, has_type, locks};
 
 /// What is wrong with a page that a map names.
@@ -33,6 +33,8 @@ pub(crate) struct Walk<'w, 'r> {
     pub(crate) owner: InodeId,
     /// Others that may own its pages ([`crate::shared`]).
     pub(crate) kin: &'w [u32],
+    /// The common inode that has what its inode borrows.
+    pub(crate) lender: Option<InodeId>,
     /// Pages that maps name so far.
     pub(crate) claimed: &'w mut Bits,
     /// Called with each page of content and its index.
@@ -50,6 +52,8 @@ impl Walk<'_, '_> {
             || self.region.page_offset(PageId(page)).is_none()
         {
             PageError::Outside
+        } else if height == 0 && self.is_borrowed(page, index) {
+            return true;
         } else if !is_owner(self.owner) && !self.kin.iter().any(|id| is_owner(InodeId(*id))) {
             PageError::Foreign
         } else if !self.claimed.insert(page) {
@@ -59,6 +63,14 @@ impl Walk<'_, '_> {
         };
         (self.fault)(page, fault, word);
         false
+    }
+
+    /// Whether a page of content is that of the common inode at the same place, whose map claims it.
+    fn is_borrowed(&self, page: u32, index: u64) -> bool {
+        self.lender.is_some_and(|common| {
+            owner::has(self.region, PageHome { inode: common, index }, 0, PageId(page))
+                && map::get(self.region, self.region.inode(common), index) == PageId(page)
+        })
     }
 
     /// Visits what lies below `node`, a page that is claimed. Depth: the height.
@@ -126,6 +138,7 @@ impl Check<'_> {
             region: self.region,
             owner: InodeId(index),
             kin: &kin,
+            lender: shared::lender(self.region, index, self.slabs.inodes.fresh),
             claimed: &mut self.claimed,
             content: &mut |_, _| content += 1,
             fault: &mut |page, fault, _| {

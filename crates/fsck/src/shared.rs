@@ -1,5 +1,5 @@
 //! Content that files share ([`lp_vfs::reflink`]): which inodes have pages in common, and whether the number
-//! of files that have the content of a common inode is right.
+//! of files that have content of a common inode is right.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,24 +54,39 @@ impl Shared {
         self.kin.get(&index).into_iter().flatten().copied().collect()
     }
 
-    /// Whether the map of an inode is that of a common inode, which counts its pages.
+    /// Whether the map of an inode is that of one without a name, a common one or one that a lane has made a
+    /// map in: that one counts its pages.
     pub(crate) fn is_lent(&self, region: Region<'_>, index: u32) -> bool {
         let map = map_of(region.inode(InodeId(index)));
-        !is_common(region, index)
+        !is_hidden(region, index)
             && self
                 .kin(index)
                 .iter()
-                .any(|other| is_common(region, *other) && map_of(region.inode(InodeId(*other))) == map)
+                .any(|other| is_hidden(region, *other) && map_of(region.inode(InodeId(*other))) == map)
     }
 }
 
 /// The common inode that a file names; none if it shares nothing.
 pub(crate) fn named_by(inode: &Inode) -> InodeRef {
-    let flags = inode.flags.load(Relaxed) & (inode_flags::SHARES | inode_flags::BLOB);
-    match flags == inode_flags::SHARES && inode.mode.load(Relaxed) & S_IFMT == S_IFREG {
+    let flags = inode.flags.load(Relaxed);
+    let is_member = flags & inode_flags::MEMBER != 0 && flags & inode_flags::BLOB == 0;
+    match is_member && inode.mode.load(Relaxed) & S_IFMT == S_IFREG {
         true => InodeRef::from_word(inode.tail.load(Relaxed)),
         false => InodeRef::NONE,
     }
+}
+
+/// The inode whose pages may stand in the map of another, which borrows them.
+pub(crate) fn lender(region: Region<'_>, index: u32, last: u32) -> Option<InodeId> {
+    let inode = region.inode(InodeId(index));
+    let borrows = inode.flags.load(Relaxed) & inode_flags::BORROWS != 0;
+    let common = InodeRef::from_word(inode.tail.load(Relaxed)).id;
+    Some(common).filter(|common| borrows && common.is_some() && common.0 <= last && common.0 != index)
+}
+
+/// Whether an inode was made to have no name.
+fn is_hidden(region: Region<'_>, index: u32) -> bool {
+    region.inode(InodeId(index)).flags.load(Relaxed) & inode_flags::BLOB != 0
 }
 
 /// Whether an inode was made to be a common one.
@@ -94,11 +109,18 @@ impl Check<'_> {
             if self.slabs.inodes.hand.has(index) {
                 continue;
             }
+            let flags = self.region.inode(InodeId(index)).flags.load(Relaxed);
+            let has_whole = flags & inode_flags::SHARES != 0;
             if common.id.0 > fresh || !self.lives(common) || !is_common(self.region, common.id.0) {
                 self.structure(|| {
-                    format!("inode {index} has the content of inode {}, which is no common one", common.id.0)
+                    format!("inode {index} has content of inode {}, which is no common one", common.id.0)
                 });
-            } else if !self.shared.is_lent(self.region, index) && !self.shared.changing.contains(&index) {
+            } else if flags & inode_flags::MEMBER == inode_flags::MEMBER {
+                self.structure(|| format!("inode {index} both has the content of another and borrows it"));
+            } else if has_whole
+                && !self.shared.is_lent(self.region, index)
+                && !self.shared.changing.contains(&index)
+            {
                 self.structure(|| {
                     format!("inode {index} has another map than inode {}, whose content it has", common.id.0)
                 });
@@ -112,7 +134,7 @@ impl Check<'_> {
             let said = self.region.members(InodeId(common)).load().value();
             if said != counted && !self.shared.changing.contains(&common) {
                 self.inconsistent(|| {
-                    format!("the content of inode {common} is that of {counted} files, its count says {said}")
+                    format!("{counted} files have content of inode {common}, its count says {said}")
                 });
             }
         }

@@ -70,14 +70,14 @@ fn a_copy_of_a_busy_run_is_of_one_moment() {
 #[test]
 fn what_copies_share_is_frozen_too() {
     let trees = Trees::new("echo f > f");
-    let fill = "cd $LIGHTPATH; seq 100000 > a; cp a b; cp b c; seq 60000 > d; cp d e; rm d; cksum * > sums; echo; read line; true";
+    let fill = "cd $LIGHTPATH; seq 100000 > a; cp a b; cp b c; printf x | dd of=c seek=70001 bs=1 conv=notrunc status=none; seq 60000 > d; cp d e; rm d; cksum * > sums; echo; read line; true";
     let run = begun(trees.lightpath(&["run", "--size", "64M", "--", "sh", "-c", fill]));
     let file = trees.home.path().join("frozen");
     let file = file.to_str().unwrap();
     trees.says(&["freeze", &run.id().to_string(), file]);
     end(run);
     assert!(trees.says(&["fsck", file]).contains(" clean: 5 names, 6 inodes, "), "nothing is shared there");
-    let change = "cd $LIGHTPATH; cksum a b c e | cmp - sums; echo x >> b; cp a z; cmp a c; tail -n 1 b e";
+    let change = "cd $LIGHTPATH; cksum a b c e | cmp - sums; echo x >> b; cp a z; cmp a z; tail -n 1 b e";
     for how in ["--from", "--region"] {
         let seen = trees.says(&["run", how, file, "--", "sh", "-c", change]);
         assert_eq!(seen, "==> b <==\nx\n\n==> e <==\n60000\n", "{how}");

@@ -151,7 +151,7 @@ fn what_is_opened_once_more_while_it_is_closed_stays() {
         let id = stage.open();
         table::install(&stage.opener, Fd::new(4), id, 0).expect("install");
         unlink::unlink(&stage.sweeper.0, Fd::CWD, lent::path(PATH)).expect("unlink");
-        let Ok(Opened::File(copy)) = open::reopen(&stage.opener, Fd::new(4), O_RDWR) else {
+        let Ok(Opened::File(copy)) = open::reopen(&stage.opener, Fd::new(4), O_RDWR, 0) else {
             panic!("reopen")
         };
         let generation = stage.generation_of(copy);

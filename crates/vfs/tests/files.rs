@@ -282,7 +282,7 @@ fn a_nameless_file_is_freed_after_its_last_close() {
     reclaim::run(task);
     assert!(!is_free(task, inode));
     // Reopened through /proc/self/fd, it is still the same file.
-    let Opened::File(id) = open::reopen(task, fd, O_RDONLY).unwrap() else { panic!() };
+    let Opened::File(id) = open::reopen(task, fd, O_RDONLY, 0).unwrap() else { panic!() };
     table::install(task, Fd::new(20), id, 0).unwrap();
     close::close(task, fd).unwrap();
     assert!(!is_free(task, inode));

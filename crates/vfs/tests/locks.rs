@@ -48,7 +48,7 @@ fn our_files(fixture: &Fixture, count: usize) -> Vec<Fd> {
     let task = &fixture.task;
     let first = fixture.file(O_RDWR);
     (1..count).fold(vec![first], |mut fds, _| {
-        let open::Opened::File(id) = open::reopen(task, first, O_RDWR).expect("reopen") else { panic!() };
+        let open::Opened::File(id) = open::reopen(task, first, O_RDWR, 0).expect("reopen") else { panic!() };
         let fd = task.table.lowest(0, 1024).expect("number");
         table::install(task, fd, id, 0).expect("install");
         fds.push(fd);

@@ -73,7 +73,7 @@ fn remove(task: &Task, path: &CStr) {
 fn sharing(region: Region) -> usize {
     let all = (1..1000).map(|index| region.inode(InodeId(index)));
     all.filter(|inode: &&Inode| {
-        inode.nlink.load(Relaxed) != 0 && inode.flags.load(Relaxed) & inode_flags::SHARES != 0
+        inode.nlink.load(Relaxed) != 0 && inode.flags.load(Relaxed) & inode_flags::MEMBER != 0
     })
     .count()
 }
@@ -113,6 +113,43 @@ fn copies_share_their_content() {
     for path in [A, B, C] {
         assert!(content(&task, path) == Some(bytes(1)), "{path:?}");
     }
+}
+
+#[test]
+fn a_write_to_a_copy_takes_the_pages_that_it_changes() {
+    let _alone = death::alone();
+    let task = death::task();
+    let empty = free_pages(&task);
+    put(&task, A, &bytes(1), 0);
+    assert_eq!(duplicate(&task, A, B), Ok(SIZE));
+    let free = || page::free_count(task.region);
+    let before = free();
+    put(&task, B, &[9; 20], 4090);
+    assert_eq!(before - free(), 3, "two pages, and a map");
+    put(&task, B, &[8; 20], 4090);
+    assert_eq!(before - free(), 3, "they are its own");
+    assert_eq!(sharing(task.region), 2);
+    remove(&task, A);
+    reclaim::all(&task);
+    put(&task, B, &[9], 20_000);
+    assert_eq!(sharing(task.region), 0, "the last has the rest");
+    assert_eq!(before - free(), 0, "and what it had replaced is gone");
+    nothing_is_left(&task, empty, "the end");
+}
+
+#[test]
+fn a_copy_that_is_rewritten_shares_nothing() {
+    let _alone = death::alone();
+    let task = death::task();
+    let empty = free_pages(&task);
+    put(&task, A, &bytes(1), 0);
+    assert_eq!(duplicate(&task, A, B), Ok(SIZE));
+    for at in (0..SIZE).step_by(1000) {
+        put(&task, B, &bytes(2)[at..(at + 1000).min(SIZE)], at as i64);
+    }
+    assert_eq!(sharing(task.region), 1, "only the source");
+    assert!(content(&task, A) == Some(bytes(1)) && content(&task, B) == Some(bytes(2)));
+    nothing_is_left(&task, empty, "the end");
 }
 
 /// A change of one of two files with the same content; what it then holds.
@@ -164,17 +201,23 @@ fn a_change_concerns_one_file() {
     let task = death::task();
     let empty = free_pages(&task);
     for (name, change, expected) in CHANGES {
-        for is_last in [false, true] {
+        for (is_last, borrows) in [(false, false), (false, true), (true, false), (true, true)] {
+            let name = format!("{name}, the last: {is_last}, borrows: {borrows}");
+            let name = name.as_str();
+            let mut wanted = bytes(3);
             put(&task, A, &bytes(3), 0);
             assert_eq!(duplicate(&task, A, B), Ok(SIZE), "{name}");
+            if borrows {
+                put(&task, B, &[7; 9], 2 * PAGE_SIZE as i64 - 4);
+                wanted[2 * PAGE_SIZE - 4..][..9].fill(7);
+            }
             if is_last {
                 remove(&task, A);
                 reclaim::all(&task);
             }
             change(&task);
-            let mut wanted = bytes(3);
             expected(&mut wanted);
-            assert!(content(&task, B) == Some(wanted), "{name}, the last: {is_last}");
+            assert!(content(&task, B) == Some(wanted), "{name}");
             assert!(is_last || content(&task, A) == Some(bytes(3)), "{name}: the other");
             lp_fsck::check(task.region, task.process_id).expect_sound(name);
             nothing_is_left(&task, empty, name);
@@ -247,7 +290,26 @@ fn random_steps_agree_with_a_model() {
     let mut most = 0;
     for step in 0..3000 {
         let (from, to) = (random.below(names.len()), random.below(names.len()));
-        match random.below(6) {
+        match random.below(9) {
+            3 | 4 => {
+                if let Some(file) = model[to].as_mut().filter(|file| !file.is_empty()) {
+                    let (at, seed) = (random.below(file.len()), random.below(250) as u8);
+                    let len = random.below(3000) + 1;
+                    put(&task, &names[to], &bytes(seed)[..len], at as i64);
+                    file.resize(file.len().max(at + len), 0);
+                    file[at..at + len].copy_from_slice(&bytes(seed)[..len]);
+                }
+            }
+            5 => {
+                if let Some(file) = &mut model[to] {
+                    let (at, len) = (random.below(SIZE), random.below(SIZE) + 1);
+                    let mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+                    let punch = |fd| fallocate::fallocate(&task, fd, mode, at as i64, len as i64);
+                    assert_eq!(on(&task, &names[to], O_RDWR, punch), Ok(()));
+                    let end = (at + len).min(file.len());
+                    file[at.min(end)..end].fill(0);
+                }
+            }
             0 => {
                 let (seed, at) = (random.below(250) as u8, random.below(2 * PAGE_SIZE));
                 put(&task, &names[to], &bytes(seed), at as i64);
@@ -299,8 +361,11 @@ struct Scenario {
     ends: [[Option<u8>; 3]; 2],
 }
 
-/// A file that the call has written to holds these bytes besides.
+/// Stand for `bytes(1)` with other bytes: one that the call writes, and some that were written before.
 const WRITTEN: u8 = 100;
+const BEFORE: u8 = 101;
+const BOTH: u8 = 102;
+const CUT: u8 = 103;
 
 fn two(task: &Task) {
     put(task, A, &bytes(1), 0);
@@ -309,6 +374,18 @@ fn two(task: &Task) {
 
 fn last(task: &Task) {
     two(task);
+    remove(task, A);
+    reclaim::all(task);
+}
+
+/// Two files, of which the second borrows all but its second page.
+fn borrower(task: &Task) {
+    two(task);
+    put(task, B, &[7; 50], 5000);
+}
+
+fn last_borrower(task: &Task) {
+    borrower(task);
     remove(task, A);
     reclaim::all(task);
 }
@@ -360,6 +437,70 @@ const SCENARIOS: &[Scenario] = &[
         ends: [[Some(1), Some(1), None], [Some(1), None, None]],
     },
     Scenario {
+        name: "a write to one that borrows",
+        before: borrower,
+        call: |task| put(task, B, &[9], 8000 + PAGE_SIZE as i64),
+        ends: [[Some(1), Some(BEFORE), None], [Some(1), Some(BOTH), None]],
+    },
+    Scenario {
+        name: "a write to the last that borrows",
+        before: last_borrower,
+        call: |task| put(task, B, &[9], 8000 + PAGE_SIZE as i64),
+        ends: [[None, Some(BEFORE), None], [None, Some(BOTH), None]],
+    },
+    Scenario {
+        name: "a mapping of one that borrows",
+        before: borrower,
+        call: |task| {
+            on(task, B, O_RDWR, |fd| {
+                if let Ok(of) = mapping::begin(task, fd, 0, SIZE, MapAccess::Private) {
+                    mapping::end(task, of, SIZE);
+                }
+            });
+            put(task, B, &[9], 8000 + PAGE_SIZE as i64);
+        },
+        ends: [[Some(1), Some(BEFORE), None], [Some(1), Some(BOTH), None]],
+    },
+    Scenario {
+        name: "a cut of one that borrows",
+        before: borrower,
+        call: |task| on(task, B, O_RDWR, |fd| _ = truncate::ftruncate(task, fd, 9000)),
+        ends: [[Some(1), Some(BEFORE), None], [Some(1), Some(CUT), None]],
+    },
+    Scenario {
+        name: "a truncation of one that borrows",
+        before: borrower,
+        call: |task| on(task, B, O_RDWR | O_TRUNC, |_| ()),
+        ends: [[Some(1), Some(BEFORE), None], [Some(1), Some(0), None]],
+    },
+    Scenario {
+        name: "a removal of one that borrows",
+        before: borrower,
+        call: |task| {
+            remove(task, B);
+            reclaim::all(task);
+        },
+        ends: [[Some(1), Some(BEFORE), None], [Some(1), None, None]],
+    },
+    Scenario {
+        name: "a removal of the last that borrows",
+        before: last_borrower,
+        call: |task| {
+            remove(task, B);
+            reclaim::all(task);
+        },
+        ends: [[None, Some(BEFORE), None], [None, None, None]],
+    },
+    Scenario {
+        name: "a copy of one that borrows",
+        before: |task| {
+            borrower(task);
+            on(task, C, O_RDWR | O_CREAT, |_| ());
+        },
+        call: |task| _ = duplicate(task, B, C),
+        ends: [[Some(1), Some(BEFORE), Some(0)], [Some(1), Some(BEFORE), Some(BEFORE)]],
+    },
+    Scenario {
         name: "the last removal",
         before: last,
         call: |task| {
@@ -372,6 +513,11 @@ const SCENARIOS: &[Scenario] = &[
 
 /// The content that a letter of [`Scenario::ends`] stands for.
 fn stands_for(letter: u8) -> Vec<u8> {
+    let before = || {
+        let mut all = bytes(1);
+        all[5000..5050].fill(7);
+        all
+    };
     match letter {
         0 => Vec::new(),
         WRITTEN => {
@@ -379,6 +525,13 @@ fn stands_for(letter: u8) -> Vec<u8> {
             all[8000] = 9;
             all
         }
+        BEFORE => before(),
+        BOTH => {
+            let mut all = before();
+            all[8000 + PAGE_SIZE] = 9;
+            all
+        }
+        CUT => before()[..9000].to_vec(),
         seed => bytes(seed),
     }
 }

@@ -256,6 +256,24 @@ GROUP(magic, calls_on_files_without_a_name)
     T(chdir(path));
 }
 
+/* A file without a name is made in the directory of a descriptor. */
+GROUP(magic, nameless_files_in_a_directory_by_descriptor)
+{
+    make_dir("d");
+    int dir = open("d", O_RDONLY);
+    if (rename("d", "e"))
+        return;
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", dir);
+    for (int gone = 0; gone < 2; gone++) {
+        struct open_how how = { .flags = O_TMPFILE | O_RDWR, .mode = 02750 };
+        int made[] = { T(open(path, O_TMPFILE | O_RDWR, 06742)), T(syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how)) };
+        for (unsigned i = 0; i < COUNT(made); i++)
+            attributes_fd(made[i]);
+        T(rmdir("e"));
+    }
+}
+
 /* Position and flags of a descriptor, and whether its mount and inode number are those of statx(2). */
 static void describe(const char *process, int fd)
 {

@@ -102,7 +102,8 @@ struct path path(unsigned which)
 
 int may_be_target(const struct path *p)
 {
-    return !strstr(p->text, "..") && strncmp(p->text, "dots", 4);
+    /* Behind a link to `.`, as many `..` as a path has may lead out. */
+    return !strstr(p->text, "..") && strncmp(p->text, "dots", 4) && strcmp(p->text, "\".\"");
 }
 
 int dir_fd(char *text)

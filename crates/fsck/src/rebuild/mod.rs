@@ -125,7 +125,7 @@ impl Rebuild {
         let files: Vec<u32> = all.files.keys().copied().collect();
         for index in files {
             if !all.shared_content(index) {
-                all.content(index);
+                all.content(index, None);
             }
             all.attached(index);
         }
@@ -159,8 +159,8 @@ impl Rebuild {
         self.stray.iter().for_each(|(_, page)| _ = self.pages.insert(page.0));
     }
 
-    /// Keeps the content that a file has in common with others; false if it has none. Nothing is shared in a
-    /// region's file, so this is a copy of a region in memory, with all its records of one moment.
+    /// Keeps the content that a file has in common with others; false if it has nothing but its own. Nothing is
+    /// shared in a region's file, so this is a copy of a region in memory, with all its records of one moment.
     fn shared_content(&mut self, index: u32) -> bool {
         let inode = self.region.inode(InodeId(index));
         let named = shared::named_by(inode);
@@ -172,22 +172,27 @@ impl Rebuild {
             && record.generation.load(Relaxed) == named.generation
             && (self.shared.contains_key(&common) || !self.blobs.contains(&common));
         if !is_there {
-            inode.flags.fetch_and(!inode_flags::SHARES, Relaxed);
+            inode.flags.fetch_and(!inode_flags::MEMBER, Relaxed);
             return false;
         }
         if self.blobs.insert(common) {
             [&record.xattr, &record.acl, &record.default_acl].iter().for_each(|word| word.store(0, Relaxed));
-            self.content(common);
+            self.content(common, None);
         }
         self.shared.entry(common).or_default().push(index);
+        if inode.flags.load(Relaxed) & inode_flags::BORROWS != 0 {
+            inode.flags.fetch_and(!inode_flags::SHARES, Relaxed);
+            self.content(index, Some(named.id));
+            return true;
+        }
         inode.map.store(record.map.load(Relaxed), Relaxed);
         inode.pages.store(record.pages.load(Relaxed), Relaxed);
         inode.size.store(inode.size.load(Relaxed).min(i64::MAX as u64), Relaxed);
         true
     }
 
-    /// Keeps the part of an inode's page map that is valid and belongs to no other inode.
-    fn content(&mut self, index: u32) {
+    /// Keeps the part of an inode's page map that is valid and belongs to no other inode but the `lender`.
+    fn content(&mut self, index: u32, lender: Option<InodeId>) {
         let inode = self.region.inode(InodeId(index));
         let (root, height) = map_of(inode);
         let mut content = 0;
@@ -195,6 +200,7 @@ impl Rebuild {
             region: self.region,
             owner: InodeId(index),
             kin: &[],
+            lender,
             claimed: &mut self.pages,
             content: &mut |_, _| content += 1,
             fault: &mut |_, _, word| word.store(0, Relaxed),
@@ -234,7 +240,7 @@ impl Rebuild {
                 // A blob has no blobs.
                 let own = self.region.inode(InodeId(blob));
                 [&own.xattr, &own.acl, &own.default_acl].iter().for_each(|word| word.store(0, Relaxed));
-                self.content(blob);
+                self.content(blob, None);
             } else {
                 word.store(0, Relaxed);
             }

@@ -119,6 +119,8 @@ impl Rebuild {
             self.extents.records(Slab::up(at::DATA_AT, count, CHUNK_PAGES * PAGE_SIZE)).collect();
         touched.extend(self.extents.records(at::CHUNK_OWNER_SLAB));
         touched.extend(self.extents.records(Slab::up(at::CHUNKS_AT, count, size_of::<Chunk>())));
+        // Owner words have space together with those of chunks that a small region does not have.
+        touched.retain(|index| (*index as usize) < count);
         let limit = self.pages.iter().last().map_or(0, |page| page / CHUNK_PAGES as u32 + 1);
         for index in &touched {
             let Some(chunk) = self.region.chunk(*index as usize) else { continue };
@@ -181,7 +183,7 @@ impl Rebuild {
             }
             inode.custody.clear();
             let kept = match self.files.contains_key(&index) {
-                true => KEPT_FLAGS | inode_flags::SHARES,
+                true => KEPT_FLAGS | inode_flags::MEMBER,
                 false if is_directory => KEPT_FLAGS,
                 false => inode_flags::BLOB | inode_flags::COMMON,
             };
@@ -189,7 +191,7 @@ impl Rebuild {
             inode.flags.store(flags, Relaxed);
             if let Some(files) = self.shared.get(&index) {
                 self.region.members(InodeId(index)).reset(files.len() as u64);
-            } else if flags & inode_flags::SHARES == 0 {
+            } else if flags & inode_flags::MEMBER == 0 {
                 inode.tail.store(0, Relaxed);
             }
             if is_directory {

@@ -218,6 +218,8 @@ pub fn populate(region: Region<'static>) {
     caller.file("/light/whole", 20_000, 0);
     caller.copy("/light/whole", "/light/a/same");
     caller.copy("/light/whole", "/light/a/too");
+    caller.copy("/light/whole", "/light/a/most");
+    caller.file("/light/a/most", 10, 5000);
     caller.link("/light/small", "/light/a/hard");
     caller.symlink("small", "/light/link");
     caller.symlink(&format!("/light/a/{long}1"), "/light/a/longer");
@@ -274,6 +276,8 @@ pub fn all(region: Region<'static>) {
     caller.file("/light/sparse", 10, 1 << 35);
     caller.copy("/light/a/too", "/light/new/same");
     caller.file("/light/a/same", 10, 15_000);
+    caller.file("/light/a/most", 10, 9000);
+    caller.copy("/light/a/most", "/light/new/most");
     caller.unlink("/light/whole", 0);
     caller.rename("/light/new/1", "/light/a/moved", 0);
     caller.rename("/light/a", "/light/new/a", 0);

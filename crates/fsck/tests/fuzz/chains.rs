@@ -8,7 +8,7 @@ use lp_region::lane::Lane;
 use lp_region::records::{Inode, OpenFile, inode_flags};
 use lp_region::slab::{Retired, Slot};
 use lp_region::sync::{AtomicU32, Ordering::Relaxed};
-use lp_region::{InodeId, InodeRef, LaneId, ProcessId, Region};
+use lp_region::{InodeId, InodeRef, LaneId, PageId, ProcessId, Region};
 
 use crate::mutate::Image;
 
@@ -20,7 +20,7 @@ struct Damage {
     apply: fn(Region<'static>),
 }
 
-const DAMAGES: [Damage; 14] = [
+const DAMAGES: [Damage; 16] = [
     Damage {
         what: "a chain that leads past the slab",
         severity: Severity::Structure,
@@ -82,20 +82,39 @@ const DAMAGES: [Damage; 14] = [
         what: "content of an inode that is no common one",
         severity: Severity::Structure,
         finding: "which is no common one",
-        apply: |region| sharing(region).tail.store(1, Relaxed),
+        apply: |region| sharing(region, inode_flags::SHARES).tail.store(1, Relaxed),
     },
     Damage {
         what: "another map than that of the common inode",
         severity: Severity::Structure,
         finding: "whose content it has",
-        apply: |region| sharing(region).map.store(0, Relaxed),
+        apply: |region| sharing(region, inode_flags::SHARES).map.store(0, Relaxed),
+    },
+    Damage {
+        what: "a borrowed page at another place",
+        severity: Severity::Structure,
+        finding: "which was taken for another place",
+        apply: |region| {
+            let inode = sharing(region, inode_flags::BORROWS);
+            let words = region.page_words(PageId(inode.map.load(Relaxed) as u32));
+            words[2].store(words[3].load(Relaxed), Relaxed);
+        },
+    },
+    Damage {
+        what: "a file that has the content of another and borrows it",
+        severity: Severity::Structure,
+        finding: "and borrows it",
+        apply: |region| {
+            let flags = &sharing(region, inode_flags::BORROWS).flags;
+            flags.store(flags.load(Relaxed) | inode_flags::SHARES, Relaxed);
+        },
     },
     Damage {
         what: "a count of files that share content",
         severity: Severity::Inconsistent,
         finding: "its count says 9",
         apply: |region| {
-            let common = InodeRef::from_word(sharing(region).tail.load(Relaxed));
+            let common = InodeRef::from_word(sharing(region, inode_flags::SHARES).tail.load(Relaxed));
             region.members(common.id).reset(9);
         },
     },
@@ -142,10 +161,10 @@ fn lane<T: Retired>(region: Region<'static>) -> &'static Lane {
     lanes.into_iter().find(|lane| lane.chains[T::SLAB].load(Relaxed) != 0).expect("a chain")
 }
 
-/// A file of the template that shares its content.
-fn sharing(region: Region<'static>) -> &'static Inode {
+/// A file of the template with a flag of those that share content.
+fn sharing(region: Region<'static>, flag: u32) -> &'static Inode {
     let all = (1..Inode::SLOTS as u32).map(|index| region.inode(InodeId(index)));
-    all.into_iter().find(|inode| inode.flags.load(Relaxed) & inode_flags::SHARES != 0).expect("a shared file")
+    all.into_iter().find(|inode| inode.flags.load(Relaxed) & flag != 0).expect("a shared file")
 }
 
 fn head<T: Retired>(region: Region<'static>) -> u32 {

@@ -73,8 +73,8 @@ pub struct Inode {
     /// Page map: its root page in the low half, its height in the high half, so that both change in one
     /// store; 0 is empty, height 0 a single page. Lock, read under data_seq.
     pub map: AtomicU64,
-    /// Directory: position of the next new entry. Lock. Regular file with [`inode_flags::SHARES`]: the common
-    /// inode that has its content. Lock. Such an inode: [`Members`].
+    /// Directory: position of the next new entry. Lock. Regular file with one of [`inode_flags::MEMBER`]: the
+    /// common inode that has its content, or a part of it. Lock. Such an inode: [`Members`].
     pub tail: AtomicU64,
     /// Birth time in seconds. Immutable.
     pub btime: AtomicU64,
@@ -108,12 +108,12 @@ impl Inode {
     }
 }
 
-/// [`Inode::tail`] of a common inode: the number of files that have its content. The note of an exchange is
+/// [`Inode::tail`] of a common inode: the number of files that name it. The note of an exchange is
 /// [`Lane::sharing`](crate::lane::Lane::sharing); it identifies the word by the inode's number, of
 /// [`MEMBER_BITS`] bits.
 pub type Members = Signed<MEMBER_BITS, { (1 << MEMBER_BITS) - 1 }>;
 
-/// Bits of an inode's number, and of the number of files that share its content.
+/// Bits of an inode's number, and of the number of files that name it as their common inode.
 pub const MEMBER_BITS: u32 = 24;
 
 const _: () = assert!(crate::layout::INODES <= 1 << MEMBER_BITS);
@@ -150,8 +150,15 @@ pub mod inode_flags {
     /// Truncation has kept pages because it was mapped: they go with the last mapping.
     pub const KEPT: u32 = 2;
     /// Its content is that of a common inode, which [`Inode::tail`](super::Inode::tail) names and which other
-    /// files may have as well: it must be unshared before it changes or is mapped (`lp_vfs::reflink`). Lock.
+    /// files may have as well, and its map is that inode's: it must be unshared before it changes or is mapped
+    /// (`lp_vfs::reflink`). Lock.
     pub const SHARES: u32 = 4;
+    /// Its map is its own, but pages of content in it may be those of a common inode, which
+    /// [`Inode::tail`](super::Inode::tail) names: they must be replaced before they change, all of them before
+    /// it is mapped (`lp_vfs::borrow`). Lock.
+    pub const BORROWS: u32 = 1 << 31;
+    /// A common inode counts the file.
+    pub const MEMBER: u32 = SHARES | BORROWS;
     /// `O_TMPFILE` without `O_EXCL`: link may give it a name.
     pub const LINKABLE: u32 = 8;
     /// It has no links, so that opens and closes need not read their number. Nothing may be created in such a
@@ -203,7 +210,7 @@ pub mod inode_flags {
     /// A regular file whose attributes of the namespace `trusted` are still to be taken: whoever took the
     /// others does not see them.
     pub const TRUSTED_BELOW: u32 = 1 << 29;
-    /// Of a blob: it has the content of the regular files whose [`Inode::tail`](super::Inode::tail) names it.
+    /// Of a blob: it has content of the regular files whose [`Inode::tail`](super::Inode::tail) names it.
     pub const COMMON: u32 = 1 << 30;
     /// The type as in the mode, so that one look tells whether a file is a regular one without a shadow.
     /// Immutable; 0 where only the mode tells.

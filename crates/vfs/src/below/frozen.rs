@@ -61,7 +61,7 @@ pub fn lay(task: &Task<'_>, path: &[u8], seen: &Record) -> Result<()> {
 /// Whether a branch may leave the content of an inode out, as its words say. A map with map pages goes with
 /// it: root page and height into the first words of `Inode::inline`.
 pub const fn may_wait(mode: u32, flags: u32, root: u32) -> bool {
-    let others = inode_flags::BLOB | inode_flags::ORIGIN | inode_flags::PENDING | inode_flags::SHARES;
+    let others = inode_flags::BLOB | inode_flags::ORIGIN | inode_flags::PENDING | inode_flags::MEMBER;
     mode & inode_flags::KIND == lp_abi::linux::S_IFREG && flags & others == 0 && root != list::ROOT
 }
 

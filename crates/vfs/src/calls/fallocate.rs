@@ -123,7 +123,7 @@ fn kind(mode: u32) -> Result<Operation> {
 
 fn punch(task: &Task, id: InodeId, inode: &Inode, offset: u64, end: u64) -> Result<()> {
     let _locked = inode::lock(task, id);
-    reflink::unshare(task, id, inode, u64::MAX)?;
+    reflink::unshare(task, id, inode)?;
     privileges::drop_privileges(task, id, inode);
     let size = PAGE_SIZE as u64;
     let (first, last) = (offset.div_ceil(size), end / size);
@@ -169,7 +169,7 @@ fn allocate(task: &Task, id: InodeId, inode: &Inode, offset: u64, end: u64, size
     if missing > page::free_count(task.region) || !is_allowed {
         return Err(Errno::ENOSPC);
     }
-    reflink::unshare(task, id, inode, u64::MAX)?;
+    reflink::unshare(task, id, inode)?;
     privileges::drop_privileges(task, id, inode);
     inode.data_seq.begin();
     let mut made = 0;

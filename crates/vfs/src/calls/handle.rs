@@ -127,7 +127,7 @@ pub fn open_by_handle_at(task: &Task, mount: Fd, handle: UserPtr, flags: u32) ->
         return Err(Errno::ELOOP);
     }
     let found = Found { inode, dirent: DirentId::NONE, parent: root, mount: anchor.mount };
-    open::found(task, pin, &found, flags)
+    open::found(task, pin, &found, (flags, 0))
 }
 
 /// Where the handle is looked up.

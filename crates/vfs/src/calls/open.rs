@@ -128,20 +128,25 @@ fn open_by_walk(task: &Task, dirfd: Fd, path: UserPtr, flags: u32, mode: u32) ->
     if flags & O_PATH != 0 {
         flags &= WITH_PATH;
     }
-    let mode = if flags & (O_CREAT | TMPFILE) == 0 { 0 } else { mode & 0o7777 };
-    open(task, dirfd, path, &How::new(flags, mode)?, Free)
+    open(task, dirfd, path, &How::new(flags, made_mode(flags, mode))?, Free)
 }
 
-/// Opens an open file again, with its own flags: `/proc/self/fd/N` and `/dev/fd/N`.
+/// The mode of an open: none if nothing is made.
+fn made_mode(flags: u32, mode: u32) -> u32 {
+    if flags & (O_CREAT | TMPFILE) == 0 { 0 } else { mode & 0o7777 }
+}
+
+/// Opens an open file again, with flags of its own: `/proc/self/fd/N` and `/dev/fd/N`. Of a directory
+/// `O_TMPFILE` makes a file in it.
 ///
 /// # Errors
 /// Those of open(2).
-pub fn reopen(task: &Task, fd: Fd, flags: u32) -> Result<Opened> {
+pub fn reopen(task: &Task, fd: Fd, flags: u32, mode: u32) -> Result<Opened> {
     let held = task.fget_any(fd)?;
     let of = Found::of(&held);
     let pin = pin::hold_known(task, pin::slot::OPEN, of.inode.id);
     // O_NOFOLLOW would refer to the link in /proc, which is the kernel's.
-    let mut opened = found(task, pin, &of, flags & !O_NOFOLLOW);
+    let mut opened = found(task, pin, &of, (flags & !O_NOFOLLOW, mode));
     if let Ok(Opened::HostNode(node)) = &mut opened {
         node.again = fd;
     }
@@ -159,17 +164,17 @@ pub(crate) fn check_flags(flags: u32) -> Result<()> {
     How::new(flags & known, 0).map(drop)
 }
 
-/// Opens an existing inode, which is pinned, by something else than a name.
+/// Opens an existing inode, which is pinned, by something else than a name, with flags and a mode.
 ///
 /// # Errors
 /// Those of open(2).
-pub(crate) fn found(task: &Task, pin: Pin, found: &Found, flags: u32) -> Result<Opened> {
+pub(crate) fn found(task: &Task, pin: Pin, found: &Found, (flags, mode): (u32, u32)) -> Result<Opened> {
     task.entered.set(0);
     let mut flags = (flags | O_LARGEFILE) & KNOWN;
     if flags & O_PATH != 0 {
         flags &= WITH_PATH;
     }
-    let how = How::new(flags, 0)?.by(task);
+    let how = How::new(flags, made_mode(flags, mode))?.by(task);
     if flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL {
         return Err(Errno::EEXIST);
     }

@@ -116,6 +116,11 @@ impl Extended {
     pub fn flags(&self) -> u32 {
         self.how.flags
     }
+
+    /// The mode of what is made.
+    pub fn mode(&self) -> u32 {
+        self.how.mode
+    }
 }
 
 /// What openat2(2) takes in the place of the arguments of open(2): the kernel's build_open_how.

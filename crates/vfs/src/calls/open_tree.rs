@@ -83,7 +83,7 @@ pub(super) fn held(task: &Task<'_>, made: Result<()>, opened: Option<FileId>) ->
 pub(super) fn open_top(task: &Task<'_>, mount: MountId, inode: InodeRef) -> Result<FileId> {
     let pin = pin::hold(task, pin::slot::OPEN, inode).map_err(|_| Errno::ENOENT)?;
     let found = Found { inode, dirent: DirentId::NONE, parent: inode.id, mount };
-    match open::found(task, pin, &found, O_PATH)? {
+    match open::found(task, pin, &found, (O_PATH, 0))? {
         Opened::File(file) | Opened::Watched(file) | Opened::WatchedCut(file) => Ok(file),
         Opened::HostNode(_) => Err(Errno::EINVAL),
     }

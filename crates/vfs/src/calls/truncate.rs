@@ -30,7 +30,7 @@ use crate::rights::{permission, privileges};
 pub fn resize(task: &Task, id: InodeId, inode: &Inode, size: u64) -> Result<()> {
     // Relaxed: under the lock. A file that grows keeps what it shares.
     if size < inode.size.load(Relaxed) {
-        reflink::unshare(task, id, inode, size)?;
+        reflink::before_cut(task, id, inode, size)?;
     }
     privileges::drop_privileges(task, id, inode);
     let old = inode.size.load(Relaxed); // Relaxed: under the lock.
@@ -53,6 +53,7 @@ pub fn resize(task: &Task, id: InodeId, inode: &Inode, size: u64) -> Result<()> 
         cut::cut(task, id, inode, size);
     }
     inode.data_seq.end();
+    reflink::after_cut(task, id, inode);
     bare::grown(task, inode, old, size);
     Ok(())
 }

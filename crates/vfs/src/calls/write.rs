@@ -21,7 +21,7 @@ use crate::descriptors::fget::HeldFile;
 use crate::descriptors::position;
 use crate::descriptors::table::entry;
 use crate::inodes::inode::{self, Touch};
-use crate::inodes::{reflink, watched};
+use crate::inodes::{borrow, reflink, watched};
 use crate::lane::writer;
 use crate::life::reclaim;
 use crate::rights::privileges;
@@ -438,14 +438,15 @@ fn quick_locked(
     copied.ok().map(|()| end)
 }
 
-/// Whether a page is shared with other files, or was taken as space and not written since: the first write to
-/// it changes that.
+/// Whether a page may be other files' as well, or was taken as space and not written since: the first write
+/// to it changes that.
 #[inline(always)]
 fn is_special(task: &Task, inode: &Inode, page: PageId) -> bool {
     // Relaxed: under the lock.
-    match inode.flags.load(Relaxed) & (inode_flags::SPACE | inode_flags::SHARES) {
+    match inode.flags.load(Relaxed) & (inode_flags::SPACE | inode_flags::MEMBER) {
         0 => false,
         inode_flags::SPACE => owner::is_space(task.region, page),
+        inode_flags::BORROWS => borrow::is_borrowed(task.region, inode, page),
         _ => true,
     }
 }
@@ -527,7 +528,7 @@ fn write_once<S: Source>(
         return Ok(Done { bytes: 0, end: offset, full: false });
     }
     let len = allowed(task, offset, len)?;
-    reflink::unshare(task, id, inode, u64::MAX)?;
+    reflink::before_write(task, id, inode, offset, len)?;
     privileges::drop_privileges(task, id, inode);
     inode.data_seq.begin();
     let filled = copy_pages(task, id, from, len, offset);

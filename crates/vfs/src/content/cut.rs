@@ -51,7 +51,7 @@ pub(crate) fn cut_again(task: &Task, id: InodeId, inode: &Inode, size: u64) {
 }
 
 fn cut_by(task: &Task, id: InodeId, inode: &Inode, size: u64, by: ProcessId) {
-    let first = zero_tail(task, inode, size);
+    let first = zero_tail(task, id, inode, size);
     if inode.flags.load(Relaxed) & inode_flags::MAPPED == 0 {
         linking::clear(task, id, inode, first, map::END);
     } else {
@@ -83,13 +83,16 @@ fn cut_mapped(task: &Task, id: InodeId, inode: &Inode, first: u64, by: ProcessId
     });
 }
 
-/// Zeroes what lies beyond `size` in its page. Returns the index of the next page.
-fn zero_tail(task: &Task, inode: &Inode, size: u64) -> u64 {
+/// Zeroes what lies beyond `size` in its page, unless that is borrowed: then it is zero. Returns the index of
+/// the next page.
+fn zero_tail(task: &Task, id: InodeId, inode: &Inode, size: u64) -> u64 {
     let tail = (size % PAGE_SIZE as u64) as usize;
     let first = size.div_ceil(PAGE_SIZE as u64);
     if tail != 0 {
         let last = map::get(task.region, inode, first - 1);
-        if last.is_some() {
+        // Relaxed: under the lock.
+        let borrows = inode.flags.load(Relaxed) & inode_flags::BORROWS != 0;
+        if last.is_some() && (!borrows || owner::is_of(task.region, last, id)) {
             page::zero(task.region, last, tail, PAGE_SIZE);
         }
     }
@@ -107,7 +110,7 @@ pub(crate) fn left(task: &Task, inode: &Inode, size: u64) -> u64 {
 /// fallocate(2) took there. The caller must hold the lock, be in a `data_seq` section and have subtracted
 /// [`left`] from the inode's page count.
 pub(crate) fn cut_left(task: &Task, id: InodeId, inode: &Inode, size: u64) {
-    zero_tail(task, inode, size);
+    zero_tail(task, id, inode, size);
     each_left(task, inode, size, |index, len| linking::clear(task, id, inode, index, index + len));
 }
 

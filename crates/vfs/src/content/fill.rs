@@ -73,7 +73,9 @@ pub(crate) fn copy_pages(
     filled
 }
 
-fn into_pages(
+/// Copies `bytes` bytes from a source to `len` pages, from the byte `within` of the first. Returns the number
+/// copied.
+pub(crate) fn into_pages(
     task: &Task,
     from: &mut impl Source,
     first: PageId,

@@ -7,7 +7,7 @@ use core::cell::Cell;
 
 use lp_abi::{Errno, Result};
 use lp_region::layout::CHUNK_PAGES;
-use lp_region::records::Inode;
+use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::{Relaxed, Release};
 use lp_region::{InodeId, PageId, Region};
 
@@ -94,8 +94,8 @@ fn prepare_ahead(task: &Task, id: InodeId, node: PageId, index: u64) {
 }
 
 /// Links a run that was taken into a map that [`prepare`] made ready for `index`; the run must end within one
-/// map page. The caller must hold the inode's lock and count the pages, together with whatever else its
-/// change sets.
+/// map page. It may take the place of pages that the inode borrows. The caller must hold the inode's lock and
+/// count the pages that it had not, together with whatever else its change sets.
 pub fn link(task: &Task, inode: &Inode, index: u64, run: PageRun) {
     let region = task.region;
     let map = Map::of(inode);
@@ -215,9 +215,19 @@ pub(crate) fn fill(
     Ok(())
 }
 
-/// Unlinks and frees the pages of `first..end`, and the map pages that cover nothing else. The caller must
-/// hold the inode's lock, be in a `data_seq` section if the inode has content that is read, and have
-/// subtracted the pages (`held`) from the inode's count.
+/// Unlinks the page at `index`, which the map has and which has gone to another inode.
+pub(crate) fn unlink_given(region: Region, inode: &Inode, index: u64) {
+    let map = Map::of(inode);
+    if map.height > 0 && index < map.span() {
+        let leaf = leaf_of(region, map, index);
+        region.page_words(leaf)[(index % FANOUT) as usize].store(0, Release);
+    }
+}
+
+/// Unlinks and frees the pages of `first..end`, and the map pages that cover nothing else; what the inode
+/// borrows is only unlinked. The caller must hold the inode's lock, be in a `data_seq`
+/// section if the inode has content that is read, and have subtracted the pages (`held`) from the inode's
+/// count.
 pub fn clear(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u64) {
     let map = Map::of(inode);
     let end = end.min(map.span());
@@ -227,7 +237,9 @@ pub fn clear(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u64) {
     if map.height > 0 {
         // A page has one place in one map, so a walk of an undamaged map ends before this reaches 0.
         let left = Cell::new(task.region.chunk_count() as u64 * CHUNK_PAGES as u64);
-        let walk = Clear { task, id, first, end, left };
+        // Relaxed: under the lock.
+        let borrows = inode.flags.load(Relaxed) & inode_flags::BORROWS != 0;
+        let walk = Clear { task, id, first, end, borrows, left };
         walk.node(map.root, map.height, 0);
     }
     if first == 0 && end == map.span() {
@@ -242,6 +254,8 @@ struct Clear<'t, 'r> {
     id: InodeId,
     first: u64,
     end: u64,
+    /// Whether pages of content may be another's.
+    borrows: bool,
     /// Map pages that the walk may still visit, because a damaged map may lead to itself.
     left: Cell<u64>,
 }
@@ -273,6 +287,11 @@ impl Clear<'_, '_> {
         }
     }
 
+    /// Whether a page of content is not the inode's. The common inode that has it may be gone if a lane died.
+    fn is_anothers(&self, page: PageId) -> bool {
+        self.borrows && !owner::is_of(self.task.region, page, self.id)
+    }
+
     /// Clears entries of a leaf, consecutive pages together.
     fn leaf(&self, node: PageId, base: u64) {
         let words = self.task.region.page_words(node);
@@ -284,11 +303,17 @@ impl Clear<'_, '_> {
                 at += 1;
                 continue;
             }
+            if self.is_anothers(PageId(first)) {
+                words[at as usize].store(0, Release);
+                at += 1;
+                continue;
+            }
             // A run stays within one chunk.
             let most = (CHUNK_PAGES as u64 - u64::from(first) % CHUNK_PAGES as u64).min(to - at);
             let len = (1..most)
                 .take_while(|step| {
-                    words[(at + step) as usize].load(Relaxed) == first.wrapping_add(*step as u32)
+                    let next = first.wrapping_add(*step as u32);
+                    words[(at + step) as usize].load(Relaxed) == next && !self.is_anothers(PageId(next))
                 })
                 .count() as u32
                 + 1;

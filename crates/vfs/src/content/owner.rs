@@ -7,6 +7,7 @@
 //! meanwhile; `lp_fsck::rebuild` reads it. Calls ask it only whether a page was taken as space by
 //! fallocate(2) and not written since.
 
+use core::cell::Cell;
 use core::ops::Range;
 
 use lp_abi::{Errno, Result};
@@ -39,33 +40,62 @@ pub(crate) fn set(region: Region, home: PageHome, height: u32, run: PageRun) {
     }
 }
 
-/// Makes an inode the owner of all pages of a map, of which another was until now. Both must be the caller's
+/// Which pages of a map change hands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Handed {
+    /// All of them.
+    All,
+    /// The map pages, but no content.
+    Map,
+}
+
+/// Makes an inode the owner of pages of a map, of which another was until now. Both must be the caller's
 /// alone to change. Idempotent.
-pub(crate) fn hand_over(region: Region, map: Map, to: InodeId) {
+pub(crate) fn hand_over(region: Region, map: Map, handed: Handed, to: InodeId) {
     let (root, height) = map.parts();
     // A page has one place in one map, so a walk of an undamaged map ends before this reaches 0.
-    let mut left = region.chunk_count() as u64 * CHUNK_PAGES as u64;
+    let left = Cell::new(region.chunk_count() as u64 * CHUNK_PAGES as u64);
     if root.is_some() {
-        hand_over_below(region, root, height, to, &mut left);
+        HandOver { region, least: u32::from(handed == Handed::Map), to, left }.below(root, height);
     }
 }
 
-/// [`hand_over`] of a page of a map, and of those below it. Recursion depth: the height.
-fn hand_over_below(region: Region, page: PageId, height: u32, to: InodeId, left: &mut u64) {
-    if *left == 0 {
-        return;
+struct HandOver<'r> {
+    region: Region<'r>,
+    /// The height of the lowest pages that change hands.
+    least: u32,
+    to: InodeId,
+    left: Cell<u64>,
+}
+
+impl HandOver<'_> {
+    /// Hands over a page of a map, and those below it. Recursion depth: the height.
+    fn below(&self, page: PageId, height: u32) {
+        if self.left.get() == 0 || height < self.least {
+            return;
+        }
+        self.left.set(self.left.get() - 1);
+        give_to(self.region, page, self.to);
+        if height > self.least {
+            let children = self.region.page_words(page)[..FANOUT as usize].iter();
+            // PAIRS: the release store of the entry in `linking::link`.
+            for child in children.map(|word| PageId(word.load(Acquire))).filter(|child| child.is_some()) {
+                self.below(child, height - 1);
+            }
+        }
     }
-    *left -= 1;
+}
+
+/// Makes an inode the owner of a page that another had at the same place.
+pub(crate) fn give_to(region: Region, page: PageId, to: InodeId) {
     if let Some(word) = region.page_owner(page) {
         word.store(word.load(Relaxed) & !u64::from(u32::MAX) | u64::from(to.0), Relaxed);
     }
-    if height > 0 {
-        let children = region.page_words(page)[..FANOUT as usize].iter();
-        // PAIRS: the release store of the entry in `linking::link`.
-        for child in children.map(|word| PageId(word.load(Acquire))).filter(|child| child.is_some()) {
-            hand_over_below(region, child, height - 1, to, left);
-        }
-    }
+}
+
+/// Whether a page belongs to an inode.
+pub(crate) fn is_of(region: Region, page: PageId, inode: InodeId) -> bool {
+    region.page_owner(page).is_some_and(|word| inode_of(word.load(Relaxed)) == inode)
 }
 
 /// In place of the height of content: the page was taken as space and may never have been written.

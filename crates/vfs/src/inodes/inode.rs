@@ -351,7 +351,7 @@ impl Undertaker for InodeUndertaker<'_, '_> {
 pub(crate) fn mend(task: &Task, id: InodeId, inode: &Inode) {
     if inode.data_seq.read() & 1 != 0 {
         if inode.mode.load(Relaxed) & S_IFMT == S_IFREG {
-            // Nobody writes to or truncates what is shared.
+            // Nobody writes to or truncates what is shared whole.
             if inode.flags.load(Relaxed) & inode_flags::SHARES == 0 {
                 cut::cut_again(task, id, inode, inode.size.load(Relaxed));
             }

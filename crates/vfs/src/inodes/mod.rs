@@ -4,14 +4,17 @@
 //! Within an inode's lock come its sections, `data_seq` before `seq`.
 //!
 //! `inode` and `watched` decide together whether a lock may be biased. Freeing an inode frees its
-//! blobs and content that it was the last to share, which are inodes (`make`, `blob`, `reflink`).
+//! blobs and content that it was the last to share, which are inodes (`make`, `blob`, `reflink`,
+//! `membership`, `borrow`).
 //!
-//! Cycle: `blob`, `make`, `reflink`.
+//! Cycle: `blob`, `borrow`, `make`, `membership`, `reflink`.
 //! Cycle: `inode`, `watched`.
 
 pub mod blob;
+pub(crate) mod borrow;
 pub(crate) mod inode;
 pub(crate) mod make;
+pub(crate) mod membership;
 pub(crate) mod ownership;
 pub mod reflink;
 pub(crate) mod stamps;

@@ -8,7 +8,7 @@ use lp_region::sync::Ordering;
 
 use crate::caller::task::Task;
 use crate::content::hand;
-use crate::inodes::{blob, ownership, reflink, stamps};
+use crate::inodes::{blob, membership, ownership, stamps};
 use crate::lane::intent::op;
 use crate::lane::mount_claim;
 use crate::locks::file_lock;
@@ -105,7 +105,7 @@ pub(crate) fn replay(task: &Task, lane: LaneId) {
         op::BLOB => blob::replay(task, lane),
         op::OWNERS => ownership::replay(task, lane),
         op::TIMES => stamps::replay(task, lane),
-        op::SHARE => reflink::replay(task, lane),
+        op::SHARE => membership::replay(task, lane),
         _ => intent.op.store(op::NONE, Ordering::Release),
     }
 }

@@ -384,10 +384,13 @@ fn complete(task: &Task, fd: Fd, path: &[u8]) {
 /// Reopens the file of descriptor `fd`, which has no path, through /proc/self/fd.
 #[cold]
 pub(super) fn reopen(task: &'static Task<'static>, fd: Fd, how: &How) -> isize {
-    if let Given::How(given) = how.given
-        && let Err(errno) = open::read_how(given)
-    {
-        return errno.to_ret();
-    }
-    open_ours(task, how, || open::reopen(task, fd, how.flags).map(Place::Inside), |_| Errno::ENOENT.to_ret())
+    let mode = match how.given {
+        Given::How(given) => match open::read_how(given) {
+            Ok(given) => given.mode(),
+            Err(errno) => return errno.to_ret(),
+        },
+        _ => how.mode,
+    };
+    let again = || open::reopen(task, fd, how.flags, mode).map(Place::Inside);
+    open_ours(task, how, again, |_| Errno::ENOENT.to_ret())
 }
