@@ -86,8 +86,8 @@ impl Report {
         let Some(counts) = &self.counts else { return Ok(findings) };
         let mut orders = self.orders(schedule);
         let third = other(schedule);
-        let exec = schedule.outcome == Outcome::Exec;
-        let with_third = exec || schedule.outcome == Outcome::Waiter && self.waited && self.stopped;
+        // It prepares itself even if it makes no call after that.
+        let with_third = matches!(schedule.outcome, Outcome::Exec | Outcome::Waiter);
         let second = first(schedule);
         let mut parts: Vec<&Part> = vec![&schedule.victim, &second];
         parts.extend(third.as_ref().filter(|_| with_third));

@@ -11,7 +11,7 @@ use lp_abi::PAGE_SIZE;
 /// First eight bytes of a region.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LIGHTPTH");
 /// Layout version; a region of another version is refused.
-pub const VERSION: u32 = 36;
+pub const VERSION: u32 = 37;
 
 /// Runs that can use one region at once.
 pub const RUNS: usize = 64;

@@ -292,19 +292,18 @@ fn between(
 ) -> Result<usize> {
     below::complete(task, from.inode)?;
     let is_whole = start == 0 && at == 0;
+    let mut content = FileContent::new(task.region, from.inode, start);
     let done = match is_whole.then(|| by_reference(task, from, to, len)).flatten() {
         Some(done) => done,
         None => in_steps(task, from, len, STEP, |done, most| {
-            let start = start + done as u64;
             // Limited to what exists, so that the target's limits do not fail a call at the source's end.
             // Relaxed: the copy checks again.
-            let there = from.inode.size.load(Relaxed).saturating_sub(start);
+            let there = from.inode.size.load(Relaxed).saturating_sub(start + done as u64);
             let most = (most as u64).min(there) as usize;
             if most == 0 {
                 return Ok(0);
             }
-            let content = FileContent::new(task.region, from.inode, start);
-            match write::store(task, to, content, most, at + done as u64) {
+            match write::store(task, to, &mut content, most, at + done as u64) {
                 // The source was truncated meanwhile.
                 Err(Errno::EFAULT) => Ok(0),
                 stored => stored,

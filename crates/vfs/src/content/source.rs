@@ -52,7 +52,7 @@ impl<B: Buffer> Source for B {
     }
 }
 
-/// Content of a file, from an offset.
+/// Content of a file, from an offset, which several writes may consume.
 ///
 /// Takes no lock on the file. Each piece is checked after it was copied: the sequence count must not have
 /// changed and the map must still name the pages. Otherwise they may have been recycled meanwhile, and the
@@ -109,7 +109,7 @@ impl<'r> FileContent<'r> {
     }
 }
 
-impl Source for FileContent<'_> {
+impl Source for &mut FileContent<'_> {
     // The source's read was reported first.
     const IS_TOLD: bool = false;
     const IS_MEMORY: bool = false;

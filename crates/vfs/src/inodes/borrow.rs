@@ -69,28 +69,30 @@ fn borrow(task: &Task, (id, inode): (InodeId, &Inode), index: u64, piece: Extent
     Ok(())
 }
 
-/// Replaces what a file borrows of some pages, and gets all of it if no other file has it. Ends the membership
-/// if that was the last.
+/// Replaces what a file borrows of some pages, and gets all that it borrows if no other file has it. Ends the
+/// membership of a file that has been rewritten to its end, if nothing is left.
 ///
 /// # Errors
 /// `ENOSPC`; what was replaced stays so.
 pub(super) fn own(task: &Task, id: InodeId, inode: &Inode, pages: Range<u64>) -> Result<()> {
-    let (mut index, mut end) = (pages.start, pages.end);
+    let (mut index, mut end, mut replaced) = (pages.start, pages.end, 0);
     while let Some(run) = next(task.region, inode, &mut index, end) {
         if is_only_member(task.region, inode) {
             Change::new(Step::Merge, id, common_of(inode)).carry_out(task);
             return Ok(());
         }
         match replace(task, id, inode, index, run) {
-            Ok(len) => index += u64::from(len),
+            Ok(len) => {
+                index += u64::from(len);
+                replaced = index;
+            }
             Err(errno) if index < pages.end => return Err(errno),
             Err(_) => break,
         }
         end = end.max(pages.start + ahead(task.region, inode, pages.start));
     }
     let size = inode.size.load(Relaxed); // Relaxed: under the lock.
-    // A look at all of it is worth it only where a file has been rewritten to its end.
-    if pages.end >= size.div_ceil(PAGE_SIZE as u64) && next(task.region, inode, &mut 0, u64::MAX).is_none() {
+    if replaced >= size.div_ceil(PAGE_SIZE as u64) && next(task.region, inode, &mut 0, u64::MAX).is_none() {
         detach(task, id, inode);
     }
     Ok(())
@@ -128,7 +130,7 @@ fn next(region: Region, inode: &Inode, index: &mut u64, end: u64) -> Option<Page
 fn replace(task: &Task, id: InodeId, inode: &Inode, index: u64, borrowed: PageRun) -> Result<u32> {
     let want = borrowed.len.min(linking::room(inode, index));
     let Fresh { run, content } = page::take_run(task, PageHome { inode: id, index }, want)?;
-    let mut from = FileContent::new(task.region, inode, index * PAGE_SIZE as u64);
+    let mut from = &mut FileContent::new(task.region, inode, index * PAGE_SIZE as u64);
     let bytes = run.len as usize * PAGE_SIZE;
     let got = fill::into_pages(task, &mut from, run.first, u64::from(run.len), 0, bytes);
     // The file ends in the last page.

@@ -152,7 +152,14 @@ fn own(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u64) -> Result<
 /// # Errors
 /// `ENOSPC`; what was made its own stays so.
 pub(crate) fn unshare(task: &Task, id: InodeId, inode: &Inode) -> Result<()> {
-    if is_member(inode) { own(task, id, inode, 0, u64::MAX) } else { Ok(()) }
+    if is_member(inode) {
+        own(task, id, inode, 0, u64::MAX)?;
+        // It may have been the last member, or have had nothing borrowed.
+        if is_member(inode) {
+            borrow::detach(task, id, inode);
+        }
+    }
+    Ok(())
 }
 
 /// Makes all content of a file its own, in a region that nobody else uses.
