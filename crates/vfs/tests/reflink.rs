@@ -152,6 +152,30 @@ fn a_copy_that_is_rewritten_shares_nothing() {
     nothing_is_left(&task, empty, "the end");
 }
 
+/// Pages that a file has replaced are freed once it and all others have left. A reader that found one in the
+/// map before it was replaced copies it again.
+#[test]
+fn the_end_of_borrowing_is_a_change_to_readers() {
+    let _alone = death::alone();
+    let task = death::task();
+    let empty = free_pages(&task);
+    for is_last in [false, true] {
+        borrower(&task);
+        if is_last {
+            remove(&task, A);
+            reclaim::all(&task);
+        }
+        on(&task, B, O_RDWR, |fd| {
+            let inode = task.fget(fd).map(|held| held.inode_id()).expect("open");
+            let before = task.region.inode(inode).data_seq.read();
+            let of = mapping::begin(&task, fd, 0, SIZE, MapAccess::Private).expect("mapping");
+            assert!(task.region.inode(inode).data_seq.retry(before), "the last: {is_last}");
+            mapping::end(&task, of, SIZE);
+        });
+        nothing_is_left(&task, empty, "the end");
+    }
+}
+
 /// A change of one of two files with the same content; what it then holds.
 type Step = (&'static str, fn(&Task), fn(&mut Vec<u8>));
 

@@ -106,6 +106,12 @@ int may_be_target(const struct path *p)
     return !strstr(p->text, "..") && strncmp(p->text, "dots", 4) && strcmp(p->text, "\".\"");
 }
 
+int is_link_of_descriptor(const struct path *p)
+{
+    static const char fds[] = "/proc/self/fd/";
+    return p->at > (char *)8 && !strncmp(p->at, fds, sizeof fds - 1) && !strchr(p->at + sizeof fds - 1, '/');
+}
+
 int dir_fd(char *text)
 {
     unsigned at = slot();

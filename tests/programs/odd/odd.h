@@ -38,6 +38,8 @@ struct path path(unsigned which);
 /* Whether no path through a symbolic link to it leads out of the sequence's directory, above which only the
  * kernel's file system is read-only. */
 int may_be_target(const struct path *p);
+/* Whether it names the link of a descriptor in /proc itself. */
+int is_link_of_descriptor(const struct path *p);
 long amount(void);
 long small(void);
 long where(void);

@@ -31,6 +31,9 @@ void opens(void)
     struct path p = path(0);
     if (is_special(fd, p.at))
         flags |= O_PATH;
+    /* The mode of the link itself is that of a placeholder. */
+    if (is_link_of_descriptor(&p) && flags & O_PATH)
+        flags &= ~(long)O_NOFOLLOW;
     /* A FIFO that was opened by its handle would wait. */
     if (roll(12) == 0 && !is_special(fd, p.at)) {
         int id;

@@ -8,6 +8,8 @@ static void by_directory(const char *name, void *value, const char *at, long siz
     char dir[16];
     int fd = dir_fd(dir), how = PICK(0, 0, AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH, 1);
     struct path p = path(0);
+    if (is_link_of_descriptor(&p))
+        how &= ~AT_SYMLINK_NOFOLLOW;
     struct {
         uint64_t value;
         uint32_t size, flags;
@@ -51,7 +53,9 @@ void xattrs(void)
         break;
     }
     case 3:
-        DO(lremovexattr(p.at, name), "lremovexattr(%s, \"%s\")", p.text, name);
+        /* The link itself has the rights of a placeholder. */
+        if (!is_link_of_descriptor(&p))
+            DO(lremovexattr(p.at, name), "lremovexattr(%s, \"%s\")", p.text, name);
         break;
     case 4: {
         unsigned a = slot();

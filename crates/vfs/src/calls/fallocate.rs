@@ -123,7 +123,9 @@ fn kind(mode: u32) -> Result<Operation> {
 
 fn punch(task: &Task, id: InodeId, inode: &Inode, offset: u64, end: u64) -> Result<()> {
     let _locked = inode::lock(task, id);
-    reflink::unshare(task, id, inode)?;
+    // What lies between is not needed.
+    reflink::before_write(task, id, inode, offset, 1)?;
+    reflink::before_write(task, id, inode, end - 1, 1)?;
     privileges::drop_privileges(task, id, inode);
     let size = PAGE_SIZE as u64;
     let (first, last) = (offset.div_ceil(size), end / size);

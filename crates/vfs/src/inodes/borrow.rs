@@ -3,7 +3,7 @@
 //!
 //! What is borrowed is replaced before it changes (`own`), page by page: a copy of the page takes its place in
 //! the map. Its bytes are the same, and nobody changes or frees the page that it replaces while the file is a
-//! member, so readers need not notice.
+//! member, so readers need not notice until that ends.
 
 use core::ops::Range;
 

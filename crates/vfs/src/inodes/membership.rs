@@ -160,8 +160,7 @@ impl Change {
                 true
             }
             Step::Detach => {
-                file.tail.store(0, Relaxed);
-                file.flags.store(flags & !inode_flags::BORROWS, Relaxed);
+                end_borrowing(file);
                 self.count(region, lane)
             }
         };
@@ -189,9 +188,8 @@ impl Change {
 
     /// What is left in the common inode are the pages that the file has replaced.
     fn merge(&self, region: Region, file: &Inode, common: &Inode) {
-        // Relaxed, all: under the file's lock.
-        let flags = file.flags.load(Relaxed);
-        if flags & inode_flags::BORROWS == 0 {
+        // Relaxed: under the file's lock.
+        if file.flags.load(Relaxed) & inode_flags::BORROWS == 0 {
             return;
         }
         // It is half freed from here on.
@@ -209,9 +207,7 @@ impl Change {
             }
             index += piece.len;
         }
-        file.tail.store(0, Relaxed);
-        // Release, unpaired: the last, for a death in between.
-        file.flags.store(flags & !inode_flags::BORROWS, Release);
+        end_borrowing(file);
     }
 
     /// Gives the file the content of a common inode, or none.
@@ -253,6 +249,17 @@ impl Change {
             }
         }
     }
+}
+
+/// In a section, because pages that the file has replaced, and that a reader may still be at, are freed once
+/// the common inode is left without members.
+fn end_borrowing(file: &Inode) {
+    file.data_seq.begin();
+    file.tail.store(0, Relaxed); // Relaxed, here and below: under the file's lock.
+    let flags = file.flags.load(Relaxed);
+    // Release, unpaired: the last, for a death in between.
+    file.flags.store(flags & !inode_flags::BORROWS, Release);
+    file.data_seq.end();
 }
 
 fn notes<'r>(region: Region<'r>) -> impl Fn(u32) -> &'r Note {
