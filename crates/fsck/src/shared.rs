@@ -1,4 +1,4 @@
-//! Content that files share ([`lp_vfs::reflink`]): which inodes have pages in common, and whether the number
+//! Content that files share ([`lp_vfs::membership`]): which inodes have pages in common, and whether the number
 //! of files that have content of a common inode is right.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,7 +7,7 @@ use lp_abi::linux::{S_IFMT, S_IFREG};
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, InodeRef, LaneId, Region};
-use lp_vfs::reflink;
+use lp_vfs::membership;
 
 use crate::Check;
 use crate::extents::Extents;
@@ -36,7 +36,7 @@ impl Shared {
             }
         }
         for lane in (1..lanes).map(|index| region.lane(LaneId(index))) {
-            for (file, common) in reflink::under_way(lane) {
+            for (file, common) in membership::under_way(lane) {
                 shared.pair(file.0, common.id.0);
                 shared.changing.extend([file.0, common.id.0]);
             }

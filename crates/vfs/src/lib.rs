@@ -59,7 +59,7 @@ pub use calls::{
 };
 pub use content::{bulk, chunk, linking, map, owner, page, run, version};
 pub use descriptors::{busy, flight, opened};
-pub use inodes::{blob, reflink};
+pub use inodes::{blob, membership, reflink};
 pub use lane::{freeze, intent, pin};
 pub use life::{
     bare_mapping, boot, executed, fork, grace, limit, mapping, mount_tree, namespace, parted, reap, reclaim,

@@ -287,7 +287,7 @@ pub(crate) fn replay(task: &Task, lane: LaneId) {
 }
 
 /// The file and the other inodes, one or two, of the step that a lane was about when it died.
-pub(super) fn under_way(lane: &Lane) -> impl Iterator<Item = (InodeId, InodeRef)> {
+pub fn under_way(lane: &Lane) -> impl Iterator<Item = (InodeId, InodeRef)> {
     let is_step = lane.intent.op.load(Acquire) == op::SHARE;
     // Relaxed: published by the op.
     let change = Change::from_words(|at| lane.intent.words[at].load(Relaxed));

@@ -14,7 +14,7 @@ pub mod blob;
 pub(crate) mod borrow;
 pub(crate) mod inode;
 pub(crate) mod make;
-pub(crate) mod membership;
+pub mod membership;
 pub(crate) mod ownership;
 pub mod reflink;
 pub(crate) mod stamps;

@@ -1,17 +1,15 @@
 //! Copies of whole files that share content until one of them changes it: what xfs(5) and btrfs(5) call
 //! reflinks.
 //!
-//! A copy moves no bytes (`share`): both files become members of a common inode (`membership`), so
+//! A copy moves no bytes (`share`): both files become members of a common inode ([`super::membership`]), so
 //! readers notice nothing. Whoever is about to change the content of a file calls `before_write` or
-//! `before_cut` first, and whoever is about to map it `lock_unshared`. The file then gets a map of its
-//! own, in which the pages that change are its own (`borrow`), or the content itself if it is the
-//! last.
+//! `before_cut` first, and whoever is about to map it `lock_unshared`. The file then gets a map of its own, in
+//! which the pages that change are its own (`borrow`), or the content itself if it is the last.
 //!
 //! Nothing is shared in a region's file. After a power failure its pages are of different ages, and a page
 //! then belongs to the file that all versions of its owner word name ([`crate::content::owner`]).
 
 use lp_abi::{PAGE_SIZE, Result};
-use lp_region::lane::Lane;
 use lp_region::layout::COMMAND_ROOTS;
 use lp_region::records::{Inode, inode_flags};
 use lp_region::slab::Slot;
@@ -21,14 +19,9 @@ use lp_region::{InodeId, InodeRef, Spot};
 use crate::caller::task::Task;
 use crate::content::{linking, map};
 use crate::inodes::inode::{self, Locked};
-use crate::inodes::membership::{self, Change, Step, common_of, is_only_member};
+use crate::inodes::membership::{Change, Step, common_of, is_only_member};
 use crate::inodes::{borrow, make};
 use crate::lane::writer;
-
-/// The file and the other inodes, one or two, of the step that a lane was about when it died.
-pub fn under_way(lane: &Lane) -> impl Iterator<Item = (InodeId, InodeRef)> {
-    membership::under_way(lane)
-}
 
 /// Whether a file may get the content of another. The caller must hold both locks.
 pub(crate) fn may_share(task: &Task, from: InodeId, to: &Inode) -> bool {
