@@ -1,5 +1,5 @@
-//! Content that files share ([`lp_vfs::membership`]): which inodes have pages in common, and whether the number
-//! of files that have content of a common inode is right.
+//! Content that files share ([`lp_vfs::membership`]): which inodes have pages in common, and whether the
+//! number of files that have content of a common inode is right.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,6 +11,7 @@ use lp_vfs::membership;
 
 use crate::Check;
 use crate::extents::Extents;
+use crate::names::is_marked_blob;
 use crate::pages::map_of;
 
 /// The pairs of files and common inodes.
@@ -58,11 +59,12 @@ impl Shared {
     /// map in: that one counts its pages.
     pub(crate) fn is_lent(&self, region: Region<'_>, index: u32) -> bool {
         let map = map_of(region.inode(InodeId(index)));
-        !is_hidden(region, index)
+        let is_hidden = |index| is_marked_blob(region, InodeId(index));
+        !is_hidden(index)
             && self
                 .kin(index)
-                .iter()
-                .any(|other| is_hidden(region, *other) && map_of(region.inode(InodeId(*other))) == map)
+                .into_iter()
+                .any(|other| is_hidden(other) && map_of(region.inode(InodeId(other))) == map)
     }
 }
 
@@ -82,11 +84,6 @@ pub(crate) fn lender(region: Region<'_>, index: u32, last: u32) -> Option<InodeI
     let borrows = inode.flags.load(Relaxed) & inode_flags::BORROWS != 0;
     let common = InodeRef::from_word(inode.tail.load(Relaxed)).id;
     Some(common).filter(|common| borrows && common.is_some() && common.0 <= last && common.0 != index)
-}
-
-/// Whether an inode was made to have no name.
-fn is_hidden(region: Region<'_>, index: u32) -> bool {
-    region.inode(InodeId(index)).flags.load(Relaxed) & inode_flags::BLOB != 0
 }
 
 /// Whether an inode was made to be a common one.

@@ -69,6 +69,21 @@ fn remove(task: &Task, path: &CStr) {
     let _ = unlink::unlinkat(task, Fd::CWD, lent::path(path), 0);
 }
 
+/// Removes a file and frees what it had.
+fn discard(task: &Task, path: &CStr) {
+    remove(task, path);
+    reclaim::all(task);
+}
+
+/// Maps a file for a moment.
+fn map(task: &Task, path: &CStr, access: MapAccess) {
+    on(task, path, O_RDWR, |fd| {
+        if let Ok(of) = mapping::begin(task, fd, 0, SIZE, access) {
+            mapping::end(task, of, SIZE);
+        }
+    });
+}
+
 /// The number of files of the region that share content.
 fn sharing(region: Region) -> usize {
     let all = (1..1000).map(|index| region.inode(InodeId(index)));
@@ -129,8 +144,7 @@ fn a_write_to_a_copy_takes_the_pages_that_it_changes() {
     put(&task, B, &[8; 20], 4090);
     assert_eq!(before - free(), 3, "they are its own");
     assert_eq!(sharing(task.region), 2);
-    remove(&task, A);
-    reclaim::all(&task);
+    discard(&task, A);
     put(&task, B, &[9], 20_000);
     assert_eq!(sharing(task.region), 0, "the last has the rest");
     assert_eq!(before - free(), 0, "and what it had replaced is gone");
@@ -160,10 +174,10 @@ fn the_end_of_borrowing_is_a_change_to_readers() {
     let task = death::task();
     let empty = free_pages(&task);
     for is_last in [false, true] {
-        borrower(&task);
         if is_last {
-            remove(&task, A);
-            reclaim::all(&task);
+            last_borrower(&task)
+        } else {
+            borrower(&task)
         }
         on(&task, B, O_RDWR, |fd| {
             let inode = task.fget(fd).map(|held| held.inode_id()).expect("open");
@@ -206,17 +220,7 @@ const CHANGES: &[Step] = &[
         |task| on(task, B, O_RDWR, |fd| _ = fallocate::fallocate(task, fd, 0, 0, SIZE as i64 + 5000)),
         |all| all.resize(SIZE + 5000, 0),
     ),
-    (
-        "a mapping",
-        |task| {
-            on(task, B, O_RDWR, |fd| {
-                if let Ok(of) = mapping::begin(task, fd, 0, SIZE, MapAccess::SharedWrite) {
-                    mapping::end(task, of, SIZE);
-                }
-            });
-        },
-        |_| (),
-    ),
+    ("a mapping", |task| map(task, B, MapAccess::SharedWrite), |_| ()),
 ];
 
 #[test]
@@ -236,8 +240,7 @@ fn a_change_concerns_one_file() {
                 wanted[2 * PAGE_SIZE - 4..][..9].fill(7);
             }
             if is_last {
-                remove(&task, A);
-                reclaim::all(&task);
+                discard(&task, A);
             }
             change(&task);
             expected(&mut wanted);
@@ -398,8 +401,7 @@ fn two(task: &Task) {
 
 fn last(task: &Task) {
     two(task);
-    remove(task, A);
-    reclaim::all(task);
+    discard(task, A);
 }
 
 /// Two files, of which the second borrows all but its second page.
@@ -410,8 +412,7 @@ fn borrower(task: &Task) {
 
 fn last_borrower(task: &Task) {
     borrower(task);
-    remove(task, A);
-    reclaim::all(task);
+    discard(task, A);
 }
 
 const SCENARIOS: &[Scenario] = &[
@@ -454,10 +455,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "a removal",
         before: two,
-        call: |task| {
-            remove(task, B);
-            reclaim::all(task);
-        },
+        call: |task| discard(task, B),
         ends: [[Some(1), Some(1), None], [Some(1), None, None]],
     },
     Scenario {
@@ -476,11 +474,7 @@ const SCENARIOS: &[Scenario] = &[
         name: "a mapping of one that borrows",
         before: borrower,
         call: |task| {
-            on(task, B, O_RDWR, |fd| {
-                if let Ok(of) = mapping::begin(task, fd, 0, SIZE, MapAccess::Private) {
-                    mapping::end(task, of, SIZE);
-                }
-            });
+            map(task, B, MapAccess::Private);
             put(task, B, &[9], 8000 + PAGE_SIZE as i64);
         },
         ends: [[Some(1), Some(BEFORE), None], [Some(1), Some(BOTH), None]],
@@ -500,19 +494,13 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "a removal of one that borrows",
         before: borrower,
-        call: |task| {
-            remove(task, B);
-            reclaim::all(task);
-        },
+        call: |task| discard(task, B),
         ends: [[Some(1), Some(BEFORE), None], [Some(1), None, None]],
     },
     Scenario {
         name: "a removal of the last that borrows",
         before: last_borrower,
-        call: |task| {
-            remove(task, B);
-            reclaim::all(task);
-        },
+        call: |task| discard(task, B),
         ends: [[None, Some(BEFORE), None], [None, None, None]],
     },
     Scenario {
@@ -527,10 +515,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "the last removal",
         before: last,
-        call: |task| {
-            remove(task, B);
-            reclaim::all(task);
-        },
+        call: |task| discard(task, B),
         ends: [[None, Some(1), None], [None, None, None]],
     },
 ];

@@ -159,8 +159,9 @@ impl Rebuild {
         self.stray.iter().for_each(|(_, page)| _ = self.pages.insert(page.0));
     }
 
-    /// Keeps the content that a file has in common with others; false if it has nothing but its own. Nothing is
-    /// shared in a region's file, so this is a copy of a region in memory, with all its records of one moment.
+    /// Keeps the content that a file has in common with others; false if it has nothing but its own. Nothing
+    /// is shared in a region's file, so this is a copy of a region in memory, with all its records of one
+    /// moment.
     fn shared_content(&mut self, index: u32) -> bool {
         let inode = self.region.inode(InodeId(index));
         let named = shared::named_by(inode);

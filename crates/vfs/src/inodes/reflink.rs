@@ -114,7 +114,7 @@ fn before_cut_slow(task: &Task, id: InodeId, inode: &Inode, size: u64) -> Result
         }
         0 => Ok(()),
         // The rest of the last page becomes zeros.
-        _ => own(task, id, inode, size - 1, size),
+        _ => own(task, id, inode, size - size % PAGE_SIZE as u64, size),
     }
 }
 
