@@ -362,9 +362,22 @@ fn another_user_of_a_namespace_gets_no_directory() {
 }
 
 #[test]
+fn what_a_program_removes_of_the_cache_comes_back() {
+    let cache = tempfile::tempdir().unwrap();
+    let script = "echo text >$LIGHTPATH/f; rm -r \"$XDG_CACHE_HOME\"/lightpath
+        cat $LIGHTPATH/f; sh -c 'cat $LIGHTPATH/f'; python3 -c 'import os; print(os.listdir(os.environ[\"LIGHTPATH\"]))'
+        busybox cat $LIGHTPATH/f; test -d \"$XDG_CACHE_HOME\"/lightpath && echo back";
+    let mut command = lightpath();
+    command.args(["run", "--", "sh", "-c", script]).env("XDG_CACHE_HOME", cache.path());
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    assert_eq!(text(&output.stdout), "text\ntext\n['f']\ntext\nback\n", "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "");
+}
+
+#[test]
 fn a_root_directory_without_the_gate_starts_no_program() {
     let cache = tempfile::tempdir().unwrap();
-    let hide = "mount -t tmpfs none \"$XDG_CACHE_HOME\" && exec sh -c 'echo started'";
+    let hide = "mount -t tmpfs -o ro none \"$XDG_CACHE_HOME\" && exec sh -c 'echo started'";
     let mut command = lightpath();
     command.args(["run", "--", "unshare", "-Urm", "sh", "-c", hide]).env("XDG_CACHE_HOME", cache.path());
     let output = command.stdin(Stdio::null()).output().unwrap();

@@ -1,4 +1,5 @@
-//! Runs the builder of site images for objects that the bundle does not know.
+//! Runs the builder of site images for objects that the bundle does not know, and when the gate's own files are
+//! gone.
 
 use core::ffi::CStr;
 
@@ -112,6 +113,25 @@ pub(crate) fn build<'a>(sources: impl Iterator<Item = Source<'a>>) -> Built {
         _ => Ended::Itself,
     };
     Built { given, ended }
+}
+
+/// Has the builder write the gate and what lies with it again, because a program has removed the cache
+/// directory, or because this root directory lacks it. The caller looks whether they are there.
+#[cold]
+#[inline(never)]
+pub(crate) fn restore() {
+    let settings = home::settings();
+    if settings.builder.get().is_empty() {
+        return;
+    }
+    let argv = [
+        settings.builder.pointer(),
+        c"sites".as_ptr().cast(),
+        c"--restore".as_ptr().cast(),
+        settings.preload.pointer(),
+        core::ptr::null(),
+    ];
+    run(settings.builder.pointer(), &argv, None);
 }
 
 /// Exit status of a builder that was not executed.

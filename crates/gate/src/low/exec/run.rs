@@ -17,7 +17,7 @@ use lp_region::ucopy;
 use crate::High;
 use crate::low::above::Above;
 use crate::low::arrive::sigaction;
-
+use crate::low::cover::build;
 use crate::low::exec::environment::Environment;
 use crate::low::exec::load::{Executed, LoaderHook, Named, Static};
 use crate::low::exec::outline::Outline;
@@ -173,7 +173,10 @@ pub(crate) unsafe fn run(
     load: LoaderHook,
 ) -> isize {
     if !environment::is_in_reach(load) && may_be_executed(file) {
-        return refuse(thread, Refusal::OutOfReach, named.path);
+        build::restore();
+        if !environment::is_in_reach(load) {
+            return refuse(thread, Refusal::OutOfReach, named.path);
+        }
     }
     let Ok(_group) = environment.group.get().map(Group::take).transpose() else {
         return refuse(thread, Refusal::SetGroup, named.path);

@@ -4,6 +4,7 @@
 pub(crate) mod builder;
 pub(crate) mod directory;
 mod files;
+pub(crate) mod filled;
 mod identity;
 pub(crate) mod preload;
 mod processor;

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 
 use super::exec::Launch;
 use super::supervise::{self, End};
-use crate::command::cache::within::{self, Outlines};
-use crate::command::cache::{directory, preload};
+use crate::command::cache::within::Outlines;
+use crate::command::cache::{directory, filled};
 use crate::command::options::run::Options;
 use crate::command::output::failure::{Failure, REGION};
 use crate::command::output::message;
@@ -52,12 +52,11 @@ pub(crate) fn prepare(
     inherited::close_rings();
     let mut launch = Launch::new(options, command)?;
     let cache = directory::find().map_err(|line| Failure::new(REGION, line))?;
-    let preload = preload::extract(&cache).map_err(|line| Failure::new(REGION, line))?;
-    let loader = preload::extract_static(&cache).map_err(|line| Failure::new(REGION, line))?;
     let outlines = Outlines::from_environment().map_err(|line| Failure::new(REGION, line))?;
-    let library = within::place(&cache, outlines).ok();
-    launch.set_environment(options, &preload, library.as_ref().map(|library| &*library.directory))?;
-    launch.start_static(loader)?;
-    let claim = open(&Paths { cache: &cache, preload: &preload, library: library.as_ref() })?;
+    let filled = filled::fill(&cache, outlines).map_err(|line| Failure::new(REGION, line))?;
+    let library = filled.library.as_ref();
+    launch.set_environment(options, &filled.preload, library.map(|library| &*library.directory))?;
+    launch.start_static(filled.loader)?;
+    let claim = open(&Paths { cache: &cache, preload: &filled.preload, library })?;
     Ok((launch, claim))
 }

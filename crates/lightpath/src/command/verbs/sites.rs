@@ -1,4 +1,5 @@
-//! `lightpath sites`: started by the gate when it meets an object without a site image.
+//! `lightpath sites`: started by the gate when it meets an object without a site image, or when the cache
+//! directory has gone.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +12,8 @@ use lp_sites::image::Verdict;
 use lp_sites::{Bundle, Status};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::command::cache::directory;
+use crate::command::cache::within::Outlines;
+use crate::command::cache::{directory, filled, preload};
 use crate::command::output::failure::{CANNOT_RUN, Failure, REGION, reason};
 use crate::command::output::progress::Progress;
 
@@ -24,13 +26,19 @@ pub(crate) struct Sites {
     /// The bundle, if it is not the one in the cache directory.
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
+    /// Write this copy of the gate, and what lies with it in its cache directory, again.
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    restore: Option<PathBuf>,
     /// Programs and libraries.
-    #[arg(required = true, value_name = "OBJECT")]
+    #[arg(required_unless_present = "restore", value_name = "OBJECT")]
     paths: Vec<PathBuf>,
 }
 
-/// Builds images, or describes objects.
+/// Builds images, describes objects, or restores the cache directory.
 pub(crate) fn sites(arguments: &Sites) -> Result<u8, Failure> {
+    if let Some(gate) = &arguments.restore {
+        return Ok(restore(gate).map_or(REGION, |()| 0));
+    }
     if !arguments.build {
         for path in &arguments.paths {
             println!("{}: {}", path.display(), describe(path));
@@ -86,6 +94,16 @@ pub(crate) fn sites(arguments: &Sites) -> Result<u8, Failure> {
         Err(_) if none_needed() => Ok(NONE_NEEDED as u8),
         Err(failure) => Err(failure),
     }
+}
+
+/// Fills the cache directory that `gate` was in, if it is of this version. Without a message: the gate looks
+/// whether what it needs is there.
+fn restore(gate: &Path) -> Result<(), String> {
+    let is_own = gate.file_name().is_some_and(|name| name == preload::NAME);
+    let cache = gate.parent().filter(|_| is_own).ok_or("another version")?;
+    directory::prepare(cache)?;
+    lift_limit();
+    filled::fill(cache, Outlines::IfFaster).map(drop)
 }
 
 /// The limit of file sizes is the program's, and the bundle is not the program's file. Where it stays, a write
