@@ -37,6 +37,40 @@ fn links_lead_somewhere() {
 }
 
 #[test]
+fn files_that_documents_name_are_there() {
+    let directories = ["", "docs", "docs/adr", "docs/bench"];
+    let mut named = 0;
+    for document in directories.iter().flat_map(|directory| files(directory, ".md")) {
+        for tick in between_ticks(&read(&document)) {
+            let is_file =
+                ["crates/", "tests/", "scripts/", "docs/"].iter().any(|start| tick.starts_with(start))
+                    && tick
+                        .rsplit_once('.')
+                        .is_some_and(|(_, end)| ["rs", "c", "sh", "toml", "md"].contains(&end))
+                    && !tick.contains(['*', ' ', '{'])
+                    && !tick.contains("NAME");
+            if is_file {
+                named += 1;
+                assert!(root().join(&tick).exists(), "{}: {tick}", document.display());
+            }
+        }
+    }
+    assert!(named > 50, "only {named} files");
+}
+
+#[test]
+fn the_index_has_all_decisions() {
+    let index = read("docs/adr/README.md");
+    for decision in files("docs/adr", ".md").iter().filter(|path| stem(path) != "README") {
+        let (text, name) = (read(decision), stem(decision));
+        let (number, title) =
+            text.lines().next().and_then(|line| line.strip_prefix("# ")?.split_once(". ")).unwrap();
+        assert!(index.contains(&format!("- [{number}]({name}.md) {title}\n")), "docs/adr/README.md: {name}");
+        assert!(text.contains("\nStatus: "), "{name} has no status");
+    }
+}
+
+#[test]
 fn the_tour_names_what_is_there() {
     let tour = read("docs/tour.md");
     let mut functions = 0;
@@ -161,7 +195,8 @@ fn table(rows: &BTreeMap<String, Row>) -> String {
          - **library**: `crates/vfs/tests/NAME.rs`, through the library door:\n  \
          `cargo test --release -p lp-vfs --test NAME`\n\
          - **programs**: `tests/programs/NAME` and `crates/gate/tests/programs/NAME`, which tests of these crates run\n\
-         - **explorer**: stopped, killed and signalled at each instruction: `just explore --victim CALL`\n\
+         - **explorer**: stopped, killed and signalled at each instruction of calls that make it, which\n  \
+         `lp-explore --list` names: `just explore --victim NAME`\n\
          - **budget**: instructions counted: `cargo run --release -p lp-audit -- show`\n\n\
          | call | conformance | library | programs | explorer | budget |\n|---|---|---|---|---|---|\n",
     );

@@ -13,7 +13,7 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
             let verbs = cli.get_subcommands().filter(|verb| !verb.is_hide_set());
             let verbs: Vec<&str> = verbs.map(|verb| verb.get_name()).collect();
             let (last, rest) = verbs.split_last().unwrap_or((&"run", &[]));
-            format!("say what to do: {} or {last}", rest.join(", "))
+            format!("a subcommand is needed: {} or {last}", rest.join(", "))
         }
         ErrorKind::MissingRequiredArgument => missing(error),
         _ => {

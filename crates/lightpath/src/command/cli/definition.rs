@@ -47,11 +47,11 @@ pub(crate) enum Verb {
     Run(Run),
     /// Run your shell ($SHELL) on Lightpath's file system.
     Shell(Shell),
-    /// Say what a session has changed.
+    /// Show what a session has changed.
     Diff(Diff),
     /// Write what a session has changed to its directory; once all is written, the session ends.
     Apply(Apply),
-    /// Take back what an apply has written.
+    /// Undo an apply.
     Undo(Undo),
     /// Write a session's tree, or what it has changed, to a tar archive.
     Export(Export),
@@ -67,13 +67,13 @@ pub(crate) enum Verb {
     Sessions(Sessions),
     /// Run a command in a run that is under way, with its file system in view.
     Exec(Exec),
-    /// Run a command and print its calls on mounts as strace(1) would, which does not see them.
+    /// Print the calls on mounts of a command in the format of strace(1), which does not see them.
     Trace(Trace),
     /// List the runs under way and their processes.
     Ps(Ps),
     /// Show what the runs under way do: calls, waits, space and files, second by second.
     Top(Top),
-    /// Say what on this machine works, what does not, and why.
+    /// Report what works on this machine, what does not, and why.
     Doctor,
     /// Check a region file and repair it.
     Fsck(Fsck),
@@ -83,7 +83,7 @@ pub(crate) enum Verb {
     Freeze(Freeze),
     /// Compress a frozen region.
     Pack(Pack),
-    /// Make a frozen region of what pack has written.
+    /// Unpack a frozen region that pack has written.
     Unpack(Unpack),
     /// Measure Lightpath against the kernel's file systems.
     Bench(lp_bench::Args),

@@ -120,7 +120,7 @@ Keep a checkout in a region file and use it again later:
 .B lightpath run --region project.region -- make -C /light/project
 .TP
 Try a command on this directory, look at what it did, and take it over or forget it:
-.B lightpath run --over . -- make install
+.B lightpath run --over . -- make install DESTDIR=$PWD/out
 .br
 .B lightpath diff
 .br
@@ -182,9 +182,9 @@ where the gate, the site images and sessions are kept: see below.
 const FILES: &str = "\
 .SH FILES
 .TP
-.IR $XDG_CACHE_HOME/lightpath , \" ~/.cache/lightpath\" , \" /tmp/lightpath-UID\"
-the cache directory, the first that can be used: the gate, and patched images of libraries and programs. It may be removed
-when no run is under way; the next run makes it again.
+.IR $XDG_CACHE_HOME/lightpath , \" ~/.cache/lightpath\" , \" /var/cache/lightpath\" \" \" (root), \" /tmp/lightpath-UID\"
+the cache directory, the first that can be used: the gate, and patched images of libraries and programs. It may be removed:
+the next program that is started in a run makes it again. FIFOs and sockets in mounts of runs under way go with it.
 .TP
 .IR $XDG_STATE_HOME/lightpath , \" ~/.local/state/lightpath\"
 the sessions of

@@ -46,7 +46,7 @@ pub(crate) struct Options {
     /// can use it at once. Without it the file system disappears with the last process of the run.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) region: Option<PathBuf>,
-    /// Begin with what FILE holds, which lightpath freeze has made, and change nothing in it.
+    /// Start from a copy of FILE, which lightpath freeze has made; FILE is not changed.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["region", "over", "size"])]
     pub(crate) from: Option<PathBuf>,
     /// When the command ends, print a table to standard error: for each call, how many were answered in the

@@ -44,7 +44,7 @@ kept.";
 pub(crate) struct Apply {
     #[command(flatten)]
     which: Which,
-    /// Only say what is in the way; write nothing.
+    /// List the conflicts only; write nothing.
     #[arg(long)]
     check: bool,
     /// Overwrite what has changed in the directory as well. What is of another type there stays a conflict.

@@ -38,7 +38,7 @@ Exit status: 0 if all is as it was; 1 if there is a conflict or writing failed."
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Undo {
-    /// Only say what is in the way; write nothing.
+    /// List the conflicts only; write nothing.
     #[arg(long)]
     check: bool,
     /// What apply --reverse has written.
