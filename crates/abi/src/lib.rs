@@ -21,6 +21,7 @@
 pub mod dirent64;
 mod errno;
 mod fd;
+pub mod fnv;
 pub mod gated;
 pub mod image;
 #[allow(unsafe_code, reason = "the caller lends what it owns")]
@@ -33,6 +34,7 @@ pub mod outline;
 #[allow(unsafe_code, reason = "close(2)")]
 mod owned_fd;
 pub mod refusal;
+pub mod script;
 pub mod signature;
 #[allow(unsafe_code, reason = "system calls")]
 pub mod sys;

@@ -1,7 +1,8 @@
 //! The limits of each call, in `budgets.toml`.
 
 use crate::decode::Serialising;
-use crate::probe::{Audit, Descriptors, Ground};
+use crate::library::Descriptors;
+use crate::probe::{Audit, Ground};
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use std::fmt;

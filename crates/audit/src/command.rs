@@ -3,8 +3,9 @@
 use crate::budget::{Budget, Budgets};
 use crate::commute::{Actors, Findings, Report};
 use crate::library;
+use crate::library::Descriptors;
 use crate::matrix::Matrix;
-use crate::probe::{Audit, Descriptors, Ground, Probe};
+use crate::probe::{Audit, Ground, Probe};
 use crate::symbols::Symbols;
 use anyhow::{Context, Result, bail};
 use clap::Parser;

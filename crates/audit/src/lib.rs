@@ -26,6 +26,7 @@ pub use budget::{Budget, Budgets, Excess};
 pub use command::{Command, run};
 pub use commute::{Actors, Findings, Pair, Report};
 pub use decode::{Access, Serialising};
+pub use library::Descriptors;
 pub use matrix::{Conflict, Matrix};
-pub use probe::{CALLS, Descriptors, Ground, Probe};
+pub use probe::{CALLS, Ground, Probe};
 pub use tracer::{Count, Step};

@@ -1,7 +1,6 @@
 //! The audited program for the library door: the counterpart of `c/probe.c`, with the calls made directly on
 //! a region of its own. It is `lp-audit` itself, started with a hidden subcommand.
 
-use crate::probe::Descriptors;
 use anyhow::{Context, Result, anyhow, bail};
 use lp_abi::linux::{O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_WRONLY, SEEK_END, SEEK_SET, stat, statx};
 use lp_abi::{Errno, Fd, Result as Answer, lent};
@@ -20,6 +19,15 @@ const FILE_SIZE: usize = 1 << 20;
 const WARM_UP: usize = 200;
 const SHARED: &CStr = c"/a/b/f";
 const MISSING: &CStr = c"/a/b/missing";
+
+/// Who uses the descriptor table of a process that makes the calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Descriptors {
+    /// Its only thread.
+    Own,
+    /// A second thread, too, which does nothing meanwhile.
+    Shared,
+}
 
 /// Names of the C probe's calls that need no C library.
 pub(crate) fn names() -> Vec<&'static str> {
@@ -243,7 +251,8 @@ fn fill(task: &Task, fd: Fd) -> Result<()> {
     lp_vfs::close::close(task, fd).map_err(failed("close"))
 }
 
-fn failed(what: &'static str) -> impl Fn(Errno) -> anyhow::Error {
+/// The error of a call of the audit that should have succeeded.
+pub(crate) fn failed(what: &'static str) -> impl Fn(Errno) -> anyhow::Error {
     move |errno| anyhow!("cannot {what}: {errno:?}")
 }
 

@@ -43,7 +43,7 @@ fn parse(line: &str) -> Option<Mapping> {
 }
 
 impl Mapping {
-    /// Whether this maps the region: the memfd that a run creates, or the file it was given.
+    /// Whether this maps the region: the memfd that a run creates.
     pub(crate) fn is_region(&self) -> bool {
         self.name.starts_with("/memfd:lightpath")
     }

@@ -1,6 +1,6 @@
 //! Starts the audited program and traces it.
 
-use crate::library;
+use crate::library::{self, Descriptors};
 use crate::tracer::{Count, Tracer};
 use anyhow::{Context, Result, bail};
 use nix::unistd::Pid;
@@ -75,15 +75,6 @@ impl Ground {
             Self::Library(_) => library::names(),
         }
     }
-}
-
-/// Who uses the descriptor table of a process that makes the calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Descriptors {
-    /// Its only thread.
-    Own,
-    /// A second thread, too, which does nothing meanwhile.
-    Shared,
 }
 
 /// The probe's binary, compiled by the host's `cc`.

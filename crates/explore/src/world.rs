@@ -2,6 +2,8 @@
 
 use std::ffi::{CStr, CString};
 
+use lp_abi::fnv::fnv1a;
+
 use crate::calls::{DIRS, LONG};
 use crate::door::{COMMON, Door, GONE, KEEP, KEPT, NEW};
 
@@ -96,7 +98,7 @@ fn object(door: &dyn Door, path: &CStr) -> (String, bool) {
         Ok(mut pairs) => {
             pairs.sort();
             for (name, value) in pairs {
-                line += &format!(" {name}={:x}", hash(&value));
+                line += &format!(" {name}={:x}", fnv1a(&value));
             }
         }
         Err(error) => line += &format!(" attributes {error}"),
@@ -115,14 +117,7 @@ fn content(door: &dyn Door, path: &CStr, size: i64) -> String {
     if bytes.iter().any(|byte| *byte > 2) && bytes.len() > 100 {
         return FOREIGN.into();
     }
-    if got != bytes.len() as i64 { format!("pread {got}") } else { format!("{:x}", hash(&bytes)) }
-}
-
-/// FNV-1a.
-fn hash(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    if got != bytes.len() as i64 { format!("pread {got}") } else { format!("{:x}", fnv1a(&bytes)) }
 }
 
 /// Takes out what is mounted below a directory.

@@ -11,7 +11,7 @@ use lp_vfs::pin;
 
 use crate::Check;
 use crate::bits::Bits;
-use crate::pages::map_of;
+use crate::inode::map_of;
 use crate::slabs::{SlabSlots, Slabs};
 
 /// A record that lanes keep in chains.

@@ -9,7 +9,7 @@ use lp_region::slab::Slot;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, LaneId, ProcessId};
 use lp_vfs::hash::{BASE_LEVEL, MAX_LEVEL};
-use lp_vfs::{chunk, dir, intent};
+use lp_vfs::{chunk, intent};
 
 use crate::{Check, locks};
 
@@ -63,7 +63,7 @@ impl Check<'_> {
         let last = self.extents.last::<Inode>();
         for (root, place) in header.roots.iter().enumerate() {
             let id = place.load(Relaxed);
-            if id != 0 && (id > last || !dir::is(region.inode(InodeId(id)))) {
+            if id != 0 && (id > last || !region.inode(InodeId(id)).is_dir()) {
                 self.structure(|| format!("root {root} is inode {id}, which is no directory"));
             }
         }

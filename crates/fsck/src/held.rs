@@ -16,6 +16,7 @@ use lp_vfs::table::{FdTable, entry};
 use lp_vfs::{grace, pin};
 
 use crate::bits::Bits;
+use crate::inode::is_marked_blob;
 use crate::slabs::SlabSlots;
 use crate::{Check, locks, names};
 
@@ -294,7 +295,7 @@ impl Check<'_> {
                     self.leftover(|| format!("inode {index} died as its blob {blob} was freed"));
                 } else if !self.slabs.inodes.is_used(blob)
                     || self.named.has(blob)
-                    || !names::is_marked_blob(self.region, InodeId(blob))
+                    || !is_marked_blob(self.region.inode(InodeId(blob)))
                 {
                     self.inconsistent(|| format!("inode {index} has blob {blob}, which is no blob"));
                 }

@@ -18,6 +18,7 @@ mod chains;
 mod extents;
 mod header;
 mod held;
+mod inode;
 #[allow(unsafe_code, reason = "looks into locks")]
 mod locks;
 mod mounts;
@@ -29,7 +30,6 @@ mod report;
 mod shared;
 mod slabs;
 
-use lp_abi::linux::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK};
 use lp_region::life::SlotState;
 use lp_region::{LaneId, ProcessId, Region};
 
@@ -159,9 +159,4 @@ impl<'r> Check<'r> {
             pages: self.claimed.len(),
         };
     }
-}
-
-/// Whether a mode's type is one of Linux's.
-fn has_type(mode: u32) -> bool {
-    [S_IFREG, S_IFDIR, S_IFLNK, S_IFCHR, S_IFBLK, S_IFIFO, S_IFSOCK].contains(&(mode & S_IFMT))
 }

@@ -4,7 +4,6 @@ use lp_region::layout::{COMMAND_ROOTS, SUPERBLOCKS};
 use lp_region::mount::mount_state;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, InodeRef, Region};
-use lp_vfs::dir;
 
 use crate::Check;
 
@@ -23,7 +22,7 @@ impl Check<'_> {
         let last = self.extents.last::<lp_region::records::Inode>();
         for root in COMMAND_ROOTS as u32..SUPERBLOCKS as u32 {
             let id = InodeRef::from_word(region.superblock(root).root.load(Relaxed)).id.0;
-            if id != 0 && (id > last || !dir::is(region.inode(InodeId(id)))) {
+            if id != 0 && (id > last || !region.inode(InodeId(id)).is_dir()) {
                 self.structure(|| {
                     format!("file system {root} has inode {id} as its root, which is no directory")
                 });

@@ -14,11 +14,12 @@ use lp_region::{DirentId, InodeId, LaneId, OverflowId, PageId, Region};
 use lp_vfs::dir::{Leaf, PER_LEAF};
 use lp_vfs::intent::op;
 use lp_vfs::name::Name;
-use lp_vfs::{dir, dirent, hash};
+use lp_vfs::{dirent, hash};
 
 use crate::bits::Bits;
-use crate::pages::{Walk, map_of};
-use crate::{Check, has_type, header, mounts};
+use crate::inode::{has_type, map_of};
+use crate::pages::Walk;
+use crate::{Check, header, mounts};
 
 /// What names show about an inode.
 #[derive(Clone, Copy, Default)]
@@ -58,7 +59,7 @@ impl Check<'_> {
         for index in self.extents.slots::<Inode>().take_while(|index| *index <= fresh).collect::<Vec<_>>() {
             let inode = self.region.inode(InodeId(index));
             // A directory without links has no entries, or was left partly initialised.
-            let counts = dir::is(inode) && inode.nlink.load(Relaxed) != 0;
+            let counts = inode.is_dir() && inode.nlink.load(Relaxed) != 0;
             if counts && self.slabs.inodes.is_used(index) && !self.slabs.inodes.hand.has(index) {
                 self.directory(index, inode, &mut pass);
             }
@@ -331,7 +332,7 @@ impl Check<'_> {
             if is_root {
                 self.reach(index);
             }
-            let wanted = match (dir::is(inode), named.names != 0 || is_root) {
+            let wanted = match (inode.is_dir(), named.names != 0 || is_root) {
                 (true, true) => 2 + named.below,
                 // Its links come from other references: see `held`.
                 (_, false) => continue,
@@ -339,7 +340,7 @@ impl Check<'_> {
             };
             // It may have links in the layer below that nobody has looked at.
             let flags = inode.flags.load(Relaxed);
-            if flags & inode_flags::LINKED_BELOW != 0 || dir::is(inode) && flags & inode_flags::PENDING != 0 {
+            if flags & inode_flags::LINKED_BELOW != 0 || inode.is_dir() && flags & inode_flags::PENDING != 0 {
                 continue;
             }
             if nlink != wanted && has_type(inode.mode.load(Relaxed)) {
@@ -428,11 +429,6 @@ pub(crate) fn is_blob(region: Region<'_>, id: InodeId) -> bool {
     let inode = region.inode(id);
     let bytes = leaves(region, id).len() as u64 * lp_abi::PAGE_SIZE as u64;
     inode.mode.load(Relaxed) == S_IFREG && inode.size.load(Relaxed) <= bytes
-}
-
-/// Whether an inode was made as a blob.
-pub(crate) fn is_marked_blob(region: Region<'_>, id: InodeId) -> bool {
-    region.inode(id).flags.load(Relaxed) & inode_flags::BLOB != 0
 }
 
 /// Everything below a root: path, mode and links. Terminates on any region.

@@ -12,8 +12,9 @@ use lp_vfs::run::PageHome;
 use lp_vfs::{inode, owner};
 
 use crate::bits::Bits;
+use crate::inode::{has_type, map_of};
 use crate::shared::{self, Shared};
-use crate::{Check, has_type, locks};
+use crate::{Check, locks};
 
 /// What is wrong with a page that a map names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,12 +88,6 @@ impl Walk<'_, '_> {
             }
         }
     }
-}
-
-/// Root and height of a map, as stored.
-pub(crate) fn map_of(inode: &Inode) -> (u32, u32) {
-    let word = inode.map.load(Relaxed);
-    (word as u32, (word >> 32) as u32)
 }
 
 impl Check<'_> {

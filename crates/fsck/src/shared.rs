@@ -11,8 +11,7 @@ use lp_vfs::membership;
 
 use crate::Check;
 use crate::extents::Extents;
-use crate::names::is_marked_blob;
-use crate::pages::map_of;
+use crate::inode::{is_marked_blob, map_of};
 
 /// The pairs of files and common inodes.
 #[derive(Default)]
@@ -58,13 +57,9 @@ impl Shared {
     /// Whether the map of an inode is that of one without a name, a common one or one that a lane has made a
     /// map in: that one counts its pages.
     pub(crate) fn is_lent(&self, region: Region<'_>, index: u32) -> bool {
-        let map = map_of(region.inode(InodeId(index)));
-        let is_hidden = |index| is_marked_blob(region, InodeId(index));
-        !is_hidden(index)
-            && self
-                .kin(index)
-                .into_iter()
-                .any(|other| is_hidden(other) && map_of(region.inode(InodeId(other))) == map)
+        let inode = region.inode(InodeId(index));
+        let lends = |other: &Inode| is_marked_blob(other) && map_of(other) == map_of(inode);
+        !is_marked_blob(inode) && self.kin(index).into_iter().any(|other| lends(region.inode(InodeId(other))))
     }
 }
 

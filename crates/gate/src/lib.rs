@@ -24,7 +24,6 @@
 //! No allocation, no panic, no libc, no thread-local but `low::thread::tls`. SSE2 only, so that vector
 //! registers beyond xmm keep the program's values. The exception is the copies of `high::calls::quick`, at
 //! whose sites those registers are dead.
-//! sites hold nothing there.
 #![no_std]
 #![warn(unreachable_pub)]
 

@@ -30,9 +30,9 @@
 //! use is re-exported below, under the names that they use.
 //!
 //! Lock order, outermost first: an open file's position; a directory, then what it contains; other inodes,
-//! the lower index first; the process's table; hash buckets, the lower index first. A rename locks more than
-//! that, but waits for no lock while it holds another. `docs/locking.md` lists all locks and what happens
-//! when a holder dies.
+//! the lower index first; the locks on a file, or the process's table. A rename locks up to four inodes, but
+//! waits for no lock while it holds another. `docs/locking.md` lists all locks and what happens when a holder
+//! dies.
 #![no_std]
 #![warn(unreachable_pub)]
 
@@ -52,8 +52,8 @@ mod watches;
 pub use caller::task::{Outside, Place, Task, Time};
 pub use caller::{clock, directories, id_map, identity, task};
 pub use calls::{
-    access, cachestat, chdir, chmod, chown, close, copy, dup, ends, fallocate, fcntl, file_attr, fsmount,
-    fspick, fsync, getcwd, getdents, handle, ioctl, landlock, link, lseek, mkdir, mknod, mount,
+    access, cachestat, chdir, chmod, chown, close, copy, dup, ends, exec, fallocate, fcntl, file_attr,
+    fsmount, fspick, fsync, getcwd, getdents, handle, ioctl, landlock, link, lseek, mkdir, mknod, mount,
     mount_setattr, mount_show, move_mount, open, open_tree, readlink, rename, stat, statfs, symlink, target,
     truncate, umount, unlink, utimens, write,
 };
@@ -62,8 +62,8 @@ pub use descriptors::{busy, flight, opened};
 pub use inodes::{blob, membership, reflink};
 pub use lane::{freeze, intent, pin};
 pub use life::{
-    bare_mapping, boot, executed, fork, grace, limit, mapping, mount_tree, namespace, parted, reap, reclaim,
-    sharing,
+    bare_mapping, boot, executed, fork, grace, limit, load, mapping, mount_tree, namespace, parted, reap,
+    reclaim, sharing,
 };
 pub use locks::{file_lock, flock, lock, lock_tree, record_lock, signal_target};
 pub use names::{dir, dirent, hash, link_target, name, root, walk};
@@ -85,7 +85,7 @@ pub mod inode {
 
 pub mod mounts {
     pub use crate::caller::mount_prefix::MountPrefix as Prefix;
-    pub use crate::names::mounts::{has, listed, path, shown_id, unique_id};
+    pub use crate::names::mounts::{from_mount, has, listed, path, shown_id, unique_id};
 }
 
 pub mod read {

@@ -1,7 +1,7 @@
 //! The calls of the pairs, with their arguments.
 
 use super::state::{self, Facts};
-use super::world::{BOTH, FIRST, SECOND};
+use super::tree::{BOTH, FIRST, SECOND, open_at};
 use crate::library;
 use lp_abi::linux::{
     AT_REMOVEDIR, AT_SYMLINK_NOFOLLOW, F_RDLCK, F_SETLK, F_UNLCK, F_WRLCK, LOCK_EX, LOCK_NB, LOCK_SH,
@@ -10,9 +10,8 @@ use lp_abi::linux::{
 };
 use lp_abi::{Errno, Fd, Result as Answer, lent};
 use lp_vfs::link::Two;
-use lp_vfs::open::{self, Opened};
 use lp_vfs::xattr::XattrValue;
-use lp_vfs::{Place, Task, table};
+use lp_vfs::{Place, Task};
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 
@@ -280,14 +279,6 @@ fn stat_of(task: &Task, path: &CStr) -> Outcome {
             AT_SYMLINK_NOFOLLOW,
         ))
     })
-}
-
-/// Opens a file as a descriptor.
-pub(super) fn open_at(task: &Task, fd: Fd, path: &CStr, flags: u32) -> Answer<()> {
-    let Place::Inside(Opened::File(id)) = open::openat(task, Fd::CWD, lent::path(path), flags, 0o644)? else {
-        return Err(Errno::ENXIO);
-    };
-    table::install(task, fd, id, 0)
 }
 
 fn open_lowest(task: &Task, path: &CStr, flags: u32) -> Answer<usize> {

@@ -11,6 +11,7 @@ mod heat;
 mod places;
 mod report;
 mod state;
+mod tree;
 mod world;
 
 pub use report::Report;
@@ -56,7 +57,7 @@ impl Findings {
     /// If the world cannot be made, or a child not be traced.
     pub fn of(actors: Actors, stride: usize) -> Result<Self> {
         let world = World::new(actors)?;
-        state::begin(&world);
+        state::begin(world.began);
         let calls: Vec<Call> = calls::all().into_iter().step_by(stride.max(1)).collect();
         let counts = counted(&world, &calls)?;
         let (mut pairs, mut tried) = (Vec::new(), 0);
@@ -101,7 +102,7 @@ fn made(world: &World, calls: [&Call; 2], first: usize) -> Result<([Outcome; 2],
             [make(0), second]
         }
     };
-    Ok((results, state::of(world)))
+    Ok((results, state::of([world.task(0), world.task(1)])))
 }
 
 /// What each call executes, by actor. A child makes them.

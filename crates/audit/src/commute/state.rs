@@ -1,7 +1,6 @@
 //! What a program can see of the world: pairs commute if both orders lead to the same state.
 
-use super::calls;
-use super::world::World;
+use super::tree::open_at;
 use lp_abi::linux::{AT_SYMLINK_NOFOLLOW, O_RDONLY, S_IFMT, S_IFREG, SEEK_CUR, stat};
 use lp_abi::{Fd, Result as Answer, dirent64, lent};
 use lp_vfs::{Place, Task};
@@ -35,9 +34,9 @@ thread_local! {
     static BEGAN: std::cell::Cell<(i64, i64)> = const { std::cell::Cell::new((0, 0)) };
 }
 
-/// Tells when the state that pairs find was kept.
-pub(super) fn begin(world: &World) {
-    BEGAN.set(world.began);
+/// Tells when the state that pairs find was kept, in seconds and nanoseconds.
+pub(super) fn begin(at: (i64, i64)) {
+    BEGAN.set(at);
 }
 
 impl Facts {
@@ -66,12 +65,11 @@ const LAST: i32 = 10;
 /// A descriptor that no call uses.
 const LOOK: Fd = Fd::new(61);
 
-/// The state, in words.
-pub(super) fn of(world: &World) -> String {
+/// The state that the two actors see, in words.
+pub(super) fn of(tasks: [&Task; 2]) -> String {
     let (mut text, mut known) = (String::new(), BTreeMap::new());
-    tree(world.task(0), c"/", &mut known, &mut text);
-    for actor in 0..2 {
-        let task = world.task(actor);
+    tree(tasks[0], c"/", &mut known, &mut text);
+    for (actor, task) in tasks.into_iter().enumerate() {
         for fd in (3..=LAST).map(Fd::new) {
             if let Some(found) = status_of(task, fd) {
                 let position = lp_vfs::lseek::lseek(task, fd, 0, SEEK_CUR);
@@ -122,7 +120,7 @@ fn tree(task: &Task, path: &CStr, known: &mut BTreeMap<u64, String>, text: &mut 
     {
         *text += &format!(" -> {:?}", &room[..length]);
     }
-    if found.st_mode & S_IFMT == S_IFREG && calls::open_at(task, LOOK, path, O_RDONLY).is_ok() {
+    if found.st_mode & S_IFMT == S_IFREG && open_at(task, LOOK, path, O_RDONLY).is_ok() {
         let mut content = vec![0; 5 * 4096];
         let got = lp_vfs::read::pread(task, LOOK, lent::room(&mut content), 0).unwrap_or(0);
         let sum =
@@ -141,7 +139,7 @@ fn tree(task: &Task, path: &CStr, known: &mut BTreeMap<u64, String>, text: &mut 
 
 /// The names in a directory, in order.
 pub(super) fn names(task: &Task, path: &CStr) -> Answer<Vec<String>> {
-    calls::open_at(task, LOOK, path, O_RDONLY)?;
+    open_at(task, LOOK, path, O_RDONLY)?;
     let mut buffer = vec![0; 4096];
     let got = lp_vfs::getdents::getdents64(task, LOOK, lent::room(&mut buffer));
     lp_vfs::close::close(task, LOOK)?;

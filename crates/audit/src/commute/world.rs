@@ -2,9 +2,11 @@
 //! finds.
 
 use super::calls;
-use anyhow::{Context, Result, anyhow, bail};
-use lp_abi::linux::{O_CREAT, O_RDWR};
-use lp_abi::{Errno, Fd, PAGE_SIZE, lent};
+use super::tree::{self, FIRST, SECOND};
+use crate::library::failed;
+use anyhow::{Context, Result, anyhow};
+use lp_abi::linux::O_RDWR;
+use lp_abi::{Fd, PAGE_SIZE, lent};
 use lp_region::{Geometry, ProcessId, Region};
 use lp_vfs::boot::{self, RunSetup};
 use lp_vfs::{Task, clock, fork};
@@ -12,7 +14,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap};
 use nix::unistd::{Whence, lseek};
 use std::collections::BTreeMap;
-use std::ffi::{CStr, c_void};
+use std::ffi::c_void;
 use std::fs::File;
 use std::num::NonZero;
 use std::os::fd::IntoRawFd;
@@ -29,16 +31,6 @@ pub enum Actors {
     Threads,
 }
 
-/// The open files of each actor: two of its own, and one that both have.
-pub(super) const FIRST: Fd = Fd::new(3);
-pub(super) const SECOND: Fd = Fd::new(4);
-pub(super) const BOTH: Fd = Fd::new(5);
-
-/// Directories, in the order in which they are made.
-pub(super) const DIRECTORIES: &[&CStr] = &[c"/d", c"/e", c"/d/dir"];
-/// Files of [`CONTENT`] bytes.
-const FILES: &[&CStr] = &[c"/d/a", c"/d/b", c"/e/two"];
-const CONTENT: usize = 4 * 4096;
 /// Longer than the clock's resolution, however coarse.
 const TICK: Duration = Duration::from_millis(20);
 /// Rounds of calls that fill caches before the state is kept.
@@ -75,7 +67,7 @@ impl World {
         let first = Box::new(Task::new(region, process, lane, clock::now));
         boot::arrive(&first);
         boot::mkfs(&first, 0).map_err(failed("mkfs"))?;
-        make_tree(&first)?;
+        tree::make(&first)?;
         let second = match actors {
             Actors::Processes => forked(region, &first)?,
             Actors::Threads => thread(region, process, &first)?,
@@ -107,7 +99,7 @@ impl World {
                 break;
             }
             for (fd, path) in [(FIRST, c"/d/a"), (SECOND, c"/d/b")] {
-                calls::open_at(task, fd, path, O_RDWR).map_err(failed("open"))?;
+                tree::open_at(task, fd, path, O_RDWR).map_err(failed("open"))?;
             }
         }
         Ok(())
@@ -159,26 +151,6 @@ impl World {
     }
 }
 
-fn make_tree(task: &Task) -> Result<()> {
-    for path in DIRECTORIES {
-        lp_vfs::mkdir::mkdirat(task, Fd::CWD, lent::path(path), 0o755).map_err(failed("mkdir"))?;
-    }
-    for path in FILES {
-        calls::open_at(task, FIRST, path, O_RDWR | O_CREAT).map_err(failed("create"))?;
-        let content: Vec<u8> = (0..CONTENT).map(|at| (at % 251) as u8).collect();
-        let wrote = lp_vfs::write::write(task, FIRST, lent::bytes(&content)).map_err(failed("write"))?;
-        if wrote != CONTENT {
-            bail!("wrote {wrote} bytes of {CONTENT}");
-        }
-        lp_vfs::close::close(task, FIRST).map_err(failed("close"))?;
-    }
-    lp_vfs::link::linkat(task, Fd::CWD, lent::path(c"/e/two"), Fd::CWD, lent::path(c"/d/two"), 0)
-        .map_err(failed("link"))?;
-    lp_vfs::symlink::symlinkat(task, lent::path(c"a"), Fd::CWD, lent::path(c"/d/sym"))
-        .map_err(failed("symlink"))?;
-    calls::open_at(task, BOTH, c"/d/a", O_RDWR).map_err(failed("open"))
-}
-
 fn forked(region: Region<'static>, first: &Task<'static>) -> Result<Box<Task<'static>>> {
     let id = fork::before(first).map_err(failed("fork"))?;
     fork::copied(first);
@@ -190,8 +162,4 @@ fn thread(region: Region<'static>, process: ProcessId, first: &Task<'static>) ->
     boot::before_thread(first);
     let lane = boot::thread_lane(region, process, std::process::id()).map_err(failed("a thread's lane"))?;
     Ok(Box::new(Task::new(region, process, lane, clock::now)))
-}
-
-fn failed(what: &'static str) -> impl Fn(Errno) -> anyhow::Error {
-    move |errno| anyhow!("cannot {what}: {errno:?}")
 }

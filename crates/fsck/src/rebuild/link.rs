@@ -65,7 +65,7 @@ impl Rebuild {
         dir::put(task, entry);
         inode.tail.store(tail + 1, Relaxed);
         inode.entries.store(inode.entries.load(Relaxed) + 1, Relaxed);
-        if dir::is(target) {
+        if target.is_dir() {
             inode.nlink.store(inode.nlink.load(Relaxed) + 1, Relaxed);
         }
         let load = hash::insert(self.region, task.lane, name.hash(id), entry);
@@ -93,7 +93,7 @@ impl Rebuild {
         let home = self.lost_directory(task, inode.root.load(Relaxed))?;
         let target = InodeRef { id, generation: inode.generation.load(Relaxed) };
         let entry = self.add(task, home, &format!("#{}", id.0), target)?;
-        if dir::is(inode) {
+        if inode.is_dir() {
             inode.parent.store(home.0, Relaxed);
             inode.self_dirent.store(entry.0, Relaxed);
         }
@@ -106,7 +106,7 @@ impl Rebuild {
         let top = top.ok_or(Errno::ENOENT)?.id;
         let found = Name::new(LOST.as_bytes()).map(|name| hash::lookup(self.region, top, &name))?;
         if let Some(hit) = found
-            && dir::is(self.region.inode(hit.target().id))
+            && self.region.inode(hit.target().id).is_dir()
         {
             return Ok(hit.target().id);
         }

@@ -38,8 +38,9 @@ use lp_vfs::run::PageHome;
 
 use crate::bits::Bits;
 use crate::extents::Extents;
+use crate::inode::{is_marked_blob, map_of};
 use crate::names;
-use crate::pages::{Walk, map_of};
+use crate::pages::Walk;
 use crate::shared;
 
 /// Longest target of a symbolic link whose page is not counted.
@@ -235,7 +236,7 @@ impl Rebuild {
             let is_named = self.files.contains_key(&blob) || self.known.has(blob);
             let is_blob = blob <= self.last
                 && !is_named
-                && names::is_marked_blob(self.region, InodeId(blob))
+                && is_marked_blob(self.region.inode(InodeId(blob)))
                 && names::is_blob(self.region, InodeId(blob));
             if is_blob && self.blobs.insert(blob) {
                 // A blob has no blobs.

@@ -8,11 +8,11 @@ use lp_region::layout::COMMAND_ROOTS;
 use lp_region::records::{Dirent, Inode, LongName, SHORT_NAME, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{DirentId, InodeId};
+use lp_vfs::dirent;
 use lp_vfs::name::Name;
-use lp_vfs::{dir, dirent};
 
 use super::{Directory, Rebuild};
-use crate::has_type;
+use crate::inode::has_type;
 
 impl Rebuild {
     /// Gathers the tree: from the roots down, then what hangs from none.
@@ -82,7 +82,7 @@ impl Rebuild {
     fn settle_name(&mut self, id: DirentId) {
         let target = dirent::target(self.region.dirent(id)).id;
         let inode = self.region.inode(target);
-        if dir::is(inode) && (inode.self_dirent.load(Relaxed) == id.0 || !self.named.contains_key(&target.0))
+        if inode.is_dir() && (inode.self_dirent.load(Relaxed) == id.0 || !self.named.contains_key(&target.0))
         {
             self.named.insert(target.0, id);
         }
@@ -116,7 +116,7 @@ impl Rebuild {
             }
             let is_root = |id: InodeId| {
                 let inode = self.region.inode(id);
-                id.is_some() && id.0 <= last && dir::is(inode) && inode.parent.load(Relaxed) == id.0
+                id.is_some() && id.0 <= last && inode.is_dir() && inode.parent.load(Relaxed) == id.0
             };
             let of_number = |id: &InodeId| {
                 is_root(*id)
@@ -217,7 +217,7 @@ impl Rebuild {
         }
         let mode = inode.mode.load(Relaxed) & (S_IFMT | 0o7777);
         inode.mode.store(mode, Relaxed);
-        dir::is(inode)
+        inode.is_dir()
     }
 
     /// Collects live inodes that no name leads to: directories with everything below them, and non-empty
@@ -236,11 +236,11 @@ impl Rebuild {
         };
         let slots = self.extents.slots::<Inode>().take_while(|index| *index <= self.last).map(InodeId);
         let (below, files): (Vec<InodeId>, Vec<InodeId>) =
-            slots.filter(|id| living(*id).is_some()).partition(|id| dir::is(self.region.inode(*id)));
+            slots.filter(|id| living(*id).is_some()).partition(|id| self.region.inode(*id).is_dir());
         let is_below = |id: &InodeId| {
             let entry = self.named.get(&id.0);
             let parent = entry.map(|entry| InodeId(self.region.dirent(*entry).parent.load(Relaxed)));
-            parent.and_then(living).is_some_and(dir::is)
+            parent.and_then(living).is_some_and(Inode::is_dir)
         };
         // Of directories that form a ring, below no root, the first counts as the topmost.
         let (rings, highest): (Vec<InodeId>, Vec<InodeId>) = below.into_iter().partition(is_below);

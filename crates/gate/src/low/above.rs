@@ -11,7 +11,7 @@ use lp_abi::OwnedFd;
 use lp_region::records::PROGRAMS;
 use lp_region::sync::AtomicU64;
 use lp_region::{ProcessId, Region};
-use lp_vfs::boot::ImageIds;
+use lp_vfs::load::ImageIds;
 use lp_vfs::task::Task;
 
 use crate::low::dispatch::{Calls, Table};

@@ -105,7 +105,7 @@ impl Region<'_> {
             return match done {
                 Err(Errno::EFAULT) => Err(Errno::ENOSPC),
                 Err(Errno::EINTR | Errno::EAGAIN) => continue,
-                // Kernels before Linux 5.14 do not support it, and then nothing is promised.
+                // Another failure costs the promise only.
                 _ => Ok(()),
             };
         }

@@ -1,5 +1,7 @@
 //! [`Inode`]: like struct inode.
 
+use lp_abi::linux::{S_IFDIR, S_IFMT};
+
 use crate::bias::BiasedLock;
 use crate::custody::Custody;
 use crate::lock::OwnerLock;
@@ -105,6 +107,13 @@ impl Inode {
     #[inline(always)]
     pub fn is_dead(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & inode_flags::DEAD != 0 // Relaxed: one word.
+    }
+
+    /// Whether it is a directory.
+    #[inline(always)]
+    pub fn is_dir(&self) -> bool {
+        // Relaxed: the type does not change while the inode lives.
+        self.mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR
     }
 }
 

@@ -12,9 +12,9 @@
 use core::marker::PhantomData;
 
 use lp_abi::Result;
+use lp_abi::gated::CALLS;
 
-use super::rings::{CALLS, Ring};
-use crate::sync::Ordering;
+use crate::sync::{AtomicU64, Ordering};
 
 /// Words of the entry that holds the time.
 pub(super) const TIME: usize = 2;
@@ -93,7 +93,8 @@ const _: () = assert!(MOST + 2 * TIME < 1 << NUMBER && NOW < 1 << (TID - NUMBER)
 
 /// An entry that is being written. It shows once [`EntryWriter::end`] is called, and never otherwise.
 pub struct EntryWriter<'r> {
-    ring: &'r Ring,
+    /// The position after the last entry that shows.
+    written: &'r AtomicU64,
     /// The position of the first word.
     from: u64,
     start: *mut u64,
@@ -107,9 +108,9 @@ impl<'r> EntryWriter<'r> {
     /// The words from `start` on, which stands for position `from`, are the caller's, as many as it pushes
     /// and one more.
     #[inline(always)]
-    pub(super) unsafe fn new(ring: &'r Ring, from: u64, start: *mut u64) -> EntryWriter<'r> {
+    pub(super) unsafe fn new(written: &'r AtomicU64, from: u64, start: *mut u64) -> EntryWriter<'r> {
         // SAFETY: every entry has a first word, by this contract.
-        EntryWriter { ring, from, start, next: unsafe { start.add(1) }, _words: PhantomData }
+        EntryWriter { written, from, start, next: unsafe { start.add(1) }, _words: PhantomData }
     }
 
     /// Appends a word.
@@ -190,7 +191,7 @@ impl<'r> EntryWriter<'r> {
         unsafe { self.start.write(length | head) };
         let after = self.from.wrapping_add(length);
         // PAIRS: the tracer's acquire: who sees the count sees the words.
-        self.ring.written.store(after, Ordering::Release);
+        self.written.store(after, Ordering::Release);
         after
     }
 
@@ -215,11 +216,10 @@ mod tests {
     #[test]
     fn a_first_word_says_what_was_recorded() {
         for result in [0, 1, -1, -4095, (1 << 18) - 1, -(1 << 18), 1 << 18, isize::MAX, isize::MIN] {
-            // SAFETY: a ring is atomics, for which zeros are values.
-            let ring: Ring = unsafe { core::mem::zeroed() };
+            let written = AtomicU64::new(0);
             let mut words = [0; 8];
             // SAFETY: three words are pushed at most.
-            let mut entry = unsafe { EntryWriter::new(&ring, 40, words.as_mut_ptr()) };
+            let mut entry = unsafe { EntryWriter::new(&written, 40, words.as_mut_ptr()) };
             let is_long = EntryWriter::is_long(result);
             assert_eq!(is_long, !(-(1 << 18)..1 << 18).contains(&result));
             if is_long {
@@ -232,13 +232,12 @@ mod tests {
                 Kind::Call { number: 511, tid: (1 << 22) - 1, result: (!is_long).then_some(result as i64) };
             assert_eq!(Head::of(words[0]), Some(Head { length, kind }), "{result}");
             assert_eq!(words[length - 2..length], [2, 1]);
-            assert_eq!(ring.written.load(Ordering::Relaxed), 40 + length as u64);
+            assert_eq!(written.load(Ordering::Relaxed), 40 + length as u64);
         }
-        // SAFETY: a ring is atomics, for which zeros are values.
-        let ring: Ring = unsafe { core::mem::zeroed() };
+        let written = AtomicU64::new(0);
         let mut words = [0; 9];
         // SAFETY: there are as many words.
-        let mut entry = || unsafe { EntryWriter::new(&ring, 0, words.as_mut_ptr()) };
+        let mut entry = || unsafe { EntryWriter::new(&written, 0, words.as_mut_ptr()) };
         assert_eq!((entry().end_as_time(7), entry().end_as_nothing(9)), (2, 9));
         assert_eq!(Head::of(words[0]), Some(Head { length: 9, kind: Kind::Nothing }));
         assert_eq!((Head::of(0), Head::of(u64::MAX)), (None, None));

@@ -1,8 +1,6 @@
 //! The calls of a traced run, on their way from its threads to the tracer.
 //!
 //! The gate writes to it and `lightpath trace` reads. It takes no lock.
-//!
-//! Cycle: `entry`, `rings`.
 
 pub mod entry;
 mod rings;

@@ -7,6 +7,7 @@
 
 use core::ptr::NonNull;
 
+use lp_abi::gated::CALLS;
 use lp_abi::linux::{
     __NR_fcntl, __NR_madvise, __NR_mmap, __NR_munmap, F_OFD_GETLK, F_SETLK, F_UNLCK, F_WRLCK, MADV_DONTDUMP,
     MAP_FIXED, MAP_NORESERVE, MAP_SHARED, PROT_READ, PROT_WRITE, flock,
@@ -22,8 +23,6 @@ use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering, futex_wait, futex_wa
 pub const WORDS: usize = 1 << 17;
 /// The result of a call that is recorded before the kernel makes it.
 pub const NO_RESULT: i64 = i64::MIN;
-/// Calls that can be asked for.
-pub(super) const CALLS: usize = lp_abi::gated::CALLS;
 /// How long a writer waits before it asks whether the tracer lives, in nanoseconds.
 const PATIENCE: u64 = 50_000_000;
 /// The byte of the memfd that the tracer has locked. Locks of open files in flight lie below.
@@ -310,7 +309,7 @@ impl Rings {
     #[inline(always)]
     fn entry(&self, lane: usize, at: u64) -> EntryWriter<'_> {
         // SAFETY: callers have made sure that the room from there on is the lane's, and within the ring.
-        unsafe { EntryWriter::new(self.ring(lane), at, self.word(lane, at).as_ptr()) }
+        unsafe { EntryWriter::new(&self.ring(lane).written, at, self.word(lane, at).as_ptr()) }
     }
 
     /// Writes the time, and returns the position after it.

@@ -54,8 +54,9 @@ use lp_region::{InodeId, InodeRef};
 
 use crate::below::list::{Record, RecordAt};
 pub use crate::caller::below::{
-    Habit, Need, Passage, complete, complete_attributes, is_hosts, is_pending, lacks_attributes,
+    Need, Passage, complete, complete_attributes, is_hosts, is_pending, lacks_attributes,
 };
+pub use crate::caller::lacking::Habit;
 use crate::caller::task::{Task, Time};
 use crate::inodes::inode::{self, Locked};
 use crate::names::listing::{mark_of, set_mark};

@@ -20,7 +20,7 @@ use crate::inodes::inode;
 use crate::life::reclaim;
 use crate::names::hash::{self, Load};
 use crate::names::name::Name;
-use crate::names::{dir, removal};
+use crate::names::removal;
 use crate::rights::permission::Victim;
 
 /// Records that the layer has `seen` at a name, as does `target` in the session: it counts as untouched. The
@@ -173,7 +173,7 @@ fn forget_name(task: &Task<'_>, dir: InodeRef, name: &Name<'_>) -> Result<u32> {
     let Some(hit) = hash::lookup(task.region, dir.id, name) else { return Ok(1) };
     let victim = task.region.inode(hit.target().id);
     let _victim = inode::lock(task, hit.target().id);
-    let what = if dir::is(victim) { Victim::Directory } else { Victim::File };
+    let what = if victim.is_dir() { Victim::Directory } else { Victim::File };
     if what == Victim::Directory {
         // Relaxed: under the lock. What has not been taken is not in the layer any more.
         victim.flags.store(victim.flags.load(Relaxed) & !inode_flags::PENDING, Relaxed);

@@ -145,7 +145,7 @@ impl<D: Dir> Taking<'_, D> {
     ) -> Load {
         let (dir, own) = (task.region.inode(self.dir), task.region.inode(target.id));
         let mut after = dir::with_entry_at(task.region, self.dir, entry, position);
-        if dir::is(own) {
+        if own.is_dir() {
             own.parent.store(self.dir.0, Relaxed); // Relaxed, both: published with the name.
             own.self_dirent.store(entry.0, Relaxed);
             after.nlink += u32::from(counts);

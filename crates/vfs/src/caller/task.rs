@@ -12,11 +12,11 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::sync::{AtomicU32, Ordering};
 use lp_region::{FirstPage, InodeId, InodeRef, LaneId, PageId, ProcessId, Region, RunId};
 
-use crate::caller::below::{Habit, Need, Passage};
 use crate::caller::candidates::Candidates;
 use crate::caller::directories;
 use crate::caller::event::Event;
 use crate::caller::fd_table::FdTable;
+use crate::caller::lacking::{Habit, Need, Passage};
 use crate::caller::mount_prefix::MountPrefix;
 use crate::caller::prefix_cache::PrefixCache;
 

@@ -9,8 +9,8 @@ use crate::caller::task::{Place, Task};
 use crate::caller::walked;
 use crate::calls::keep;
 use crate::lane::{pin, writer};
+use crate::names::root;
 use crate::names::walk::{self, Follow};
-use crate::names::{dir, root};
 use crate::rights::credentials;
 use crate::rights::permission::{self, EXEC};
 
@@ -97,7 +97,7 @@ fn at_directory(
 /// Checks that a directory may become the working or the root directory.
 fn may_enter(task: &Task<'_>, dir: Spot) -> Result<()> {
     let record = task.region.inode(dir.inode.id);
-    if !dir::is(record) {
+    if !record.is_dir() {
         return Err(Errno::ENOTDIR);
     }
     permission::check(task, record, EXEC)

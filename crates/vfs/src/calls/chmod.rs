@@ -59,7 +59,7 @@ fn set(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), mode: u32) -
     if !credentials::may_keep_setgid(task, inode) {
         bits &= !S_ISGID;
     }
-    let _shift = (inode::is_dir(inode) && mode & 0o111 != 0o111).then(|| tree::shift(task));
+    let _shift = (inode.is_dir() && mode & 0o111 != 0o111).then(|| tree::shift(task));
     let mode = old & S_IFMT | bits;
     if acl::chmod(task, id, inode, mode)? {
         return Ok(());

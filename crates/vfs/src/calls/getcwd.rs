@@ -8,7 +8,7 @@ use lp_region::{DirentId, InodeId, InodeRef, MountId, Spot, ucopy};
 
 use crate::caller::task::Task;
 use crate::names::mounts::{self, AboveRoot};
-use crate::names::{dir, dirent, root};
+use crate::names::{dirent, root};
 
 /// What the kernel's d_path appends to the path of something without a name.
 const DELETED: &[u8] = b" (deleted)";
@@ -137,7 +137,7 @@ pub fn of_entry<'t>(
     let top = start.top(task);
     let Spot { inode, mount } = spot;
     let record = task.region.inode(inode.id);
-    if dir::is(record) && !record.is_dead() || task.region.mount(mount).root() == inode {
+    if record.is_dir() && !record.is_dead() || task.region.mount(mount).root() == inode {
         return of_directory(task, spot, start);
     }
     for _ in 0..TRIES {
@@ -194,7 +194,7 @@ pub fn within<'t>(task: &'t Task<'_>, inode: InodeRef) -> Result<&'t [u8]> {
         if record.is_dead() {
             text.prepend(REMOVED)?;
         }
-        if !dir::is(record) {
+        if !record.is_dir() {
             let entry = other_name(task, inode);
             if entry.is_none() {
                 // Nothing says what it was called.
@@ -248,7 +248,7 @@ fn climb(task: &Task<'_>, text: &mut PathBuilder, from: Spot) -> Result<Climbed>
                 AboveRoot::Point(point, entry) => {
                     (at, mount) = (point.inode.id, point.mount);
                     let is_root = task.region.mount(mount).root() == point.inode;
-                    if !is_root && !dir::is(task.region.inode(at)) {
+                    if !is_root && !task.region.inode(at).is_dir() {
                         text.prepend_name(task, entry)?;
                         at = InodeId(task.region.dirent(entry).parent.load(Ordering::Relaxed));
                     }

@@ -24,7 +24,7 @@ use crate::content::map;
 use crate::descriptors::fget::HeldFile;
 use crate::descriptors::position;
 use crate::inodes::inode;
-use crate::names::dir::{self, Leaf, PER_LEAF};
+use crate::names::dir::{Leaf, PER_LEAF};
 use crate::names::{dirent, hash, listing};
 
 /// Cookie of the newest entry; the dots come before.
@@ -85,7 +85,7 @@ pub fn getdents64(task: &Task<'_>, fd: Fd, buffer: UserSlice) -> Result<usize> {
     if held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0 {
         return Err(Errno::EBADF);
     }
-    if !dir::is(held.inode) {
+    if !held.inode.is_dir() {
         return Err(Errno::ENOTDIR);
     }
     if below::is_pending(held.inode)

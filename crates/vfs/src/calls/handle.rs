@@ -16,8 +16,8 @@ use crate::calls::open::{self, Opened};
 use crate::calls::target;
 use crate::descriptors::table::FdTable;
 use crate::lane::pin::{self, Pin};
+use crate::names::mounts;
 use crate::names::walk::Found;
-use crate::names::{dir, mounts};
 use crate::rights::credentials;
 
 /// `AT_HANDLE_FID`: the handle is only compared, never opened.
@@ -116,7 +116,7 @@ pub fn open_by_handle_at(task: &Task, mount: Fd, handle: UserPtr, flags: u32) ->
     }
     let inode = read(handle, head)?;
     let (pin, inode) = find(task, anchor, inode).ok_or(Errno::ESTALE)?;
-    if head.kind & IS_DIRECTORY != 0 && !dir::is(task.region.inode(inode.id)) {
+    if head.kind & IS_DIRECTORY != 0 && !task.region.inode(inode.id).is_dir() {
         return Err(Errno::ESTALE);
     }
     let root = task.region.mount(anchor.mount).root().id;

@@ -20,9 +20,9 @@ use crate::inodes::inode;
 use crate::inodes::make::NewInode;
 use crate::lane::{kept, pin};
 use crate::life::{mapped, reclaim};
+use crate::names::mounts;
 use crate::names::upward::{Climb, consistently, current};
 use crate::names::walk::Found;
-use crate::names::{dir, mounts};
 use crate::rights::domain::{self, Denied, Domain, Level};
 pub use crate::rights::domain::{Entry, is_held, right};
 
@@ -236,7 +236,7 @@ fn may_move(
         file.map(|file| {
             let mut denied = Denied::all(domain, u32::MAX);
             denied.pass(domain, Level::Inode(file));
-            let is_dir = dir::is(task.region.inode(file.id));
+            let is_dir = task.region.inode(file.id).is_dir();
             (denied, if is_dir { u32::MAX } else { right::OF_FILE })
         })
     });

@@ -112,7 +112,7 @@ fn check(
     landlock::may_refer(task, &refer)?;
     permission::may_create(task, dir)?;
     let flags = file.flags.load(Ordering::Relaxed);
-    if flags & (inode_flags::IMMUTABLE | inode_flags::APPEND) != 0 || dir::is(file) {
+    if flags & (inode_flags::IMMUTABLE | inode_flags::APPEND) != 0 || file.is_dir() {
         return Err(Errno::EPERM);
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! The calls, one file for each man page. `create`, `mount_at`, `open_how` and
-//! `target` hold what several calls share; `rename_within` and `unlink_plain` are fast paths.
+//! The calls, one file for each man page. `create`, `mount_at`, `open_how` and `target` hold what several
+//! calls share; `rename_over`, `rename_within` and `unlink_plain` are fast paths.
 //!
 //! Doors call these. Lock order: an open file's position; directories, then what their entries name; other
 //! inodes, the lower index first; the table. [`rename`] waits for a lock only while it holds none. No call
@@ -16,6 +16,7 @@ pub mod copy;
 pub(crate) mod create;
 pub mod dup;
 pub mod ends;
+pub mod exec;
 pub mod fallocate;
 pub mod fcntl;
 pub mod file_attr;
@@ -38,6 +39,7 @@ pub mod mount_setattr;
 pub mod mount_show;
 pub mod move_mount;
 pub mod open;
+pub(crate) mod open_found;
 pub(crate) mod open_how;
 pub mod open_tree;
 mod plain_file;
@@ -45,6 +47,7 @@ pub(crate) mod read;
 pub mod readlink;
 pub(crate) mod remount;
 pub mod rename;
+mod rename_change;
 mod rename_over;
 mod rename_within;
 pub mod stat;

@@ -21,7 +21,7 @@ use crate::life::mount_peers::Peers;
 use crate::life::mount_tree::{self, Draft, Making, Tree};
 use crate::life::{mount_end, mount_owner, superblock};
 use crate::names::walk::{self, Follow, Found};
-use crate::names::{dir, mounts, tree};
+use crate::names::{mounts, tree};
 
 /// Arguments of mount(2) besides the path.
 #[derive(Clone, Copy)]
@@ -169,7 +169,7 @@ fn new(task: &Task<'_>, at: &Found, flags: u32, options: &Options, source: UserP
         if !tree.holds(at.mount) {
             return Err(Errno::EINVAL);
         }
-        if !dir::is(task.region.inode(at.inode.id)) {
+        if !task.region.inode(at.inode.id).is_dir() {
             return Err(Errno::ENOTDIR);
         }
         let mut list = List::default();
@@ -217,7 +217,7 @@ fn bind(task: &Task<'_>, source: UserPtr, at: &Found, recursive: bool) -> Result
             return Err(Errno::EINVAL);
         }
         let list = copy(task, tree, &mut peers, (&from, recursive))?;
-        let is_dir = |found: &Found| dir::is(task.region.inode(found.inode.id));
+        let is_dir = |found: &Found| task.region.inode(found.inode.id).is_dir();
         if is_dir(&from) != is_dir(&at) {
             return Err(Errno::ENOTDIR);
         }

@@ -15,7 +15,7 @@ use crate::life::mount_peers::Peers;
 use crate::life::mount_tree::{self, Draft, Point, Tree};
 use crate::life::{mount_end, mount_owner, mount_prune};
 use crate::names::walk::{self, Found, PathBuffer};
-use crate::names::{dir, mounts, root, tree};
+use crate::names::{mounts, root, tree};
 
 /// `MOVE_MOUNT_*` of linux/mount.h. The flags of the second path are those of the first, shifted.
 mod flag {
@@ -114,7 +114,7 @@ fn put(task: &Task<'_>, from: &Found, at: &Found, side: Side) -> Result<()> {
         if !tree.holds(to.spot.mount) || !is_whole || !is_adrift && peers.is_shared(parent) {
             return Err(Errno::EINVAL);
         }
-        if dir::is(task.region.inode(from.inode.id)) != dir::is(task.region.inode(top.inode.id)) {
+        if task.region.inode(from.inode.id).is_dir() != task.region.inode(top.inode.id).is_dir() {
             return Err(Errno::EINVAL);
         }
         let list = tree.branch(from.mount, |_| true);

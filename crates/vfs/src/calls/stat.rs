@@ -62,7 +62,7 @@ fn put_quick(task: &Task, inode: &Inode, to: UserPtr<stat>) -> bool {
     let before = inode.seq.read();
     let device = task.device(inode.root.load(Relaxed)); // Relaxed: immutable.
     // SAFETY: the copy routine handles bad pointers.
-    !inode::is_dir(inode)
+    !inode.is_dir()
         && !mapping::is_writable(inode)
         && unsafe { ucopy::put_stat_as::<false>(to.as_ptr(), inode, device) }.is_ok()
         && !inode.seq.retry(before)
@@ -304,7 +304,7 @@ fn put_stat(task: &Task, id: InodeId, inode: &Inode, to: UserPtr<stat>) -> Resul
 fn write(task: &Task, id: InodeId, inode: &Inode, put: impl Fn() -> Result<()>) -> Result<()> {
     mapping::settle_times(task, id, inode);
     let before = inode.seq.read();
-    if inode::is_dir(inode) {
+    if inode.is_dir() {
         return write_directory(task, id, inode, &put);
     }
     put()?;

@@ -139,7 +139,7 @@ fn remove_at(
         let hit = hash::lookup(task.region, parent.id, name).ok_or(Errno::ENOENT)?;
         let victim = task.region.inode(hit.target().id);
         if expected == Victim::File && named.trailing_slash {
-            return Err(if dir::is(victim) { Errno::EISDIR } else { Errno::ENOTDIR });
+            return Err(if victim.is_dir() { Errno::EISDIR } else { Errno::ENOTDIR });
         }
         allowed()?;
         permission::may_delete(task, dir, victim, expected)?;

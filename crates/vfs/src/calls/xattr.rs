@@ -276,7 +276,7 @@ fn set_value(task: &Task, (id, inode, mount): On, name: &Name, mut value: XattrV
     if name == CAPABILITY && !value.bytes.is_empty() {
         value.bytes = capabilities_to_store(task, inode, value.bytes, &mut room)?;
     }
-    let limits = space == Space::Acl(BlobKind::Acl) && inode::is_dir(inode);
+    let limits = space == Space::Acl(BlobKind::Acl) && inode.is_dir();
     let _locked = inode::lock(task, id);
     let _shift = limits.then(|| tree::shift(task));
     if let Space::Acl(which) = space {

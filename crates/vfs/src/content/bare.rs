@@ -68,11 +68,6 @@ pub(crate) fn give(region: Region, first: PageId, len: u64) -> Result<()> {
         // SAFETY: populates pages of the region and changes no byte.
         return match unsafe { lp_abi::syscall!(__NR_madvise, at, bytes, MADV_POPULATE_WRITE) } {
             Err(Errno::EINTR | Errno::EAGAIN) => continue,
-            // Kernels before Linux 5.14.
-            Err(Errno::EINVAL) => {
-                (0..len as u32).for_each(|step| read(region, PageId(first.0 + step)));
-                Ok(())
-            }
             done => done.map(drop),
         };
     }

@@ -11,9 +11,9 @@ use lp_region::process::Process;
 use lp_region::sync::{AtomicU64, LOCK_SPINS, Ordering, pause, prefetch_to_write, spin};
 use lp_region::{FileId, LaneId, beside, marks};
 
+use crate::caller::fd_table::entry;
 use crate::caller::task::Task;
 use crate::descriptors::file;
-use crate::descriptors::table::entry;
 use crate::lane::pin;
 
 /// The right to change the table beside other threads, by the functions of this type, until it is dropped.

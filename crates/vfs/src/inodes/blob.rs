@@ -16,8 +16,8 @@ use crate::caller::below;
 use crate::caller::task::{Task, Time};
 use crate::content::buffer::Single;
 use crate::content::{fill, map, snapshot};
+use crate::inodes::hidden;
 use crate::inodes::inode::{self, Touch};
-use crate::inodes::make;
 use crate::lane::intent::{self, op};
 
 /// Selects one of an inode's blobs.
@@ -70,7 +70,7 @@ impl<'t, 'r> BlobDraft<'t, 'r> {
     /// # Errors
     /// `ENOSPC`.
     pub fn new(task: &'t Task<'r>, root: u32) -> Result<Self> {
-        Ok(BlobDraft { task, id: make::create_hidden(task, root)?.id })
+        Ok(BlobDraft { task, id: hidden::create(task, root)?.id })
     }
 
     /// Appends bytes.
@@ -103,7 +103,7 @@ impl<'t, 'r> BlobDraft<'t, 'r> {
 
 impl Drop for BlobDraft<'_, '_> {
     fn drop(&mut self) {
-        make::discard(self.task, self.id);
+        hidden::discard(self.task, self.id);
     }
 }
 
@@ -182,7 +182,7 @@ pub(crate) fn peek<T>(
     if which.handle(inode) == 0 {
         return None;
     }
-    // PAIRS: the release store in `Swap::apply`, and the fence at the start of `make::clear`'s section.
+    // PAIRS: the release store in `Swap::apply`, and the fence at the start of `hidden::clear`'s section.
     let generation = |word| &region.inode(InodeId(word & !COVERED)).generation;
     let look = |word| {
         let id = InodeId(word & !COVERED);
@@ -253,7 +253,7 @@ pub(crate) fn swap(
     let old = which.handle(task.region.inode(of));
     let inode = task.region.inode(of);
     // What is still to be taken in needs a trap: see `below`.
-    let lacks_names = inode::is_dir(inode) && below::is_pending(inode);
+    let lacks_names = inode.is_dir() && below::is_pending(inode);
     let is_trap = which == BlobKind::Acl && (lacks_names || below::lacks_attributes(inode));
     let none = if is_trap { NO_ACL_YET } else { 0 };
     let new = draft.map_or(none, |draft| {
@@ -266,7 +266,7 @@ pub(crate) fn swap(
     swap.apply(task, task.lane);
     drop(intent);
     if old != 0 {
-        make::free(task, InodeId(old));
+        hidden::free(task, InodeId(old));
     }
     task.region.settle::<Inode>(task.lane);
 }
@@ -296,11 +296,11 @@ pub(crate) fn drop_of_freed(task: &Task, word: &AtomicU32) {
     } else if id.is_some() {
         let taken = &task.lane.taken[Inode::SLAB];
         let former = taken.load(Relaxed); // Relaxed: the lane's own.
-        make::clear(task, id);
+        hidden::clear(task, id);
         // The lane answers for the blob while neither its owner nor a cache does.
         taken.store(id.0, Release);
         word.store(0, Release);
-        make::free(task, id);
+        hidden::free(task, id);
         taken.store(former, Release);
     }
 }

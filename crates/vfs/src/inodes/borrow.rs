@@ -17,7 +17,7 @@ use crate::content::map::{self, Extent};
 use crate::content::run::{Content, Fresh, PageHome, PageRun};
 use crate::content::source::FileContent;
 use crate::content::{fill, linking, owner, page};
-use crate::inodes::make;
+use crate::inodes::hidden;
 use crate::inodes::membership::{Change, Step, common_of, is_only_member};
 
 /// Most pages that are replaced before they are written to.
@@ -36,7 +36,7 @@ pub(crate) fn is_borrowed(region: Region, inode: &Inode, page: PageId) -> bool {
 /// `ENOSPC`.
 pub(super) fn part(task: &Task, id: InodeId, inode: &Inode) -> Result<()> {
     // Relaxed throughout: immutable, under the lock, or what nobody can reach yet.
-    let made = make::create_hidden(task, inode.root.load(Relaxed))?;
+    let made = hidden::create(task, inode.root.load(Relaxed))?;
     let next = task.region.inode(made.id);
     next.flags.store(next.flags.load(Relaxed) | inode_flags::BORROWS, Relaxed);
     next.tail.store(inode.tail.load(Relaxed), Relaxed);
@@ -45,7 +45,7 @@ pub(super) fn part(task: &Task, id: InodeId, inode: &Inode) -> Result<()> {
     let mut index = 0;
     while let Some(piece) = map::next(task.region, inode, &mut index) {
         if let Err(errno) = borrow(task, (made.id, next), index, piece, inode.pages.load(Relaxed)) {
-            make::discard(task, made.id);
+            hidden::discard(task, made.id);
             return Err(errno);
         }
         index += piece.len;

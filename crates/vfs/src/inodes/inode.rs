@@ -61,7 +61,7 @@ const ENTRY_BYTES: u64 = 20;
 /// The attributes of an inode.
 #[inline]
 pub fn attributes(task: &Task, id: InodeId, inode: &Inode) -> Attributes {
-    if is_dir(inode) {
+    if inode.is_dir() {
         mend_if_left(task, id, &inode.seq);
         mend_if_left(task, id, &inode.data_seq);
         return inode.seq.snapshot_both(&inode.data_seq, || copy_attributes(inode));
@@ -135,12 +135,6 @@ pub fn has_possible_number(region: Region<'_>, of: InodeRef) -> bool {
     let number = number(region, of.id);
     let is_of_layer = 0 < number && number < region.header().numbers.load(Relaxed); // Relaxed: as above.
     is_of_layer || number == own_number(region, of)
-}
-
-/// Whether it is a directory, whose entries and their times are guarded by `data_seq` as well.
-#[inline(always)]
-pub(crate) fn is_dir(inode: &Inode) -> bool {
-    inode.mode.load(Relaxed) & S_IFMT == S_IFDIR // Relaxed: the type never changes while the inode lives.
 }
 
 #[inline(always)]
@@ -497,7 +491,7 @@ fn stamp_access(task: &Task, inode: &Inode, mount: MountId) {
     let due = inode.atime_due.load(Relaxed); // Relaxed: checked again below.
     let flags = task.region.mount(mount).flags.load(Relaxed); // Relaxed: one word.
     let never =
-        if is_dir(inode) { mount_flags::NOATIME | mount_flags::NODIRATIME } else { mount_flags::NOATIME };
+        if inode.is_dir() { mount_flags::NOATIME | mount_flags::NODIRATIME } else { mount_flags::NOATIME };
     // A change within another change would use that change's mark.
     let within = task.lane.writing_depth.load(Relaxed) != 0;
     // A stopped process may hold the lock, so a read does not wait for it below; the next read tries again.

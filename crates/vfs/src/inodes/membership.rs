@@ -22,8 +22,8 @@ use crate::caller::task::{Task, Time};
 use crate::content::linking;
 use crate::content::map::{self, Map};
 use crate::content::owner::{self, Handed};
+use crate::inodes::hidden;
 use crate::inodes::inode::{self, Touch};
-use crate::inodes::make;
 use crate::lane::intent::{self, op};
 
 /// Bit of a note's purpose: the exchange removed the last member.
@@ -111,7 +111,7 @@ impl Change {
         let left = self.apply(task.region, task.lane);
         drop(intent);
         if left.is_some() {
-            make::free(task, left);
+            hidden::free(task, left);
         }
         task.region.settle::<Inode>(task.lane);
     }

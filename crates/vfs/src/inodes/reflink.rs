@@ -20,7 +20,7 @@ use crate::caller::task::Task;
 use crate::content::{linking, map};
 use crate::inodes::inode::{self, Locked};
 use crate::inodes::membership::{Change, Step, common_of, is_only_member};
-use crate::inodes::{borrow, make};
+use crate::inodes::{borrow, hidden};
 use crate::lane::writer;
 
 /// Whether a file may get the content of another. The caller must hold both locks.
@@ -65,7 +65,7 @@ pub(crate) fn share(task: &Task, from: InodeId, to: InodeId) -> Result<u64> {
 
 /// A common inode without content, for files of the root that `like` belongs to. The lane names it.
 fn create_common(task: &Task, like: &Inode) -> Result<InodeRef> {
-    let made = make::create_hidden(task, like.root.load(Relaxed))?; // Relaxed: immutable.
+    let made = hidden::create(task, like.root.load(Relaxed))?; // Relaxed: immutable.
     let flags = &task.region.inode(made.id).flags;
     flags.store(flags.load(Relaxed) | inode_flags::COMMON, Relaxed); // Relaxed: nobody can reach it yet.
     Ok(made)

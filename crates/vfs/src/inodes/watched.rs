@@ -14,12 +14,11 @@ use lp_region::{DirentId, InodeId};
 use crate::caller::below::id_of;
 use crate::caller::event::{Event, LeaseBreak, NameAt, NameOrigin, ShadowKind, Touched};
 use crate::caller::task::Task;
-use crate::inodes::inode;
 
 /// The kind of object that an inode is to its watchers.
 #[inline]
 pub fn kind(inode: &Inode) -> ShadowKind {
-    if inode::is_dir(inode) { ShadowKind::Directory } else { ShadowKind::File }
+    if inode.is_dir() { ShadowKind::Directory } else { ShadowKind::File }
 }
 
 /// Whether an inode has a shadow.

@@ -18,6 +18,7 @@ pub(crate) mod fs_options;
 pub mod grace;
 pub(crate) mod home;
 pub mod limit;
+pub mod load;
 pub(crate) mod mapped;
 pub mod mapping;
 pub(crate) mod mempolicy;

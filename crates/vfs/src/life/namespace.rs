@@ -11,7 +11,7 @@ use lp_region::sync::Ordering;
 use crate::caller::id_map::{self, Foreign};
 use crate::caller::namespaces;
 use crate::caller::task::Task;
-use crate::life::boot::{load_capabilities, set_securebits};
+use crate::life::load::{load_capabilities, set_securebits};
 
 /// A user namespace that setns(2) may enter.
 pub struct Target {

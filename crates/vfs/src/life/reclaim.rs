@@ -18,7 +18,6 @@ use crate::caller::task::Task;
 use crate::lane::kept::{self, Listed, listed};
 use crate::life::sweep::{self, Scope};
 use crate::life::{free, grace, reap};
-use crate::names::dir;
 
 /// Number of closed files that justifies a sweep and its barrier: they fit one sweep.
 const BATCH: u32 = 480;
@@ -152,7 +151,7 @@ pub(crate) fn closed_unlinked_slow(task: &Task, inode: InodeRef) {
 fn unlinked(task: &Task, inode: InodeRef, scope: Scope) {
     let record = task.region.inode(inode.id);
     // Relaxed: a hint.
-    let waits = record.pages.load(Ordering::Relaxed) < BIG && !dir::is(record);
+    let waits = record.pages.load(Ordering::Relaxed) < BIG && !record.is_dir();
     if waits && kept::list(task, inode) {
         after_unlink(task);
     } else {

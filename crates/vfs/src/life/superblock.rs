@@ -412,5 +412,5 @@ fn last_entry(task: &Task<'_>, dir: InodeId) -> Option<(DirentId, InodeRef)> {
 
 /// Whether an inode is a directory, for callers that examine mounts.
 pub(crate) fn is_directory(task: &Task<'_>, id: InodeId) -> bool {
-    dir::is(task.region.inode(id))
+    task.region.inode(id).is_dir()
 }

@@ -274,7 +274,7 @@ impl<'t, 'r> Sweep<'t, 'r> {
         if custody::is_kept_by(word, self.task.lane_id.0) {
             record.custody.begin_look();
         }
-        self.directories |= dir::is(record);
+        self.directories |= record.is_dir();
         !self.inodes.add(inode.id.0, inode.generation, origin)
     }
 
@@ -436,7 +436,7 @@ impl<'t, 'r> Sweep<'t, 'r> {
         // Relaxed: nobody can reach it any more.
         record.custody.get() & custody::LISTED == 0
             && record.pages.load(Ordering::Relaxed) <= SMALL
-            && !dir::is(record)
+            && !record.is_dir()
     }
 
     /// Marks in the lane's list what [`Sweep::settle`] has left because it may be freed later.

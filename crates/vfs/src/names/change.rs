@@ -31,7 +31,7 @@ use crate::names::dirent;
 use crate::names::hash::{self, Load};
 
 mod plain_file;
-mod words;
+pub(super) mod words;
 
 /// Carries a change out. The caller must hold the locks of all its inodes and have called [`hash::reserve`].
 /// Entries and inodes that become linked in are settled here. An inode that loses its last link is pinned
@@ -256,7 +256,7 @@ fn set_links(task: &Task<'_>, links: &Links, now: Time) {
     inode::set_links(inode, links.nlink);
     inode::touch_in_section(inode, Touch::Change, now);
     inode.seq.end_alone();
-    if links.nlink == 0 && dir::is(inode) {
+    if links.nlink == 0 && inode.is_dir() {
         // It has no entries, so from here on `tail` holds the generation of the parent that `..` means.
         let parent = task.region.inode(InodeId(inode.parent.load(Ordering::Relaxed)));
         inode.tail.store(u64::from(parent.generation.load(Ordering::Relaxed)), Ordering::Release);

@@ -6,7 +6,6 @@
 //! next entry; it goes back when the last entry is removed. An empty page below `tail` is freed. All of this
 //! changes under the directory's lock. Readers validate what they find, see [`crate::calls::getdents`].
 
-use lp_abi::linux::{S_IFDIR, S_IFMT};
 use lp_abi::{Errno, Result};
 use lp_region::moving::DEPTH;
 use lp_region::records::Inode;
@@ -16,7 +15,7 @@ use lp_region::{DirentId, InodeId, InodeRef, PageId, Region};
 use crate::caller::task::Task;
 use crate::content::{linking, map};
 use crate::inodes::inode::{self, Locked};
-use crate::names::change::Directory;
+use crate::names::change::words::Directory;
 use crate::names::hash;
 
 /// Words of a page.
@@ -245,12 +244,6 @@ pub(crate) fn without_entry(
     (after, seat)
 }
 
-/// Whether an inode is a directory.
-#[inline]
-pub fn is(inode: &Inode) -> bool {
-    inode.mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR
-}
-
 /// A directory and, as far as they were removed, those from which it was removed, one after another.
 pub(crate) fn and_above_removed(task: &Task<'_>, dir: InodeRef) -> impl Iterator<Item = InodeRef> {
     // Bounded, because a damaged region may have a circle.
@@ -260,7 +253,7 @@ pub(crate) fn and_above_removed(task: &Task<'_>, dir: InodeRef) -> impl Iterator
 /// The directory from which this one was removed; `None` if it was not removed.
 fn above_removed(task: &Task<'_>, dir: InodeRef) -> Option<InodeRef> {
     let record = task.region.inode(dir.id);
-    if dir.id.is_none() || !is(record) || !record.is_dead() {
+    if dir.id.is_none() || !record.is_dir() || !record.is_dead() {
         return None;
     }
     let id = InodeId(record.parent.load(Ordering::Relaxed)); // Relaxed: does not change any more.

@@ -6,7 +6,8 @@ use lp_region::records::Inode;
 use lp_region::sync::Ordering;
 use lp_region::{InodeRef, MountId, Spot};
 
-use crate::caller::prefix_cache::{self, Prefix};
+use crate::caller::prefix_cache::Prefix;
+use crate::caller::prefixes;
 use crate::caller::task::Task;
 use crate::names::goal::{Follow, Found, LastType, Named, Parent};
 use crate::names::hash::{self, Hit};
@@ -48,8 +49,8 @@ pub(crate) fn known<'t, T: AtKnown<'t>>(
     let dir = match given.prefix {
         0 if absolute => return None,
         0 => Spot::from_word(prefix.base),
-        _ if T::FALLS_BACK => prefix_cache::find_quick(task, prefix)?,
-        _ => prefix_cache::find(task, prefix)?,
+        _ if T::FALLS_BACK => prefixes::find_quick(task, prefix)?,
+        _ => prefixes::find(task, prefix)?,
     };
     if !may_everyone_search(task.region.inode(dir.inode.id)) {
         return None;
@@ -96,7 +97,7 @@ pub(crate) fn in_known(task: &Task<'_>, dirfd: Fd, given: PathText, follow: Foll
     let Spot { inode: dir, mount } = match given.prefix {
         0 if absolute => return None,
         0 => Spot::from_word(prefix.base),
-        _ => prefix_cache::find_quick(task, prefix)?,
+        _ => prefixes::find_quick(task, prefix)?,
     };
     let inode = task.region.inode(dir.id);
     if !may_everyone_search(inode) {

@@ -4,14 +4,13 @@
 //! neither uses nor fills the cache of prefixes, which records where paths lead but not how.
 
 use lp_abi::linux::{RESOLVE_BENEATH, RESOLVE_IN_ROOT};
-use lp_abi::{Errno, Fd, Result, UserPtr};
+use lp_abi::{Errno, Result};
 use lp_region::sync::Ordering;
 use lp_region::{InodeId, InodeRef, Spot};
 
-use crate::caller::task::{Place, Task};
+use crate::caller::task::Task;
 use crate::names::mounts::{self, AboveRoot};
-use crate::names::walk::{self, Ended, Follow, Found};
-use crate::names::{dir, tree};
+use crate::names::tree;
 
 /// The flags that confine a walk to a directory.
 pub(crate) const SCOPED: u32 = RESOLVE_BENEATH | RESOLVE_IN_ROOT;
@@ -24,22 +23,6 @@ pub(crate) trait Limits: Copy {
     fn top(&self) -> Top<'_>;
     /// Whether directories have moved since the walk began.
     fn has_shifted(self, task: &Task<'_>) -> bool;
-    /// The inode that a path names: [`walk::inode`].
-    ///
-    /// # Errors
-    /// Those of [`walk::inode`] and of openat2(2).
-    fn inode(self, task: &Task<'_>, dirfd: Fd, path: UserPtr, follow: Follow) -> Result<Place<Found>>;
-    /// Where a path ends: [`walk::end`].
-    ///
-    /// # Errors
-    /// Those of [`walk::end`] and of openat2(2).
-    fn end<'t>(
-        self,
-        task: &'t Task<'_>,
-        dirfd: Fd,
-        path: UserPtr,
-        follow: Follow,
-    ) -> Result<Place<Ended<'t>>>;
 }
 
 /// The directory that confines a walk.
@@ -71,22 +54,6 @@ impl Limits for Free {
     #[inline(always)]
     fn has_shifted(self, _task: &Task<'_>) -> bool {
         false
-    }
-
-    #[inline(always)]
-    fn inode(self, task: &Task<'_>, dirfd: Fd, path: UserPtr, follow: Follow) -> Result<Place<Found>> {
-        walk::inode(task, dirfd, path, follow)
-    }
-
-    #[inline(always)]
-    fn end<'t>(
-        self,
-        task: &'t Task<'_>,
-        dirfd: Fd,
-        path: UserPtr,
-        follow: Follow,
-    ) -> Result<Place<Ended<'t>>> {
-        walk::end(task, dirfd, path, follow)
     }
 }
 
@@ -139,20 +106,6 @@ impl Limits for Limited<'_> {
     fn has_shifted(self, task: &Task<'_>) -> bool {
         task.region.header().tree.read() != self.tree
     }
-
-    fn inode(self, task: &Task<'_>, dirfd: Fd, path: UserPtr, follow: Follow) -> Result<Place<Found>> {
-        walk::limited_inode(task, dirfd, path, follow, self)
-    }
-
-    fn end<'t>(
-        self,
-        task: &'t Task<'_>,
-        dirfd: Fd,
-        path: UserPtr,
-        follow: Follow,
-    ) -> Result<Place<Ended<'t>>> {
-        walk::limited_end(task, dirfd, path, follow, self)
-    }
 }
 
 /// Whether a directory, or the root of a mount, is `top` or below it, as in the kernel's path_is_under.
@@ -163,7 +116,7 @@ fn is_under(task: &Task<'_>, top: Spot, mut spot: Spot) -> bool {
                 let parent = task.region.dirent(entry).parent.load(Ordering::Relaxed);
                 spot = point;
                 // A file mount covers a file: go on from the directory that has it.
-                if !dir::is(task.region.inode(point.inode.id)) {
+                if !task.region.inode(point.inode.id).is_dir() {
                     spot.inode = InodeRef { id: InodeId(parent), generation: 0 };
                 }
             }

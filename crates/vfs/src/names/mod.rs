@@ -6,10 +6,6 @@
 //! entries name.
 //!
 //! A change is carried out in a directory's array, and starts from the directory's current state.
-//!
-//! Cycle: `limits`, `walk`, `walk::limited`.
-//!
-//! Cycle: `mounts`, `root`.
 
 pub(crate) mod change;
 pub mod dir;
@@ -24,6 +20,7 @@ pub(crate) mod mounts;
 pub mod name;
 mod path_text;
 pub(crate) mod removal;
+pub(crate) mod resolve;
 pub mod root;
 pub(crate) mod tree;
 pub(crate) mod upward;

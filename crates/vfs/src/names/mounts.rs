@@ -7,6 +7,7 @@
 
 use core::slice;
 
+use lp_abi::Fd;
 use lp_abi::text::within;
 use lp_region::layout::MOUNTS;
 use lp_region::mount::{State, mount_state};
@@ -18,7 +19,7 @@ use lp_region::{DirentId, InodeId, InodeRef, MountId, RunId, Spot};
 use crate::caller::below;
 use crate::caller::task::Task;
 use crate::caller::walked;
-use crate::names::{dir, root};
+use crate::names::root;
 
 /// Maximum number of repeated lookups because the mounts changed.
 const TRIES: u32 = 1000;
@@ -166,6 +167,26 @@ pub(crate) fn base_top(task: &Task<'_>, index: usize, walk: usize) -> Option<Spo
     Some(if is_covered(task, base.inode.id) { cover(task, base, DirentId::NONE, walk) } else { base })
 }
 
+/// The directory from which a door's paths from mount `index` of the command line start, whatever the
+/// process's root directory is: a number that no descriptor has.
+pub fn from_mount(index: usize) -> Fd {
+    Fd::new(FROM_MOUNT - index as i32)
+}
+
+/// [`from_mount`] of the first mount.
+const FROM_MOUNT: i32 = -1_000_000;
+
+/// What [`from_mount`] stands for, or what is mounted there.
+#[cold]
+pub(crate) fn base_of_run(task: &Task<'_>, dirfd: Fd) -> Option<Spot> {
+    let index = usize::try_from(FROM_MOUNT.checked_sub(dirfd.raw())?).ok()?;
+    // Relaxed: immutable while the run lives.
+    if index >= task.run.mount_count.load(Ordering::Relaxed) as usize {
+        return None;
+    }
+    base_top(task, index, ASIDE)
+}
+
 /// The inode number that stat shows at the path of a mount of the command line; `None` if that is no longer
 /// there.
 pub fn listed(task: &Task<'_>, index: usize) -> Option<u64> {
@@ -257,7 +278,7 @@ pub(crate) fn is_at(
     dirent: DirentId,
 ) -> bool {
     let at = task.region.standing(mount, state);
-    at.point == inode && (at.dirent == dirent || dir::is(task.region.inode(inode.id)))
+    at.point == inode && (at.dirent == dirent || task.region.inode(inode.id).is_dir())
 }
 
 /// Whether a mount in this state is part of a run's tree, or of one of its own.

@@ -7,12 +7,11 @@
 //! a process blocks. Its absolute paths are not recorded in the cache of prefixes, and a change of the root
 //! counts as a change of where paths lead.
 
-use lp_abi::Fd;
 use lp_region::Spot;
 use lp_region::sync::Ordering;
 
 use crate::caller::task::Task;
-use crate::names::{mounts, tree};
+use crate::names::tree;
 
 /// The root directory; `None` if it is the kernel's.
 #[inline]
@@ -36,24 +35,4 @@ pub(crate) fn set(task: &Task<'_>, root: Option<Spot>) {
     task.directories.get().root.store(root.map_or(0, Spot::to_word), Ordering::Release);
     drop(shift);
     task.prefix.follow(task.process);
-}
-
-/// The directory from which a door's paths from mount `index` of the command line start, whatever the
-/// process's root directory is: a number that no descriptor has.
-pub fn from_mount(index: usize) -> Fd {
-    Fd::new(FROM_MOUNT - index as i32)
-}
-
-/// [`from_mount`] of the first mount.
-const FROM_MOUNT: i32 = -1_000_000;
-
-/// What [`from_mount`] stands for, or what is mounted there.
-#[cold]
-pub(crate) fn base_of_run(task: &Task<'_>, dirfd: Fd) -> Option<Spot> {
-    let index = usize::try_from(FROM_MOUNT.checked_sub(dirfd.raw())?).ok()?;
-    // Relaxed: immutable while the run lives.
-    if index >= task.run.mount_count.load(Ordering::Relaxed) as usize {
-        return None;
-    }
-    mounts::base_top(task, index, mounts::ASIDE)
 }

@@ -6,7 +6,6 @@ use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_region::{InodeId, InodeRef, MountId};
 
 use crate::caller::task::Task;
-use crate::names::dir;
 use crate::names::goal::Found;
 use crate::names::mounts::{self, AboveRoot};
 use crate::rights::domain::Level;
@@ -77,7 +76,7 @@ impl<'t, 'r> Climb<'t, 'r> {
             }
         }
         let record = region.inode(inode.id);
-        let is_dir = dir::is(record);
+        let is_dir = record.is_dir();
         if is_dir {
             parent = InodeId(record.parent.load(Relaxed)); // Relaxed: as seen; `consistently` looks again.
         }
@@ -87,7 +86,7 @@ impl<'t, 'r> Climb<'t, 'r> {
         let up = current(self.task, parent);
         // A removed directory remembers its parent, which may have been removed too.
         let is_lost = is_dir && record.is_dead() && record.tail.load(Acquire) != u64::from(up.generation);
-        (!is_lost && dir::is(region.inode(parent))).then_some(Step::In(up, parent, mount))
+        (!is_lost && region.inode(parent).is_dir()).then_some(Step::In(up, parent, mount))
     }
 }
 

@@ -11,7 +11,7 @@
 //! has the text at its end so that a link's target can be put before it.
 
 mod dots;
-mod limited;
+pub(super) mod limited;
 mod links;
 
 use core::slice;
@@ -22,9 +22,9 @@ use lp_region::records::{COVERED, Inode};
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, MountId, Spot};
 
-pub(crate) use self::limited::{limited_end, limited_inode};
 use crate::caller::below::{self, Need};
-use crate::caller::prefix_cache::{self, Prefix};
+use crate::caller::prefix_cache::Prefix;
+use crate::caller::prefixes;
 use crate::caller::task::{Outside, Place, Task};
 pub use crate::names::goal::{End, Follow, Found, LastType, Parent};
 pub(crate) use crate::names::goal::{Ended, Named};
@@ -39,7 +39,7 @@ use crate::names::name::Name;
 pub use crate::names::path_text::PathBuffer;
 pub(crate) use crate::names::path_text::{PathText, copied, copy_path, is_empty, keep};
 use crate::names::path_text::{buffer, shorten};
-use crate::names::{hash, listing, root};
+use crate::names::{hash, listing};
 use crate::rights::permission::{self, EXEC};
 
 /// Bytes of `scratch.walk` available for text, including its NUL.
@@ -171,7 +171,7 @@ fn walk<G: Goal>(task: &Task<'_>, dirfd: Fd, given: PathText, goal: G) -> Result
     let (end, absolute) = unsafe { (text.add(given.length), *text == b'/') };
     let base = match absolute {
         true => Some(Spot::NONE),
-        false => base(task, dirfd).or_else(|| root::base_of_run(task, dirfd)),
+        false => base(task, dirfd).or_else(|| mounts::base_of_run(task, dirfd)),
     };
     let Some(base) = base else { return Ok(Place::Outside(Outside::AsGiven)) };
     let (here, mount) = (base.inode, base.mount);
@@ -193,11 +193,11 @@ fn walk<G: Goal>(task: &Task<'_>, dirfd: Fd, given: PathText, goal: G) -> Result
     if given.prefix != 0 && given.prefix != given.length {
         // SAFETY: the text stays in the buffer, which is longer, until the walk is over.
         let prefix = unsafe { Prefix::new(walk.base, text, given.prefix) };
-        if let Some(dir) = prefix_cache::find(task, prefix) {
+        if let Some(dir) = prefixes::find(task, prefix) {
             walk.start(dir, given.prefix);
             return walk.run(goal);
         }
-        if let Some(dir) = prefix_cache::find_inner(task, prefix, given.which as usize) {
+        if let Some(dir) = prefixes::find_inner(task, prefix, given.which as usize) {
             walk.start(dir, given.prefix);
             return walk.run(goal);
         }
@@ -481,7 +481,7 @@ impl<'r, L: Limits> Walk<'_, 'r, L> {
         let length = name.bytes().as_ptr() as usize - start as usize;
         // SAFETY: the text is in its buffer, because a walk that met a link has an odd count.
         let prefix = unsafe { Prefix::new(self.base, start, length) };
-        prefix_cache::note(self.task, prefix, self.spot(), self.tree);
+        prefixes::note(self.task, prefix, self.spot(), self.tree);
     }
 
     /// Checks that the current inode is a directory that the caller may search, and returns whether everyone

@@ -24,7 +24,7 @@ use crate::content::map;
 use crate::descriptors::file;
 use crate::descriptors::table::{FdTable, closing, entry};
 use crate::inodes::{inode, watched};
-use crate::names::dir::{self, Leaf, PER_LEAF};
+use crate::names::dir::{Leaf, PER_LEAF};
 use crate::names::dirent;
 
 /// Reports the closing of a descriptor, whose entry in the caller's table is empty by this time.
@@ -72,7 +72,7 @@ pub fn mark_locked(inode: &Inode, flags: u32) {
 /// Clears flags of an inode. The caller must hold its lock.
 pub fn forget(inode: &Inode, flags: u32) {
     inode.flags.store(inode.flags.load(Relaxed) & !flags, Relaxed); // Relaxed: under the lock.
-    if flags & inode_flags::SHADOW != 0 && !dir::is(inode) {
+    if flags & inode_flags::SHADOW != 0 && !inode.is_dir() {
         watched::place(inode, InodeId::NONE, DirentId::NONE);
     }
 }
@@ -92,7 +92,7 @@ pub fn mark_way(task: &Task<'_>, id: InodeId) -> Result<()> {
             return Err(Errno::ENOENT);
         }
         if inode.self_dirent.load(Relaxed) == 0 {
-            return if dir::is(inode) { Ok(()) } else { Err(Errno::ENOENT) };
+            return if inode.is_dir() { Ok(()) } else { Err(Errno::ENOENT) };
         }
         at = InodeId(inode.parent.load(Relaxed));
     }
@@ -121,7 +121,7 @@ pub fn path(task: &Task<'_>, id: InodeId, to: &mut [u8]) -> Result<usize> {
             let number = inode.root.load(Relaxed) as u8; // Relaxed: immutable.
             let (digit, letters) = ([b'0' + (number & 15)], [b'a' + (number >> 4), b'a' + (number & 15)]);
             let root = if number < 16 { &digit[..] } else { &letters };
-            return if dir::is(inode) { prepend(root) } else { Err(Errno::ENOENT) };
+            return if inode.is_dir() { prepend(root) } else { Err(Errno::ENOENT) };
         }
         let record = task.region.dirent(DirentId(entry));
         if dirent::target(record).id != at || inode.is_dead() {

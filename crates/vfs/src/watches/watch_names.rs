@@ -10,9 +10,9 @@ use lp_region::{DirentId, InodeId};
 use crate::caller::event::{Event, Move, NameAt, NameOrigin, ShadowKind, Sides, Touched};
 use crate::caller::task::Task;
 use crate::inodes::{inode, watched};
+use crate::names::dirent;
 use crate::names::hash::{self, Hit};
 use crate::names::name::{Key, Name};
-use crate::names::{dir, dirent};
 use crate::rights::permission::Victim;
 use crate::watches::watch;
 
@@ -220,7 +220,7 @@ fn inode_is_followed(task: &Task<'_>, side: &Side) -> bool {
 /// Records that the shadow of an inode is at a name.
 fn stand_at(task: &Task<'_>, id: InodeId, place: &Key<'_, '_>) {
     let inode = task.region.inode(id);
-    if !dir::is(inode)
+    if !inode.is_dir()
         && let Some(hit) = hash::lookup_at(task.region, place)
     {
         watched::place(inode, place.dir, hit.dirent());

@@ -10,9 +10,10 @@ use core::ffi::CStr;
 
 use lp_abi::linux::{
     __NR_close, __NR_execveat, __NR_fcntl, __NR_openat, AT_EMPTY_PATH, AT_EXECVE_CHECK, AT_SYMLINK_NOFOLLOW,
-    F_GETFD, FD_CLOEXEC, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, S_IFMT, S_IFREG,
+    F_GETFD, FD_CLOEXEC, O_CLOEXEC, O_NOCTTY, O_NONBLOCK,
 };
 use lp_abi::refusal::Refusal;
+use lp_abi::script;
 use lp_abi::{Errno, Fd, MAX_SYMLINKS, OwnedFd, PATH_MAX, Result, UserPtr, UserSlice};
 use lp_region::mount::mount_flags;
 use lp_region::sync::Ordering;
@@ -22,7 +23,7 @@ use lp_vfs::id_map::{self, IdKind};
 use lp_vfs::table::entry;
 use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::{self, Follow, Found};
-use lp_vfs::{below, busy, inode, landlock, mounts, permission, pin, read, root, xattr};
+use lp_vfs::{below, busy, inode, mounts, pin, read, root, xattr};
 
 use crate::high::calls::chmod::last_of;
 use crate::high::calls::exec_arguments::{Arguments, Exec, SCRIPTS};
@@ -224,32 +225,11 @@ fn find(task: &'static Task<'static>, at: At, last: Last, flags: u32) -> Result<
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
         }
     };
-    let allowed = match may_execute(task, &found) {
-        Ok(()) if busy::is_written(task, found.inode) => Err(Errno::ETXTBSY),
-        allowed => allowed,
-    };
-    match allowed {
-        Ok(()) => Ok(Place::Inside(found)),
-        Err(errno) => {
-            pin::clear(task, pin::slot::FIRST);
-            Err(errno)
-        }
+    let allowed = lp_vfs::exec::check(task, &found);
+    if allowed.is_err() {
+        pin::clear(task, pin::slot::FIRST);
     }
-}
-
-pub(crate) fn may_execute(task: &Task, found: &Found) -> Result<()> {
-    let inode = task.region.inode(found.inode.id);
-    let mode = inode.mode.load(Ordering::Relaxed); // Relaxed: one word.
-    match mode & S_IFMT {
-        // The kernel's path_noexec.
-        S_IFREG if mounts::has(task, found.mount, mount_flags::NOEXEC) => Err(Errno::EACCES),
-        S_IFREG => {
-            permission::check(task, inode, permission::EXEC)?;
-            landlock::may_execute(task, found)
-        }
-        lp_abi::linux::S_IFLNK => Err(Errno::ELOOP),
-        _ => Err(Errno::EACCES),
-    }
+    allowed.map(|()| Place::Inside(found))
 }
 
 /// Executes a pinned file of ours: program or script.
@@ -466,7 +446,7 @@ fn script(task: &'static Task<'static>, given: At, head: &[u8], exec: &Exec, scr
     if scripts == 0 {
         return Errno::ELOOP.to_ret();
     }
-    let Some((interpreter, argument)) = check::interpreter_of(head) else {
+    let Some((interpreter, argument)) = script::interpreter(head) else {
         return Errno::ENOEXEC.to_ret();
     };
     // The kernel's BINPRM_FLAGS_PATH_INACCESSIBLE.

@@ -6,15 +6,13 @@
 //! lookup from the process's root directory finds. The gate closes the descriptor in the new image
 //! ([`crate::low::object::objects::Auxiliary::close_linker`]).
 
-use lp_abi::linux::{__NR_fcntl, F_SETFD, S_IFMT, S_IFREG};
+use lp_abi::linux::{__NR_fcntl, F_SETFD};
 use lp_abi::text::Writer;
 use lp_abi::{Errno, Fd, PATH_MAX, Result};
-use lp_region::sync::Ordering;
 use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::{self, Follow, Found};
-use lp_vfs::{busy, pin, root};
+use lp_vfs::{exec, pin, root};
 
-use crate::high::calls::exec::may_execute;
 use crate::high::frame::at::{At, Last, Route, Which};
 use crate::high::route::libraries;
 use crate::high::route::path::route;
@@ -66,14 +64,7 @@ pub(crate) fn of(task: &'static Task<'static>, program: &Elf<'_>) -> Result<Opti
 
 /// A copy of a linker, which the next image inherits.
 fn copy(task: &'static Task<'static>, found: &Found) -> Result<Fd> {
-    may_execute(task, found)?;
-    let mode = task.region.inode(found.inode.id).mode.load(Ordering::Relaxed); // Relaxed: one word.
-    if mode & S_IFMT != S_IFREG {
-        return Err(Errno::EACCES);
-    }
-    if busy::is_written(task, found.inode) {
-        return Err(Errno::ETXTBSY);
-    }
+    exec::check(task, found)?;
     let fd = image::of_program(task, found.inode, c"ld.so", None)?;
     // SAFETY: the descriptor was just made. A child that another thread makes meanwhile inherits it.
     let _ = unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_SETFD, 0) };

@@ -238,7 +238,7 @@ const CODE: u64 = (PROT_READ | PROT_EXEC) as u64;
 /// |---|---|
 /// | openat2 | a path on the host that leads nowhere is walked by name ([`crate::high::route::hostlink`]) |
 /// | memfd_create | executing a program in a mount, reading the list of mounts and mapping beyond the end fail |
-/// | setfsuid, setfsgid | the ids are the effective ones ([`lp_vfs::boot::load_credentials`]) |
+/// | setfsuid, setfsgid | the ids are the effective ones ([`lp_vfs::load::load_credentials`]) |
 /// | umask | /proc tells it |
 /// | rt_tgsigqueueinfo | a deferred signal is sent by tgkill(2) ([`crate::low::live::deferred`]) |
 const DISPENSABLE: [u32; 6] =

@@ -5,7 +5,8 @@ use lp_abi::{Errno, Fd, UserPtr};
 use lp_vfs::handle;
 use lp_vfs::task::{Place, Task};
 
-use crate::high::calls::open::{How, open_ours};
+use crate::high::calls::open_how::How;
+use crate::high::calls::open_ours::open_ours;
 use crate::high::fd::{descriptor, placeholder};
 use crate::high::frame::at::{At, Last};
 use crate::high::frame::handler::{handlers, kernel};

@@ -90,7 +90,7 @@ fn lock(mapping: Mapping, populates: bool) -> Result<()> {
 /// # Errors
 /// Those of open(2) and of `visit`.
 fn each_mapping(visit: &mut dyn FnMut(Mapping) -> Result<()>) -> Result<()> {
-    // SAFETY: a string.
+    // SAFETY: the path is NUL-terminated, and the open changes nothing.
     let fd = unsafe { lp_abi::syscall!(__NR_open, c"/proc/self/maps".as_ptr(), O_RDONLY | O_CLOEXEC) }?;
     let done = read_mappings(fd, visit);
     // SAFETY: the descriptor was opened above.

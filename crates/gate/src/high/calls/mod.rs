@@ -2,9 +2,6 @@
 //! calls `lp-vfs`.
 //!
 //! Only dispatch tables call it. Locks are taken in `lp-vfs`, after the lock of the list of mappings.
-//!
-//! Cycle: `open`, `openat2`.
-//! Cycle: `exec`, `exec_interpreter`.
 
 pub(crate) mod access;
 pub(crate) mod across;
@@ -46,6 +43,9 @@ pub(crate) mod mount;
 pub(crate) mod mprotect;
 pub(crate) mod mremap;
 pub(crate) mod open;
+pub(crate) mod open_host;
+pub(crate) mod open_how;
+pub(crate) mod open_ours;
 pub(crate) mod open_tree;
 pub(crate) mod openat2;
 pub(crate) mod other_kind;

@@ -8,12 +8,12 @@ use lp_vfs::mount::{self, MountArguments};
 use lp_vfs::table::{self, entry};
 use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::{self, Follow};
-use lp_vfs::{dir, fsmount, mount_setattr, move_mount, umount};
+use lp_vfs::{fsmount, mount_setattr, move_mount, umount};
 
 use crate::high::calls::across;
 use crate::high::calls::chmod::last_of;
 use crate::high::calls::dup::replace_by_ours;
-use crate::high::calls::open::install;
+use crate::high::calls::open_ours::install;
 use crate::high::calls::refused::{at_path, concerns, mentions_mount};
 use crate::high::calls::stat::is_empty;
 use crate::high::fd::{made, mark, placeholder};
@@ -196,7 +196,7 @@ fn is_directory_of_ours(task: &Task, to: At, flags: u32) -> Result<bool> {
     let Route::Ours(at) = route(task, Which::Second, to, last) else { return Ok(false) };
     match walk::inode(task, at.dirfd, at.path, follow)? {
         Place::Outside(_) => Ok(false),
-        Place::Inside(found) if dir::is(task.region.inode(found.inode.id)) => Ok(true),
+        Place::Inside(found) if task.region.inode(found.inode.id).is_dir() => Ok(true),
         Place::Inside(_) => Err(Errno::EINVAL),
     }
 }

@@ -11,7 +11,9 @@ use lp_vfs::task::{Place, Task};
 use lp_vfs::{mount_setattr, open_tree};
 
 use crate::high::calls::chmod::last_of;
-use crate::high::calls::open::{How, install, open_routed, reopen};
+use crate::high::calls::open::{open_routed, reopen};
+use crate::high::calls::open_how::How;
+use crate::high::calls::open_ours::install;
 use crate::high::calls::refused::at_path;
 use crate::high::calls::stat::is_empty;
 use crate::high::fd::placeholder;

@@ -6,7 +6,7 @@
 
 use lp_abi::linux::{
     RESOLVE_BENEATH, RESOLVE_CACHED, RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS,
-    RESOLVE_NO_XDEV, open_how,
+    RESOLVE_NO_XDEV,
 };
 use lp_abi::{Errno, Fd, MAX_SYMLINKS, PATH_MAX, Result, UserPtr, UserSlice};
 use lp_region::ucopy;
@@ -14,7 +14,9 @@ use lp_vfs::open::{self, Extended, Top};
 use lp_vfs::root;
 use lp_vfs::task::{Outside, Task};
 
-use crate::high::calls::open::{How, open_by_kernel, open_ours};
+use crate::high::calls::open_host::open_by_kernel;
+use crate::high::calls::open_how::How;
+use crate::high::calls::open_ours::open_ours;
 use crate::high::fd::descriptor;
 use crate::high::frame::at::{At, DOT, Which, buffer};
 use crate::high::frame::handler::given;
@@ -106,16 +108,6 @@ pub(crate) fn start(at: At, resolve: u32) -> Result<(At, bool)> {
         }
     }
     Ok((At { path, ..at }, true))
-}
-
-/// The flags and the `RESOLVE_*` flags in a `struct open_how` of the program's; 0 if it is too short or
-/// cannot be read.
-pub(crate) fn flags_of(how: usize, length: usize) -> (u32, u32) {
-    if length < size_of::<open_how>() {
-        return (0, 0);
-    }
-    // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid `open_how`.
-    unsafe { ucopy::get(how as *const open_how) }.map_or((0, 0), |how| (how.flags as u32, how.resolve as u32))
 }
 
 impl Call<'_> {

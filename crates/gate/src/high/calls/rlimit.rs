@@ -5,7 +5,7 @@
 
 use lp_abi::linux::*;
 use lp_region::ucopy;
-use lp_vfs::boot::load_limit;
+use lp_vfs::load::load_limit;
 use lp_vfs::task::Task;
 
 use crate::high::fd::fd_info::process_of;

@@ -4,8 +4,8 @@ use lp_abi::linux::{__NR_mmap, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE
 use lp_region::process::{Process, caps};
 use lp_region::sync::{AtomicU32, Ordering};
 use lp_vfs::below::opened;
-use lp_vfs::boot::{load_credentials, load_groups, load_securebits, set_securebits};
 use lp_vfs::identity::copy_credentials;
+use lp_vfs::load::{load_credentials, load_groups, load_securebits, set_securebits};
 use lp_vfs::namespace;
 use lp_vfs::task::Task;
 

@@ -95,7 +95,7 @@ fn thread_blocks_faults() -> Result<bool> {
     if status::is_filtered() {
         return Err(Errno::EPERM);
     }
-    // SAFETY: a string.
+    // SAFETY: the path is NUL-terminated, and the open changes nothing.
     let tasks = unsafe {
         lp_abi::syscall!(__NR_open, c"/proc/self/task".as_ptr(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     }?;

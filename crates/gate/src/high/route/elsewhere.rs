@@ -7,7 +7,6 @@ use lp_abi::text::parse_decimal;
 use lp_abi::{Fd, PATH_MAX};
 
 use crate::high::fd::placeholder;
-use crate::high::route::magic;
 
 const PROC: &[u8] = b"/proc";
 /// The way from a directory of a procfs to its top, and on to the link that has the caller's number.
@@ -19,7 +18,7 @@ const DEEPEST: usize = 4;
 /// Gives a directory of such a procfs the name that it has under /proc, if `rest`, a path from there, may
 /// lead to a magic link. `base` has the `length` bytes of its name so far. Returns the new length.
 pub(super) fn under_proc(dirfd: Fd, base: &mut [u8; PATH_MAX], length: usize, rest: &[u8]) -> Option<usize> {
-    if base[..length].starts_with(PROC) || !magic::may_continue(rest) || !placeholder::is_of_proc(dirfd) {
+    if base[..length].starts_with(PROC) || !may_continue(rest) || !placeholder::is_of_proc(dirfd) {
         return None;
     }
     let below = process_in(&base[..length]).unwrap_or(length);
@@ -30,6 +29,15 @@ pub(super) fn under_proc(dirfd: Fd, base: &mut [u8; PATH_MAX], length: usize, re
     base.copy_within(below..length, PROC.len());
     base[..PROC.len()].copy_from_slice(PROC);
     Some(PROC.len() + length - below)
+}
+
+/// Whether a relative path from a directory under /proc may be, or contain, a magic link.
+pub(super) fn may_continue(path: &[u8]) -> bool {
+    let name = path.split(|byte| *byte == b'/').next().unwrap_or_default();
+    match name {
+        b"cwd" | b"root" | b"exe" | b"fd" | b"task" | b"self" | b"thread-self" => true,
+        _ => !name.is_empty() && name.iter().all(u8::is_ascii_digit),
+    }
 }
 
 /// Where a process's directory begins in a path, with its slash: the last number that is not a thread's.

@@ -2,9 +2,9 @@
 //! a host directory.
 
 use lp_abi::linux::{
-    __NR_getcwd, __NR_openat2, __NR_readlink, __NR_stat, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL,
-    O_LARGEFILE, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_PATH, RESOLVE_BENEATH, RESOLVE_IN_ROOT,
-    RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, S_IFDIR, S_IFLNK, S_IFMT, open_how, stat,
+    __NR_openat2, __NR_readlink, __NR_stat, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL, O_LARGEFILE, O_NOCTTY,
+    O_NOFOLLOW, O_NONBLOCK, O_PATH, RESOLVE_BENEATH, RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS,
+    RESOLVE_NO_SYMLINKS, S_IFDIR, S_IFLNK, S_IFMT, open_how, stat,
 };
 use lp_abi::{Errno, Fd, MAX_SYMLINKS, PATH_MAX, Result};
 use lp_region::ucopy;
@@ -14,26 +14,10 @@ use lp_vfs::task::Task;
 use crate::high::fd::own_descriptor;
 use crate::high::frame::at::{At, Last, Route, Which, buffer, spare_buffer};
 use crate::high::frame::handler::thread;
-use crate::high::route::{elsewhere, magic, rooted};
+use crate::high::route::{absolute, magic, rooted};
 use crate::high::run::apart;
 use crate::high::run::mounts::mounts;
 use crate::low::tools::close::close_number;
-
-/// Makes a relative path, `length` bytes in the buffer of `which`, absolute, and returns its length.
-#[cold]
-pub(crate) fn join_absolute(which: Which, dirfd: Fd, length: usize) -> Option<usize> {
-    let text = buffer(which);
-    let base = spare_buffer();
-    let base_length = directory(dirfd, base)?;
-    let base_length = elsewhere::under_proc(dirfd, base, base_length, &text[..length]).unwrap_or(base_length);
-    if base_length + 1 + length >= PATH_MAX {
-        return None;
-    }
-    text.copy_within(..=length, base_length + 1);
-    text[..base_length].copy_from_slice(&base[..base_length]);
-    text[base_length] = b'/';
-    Some(base_length + 1 + length)
-}
 
 /// The route of an absolute host path while a mount covers a host directory: the kernel must not be asked
 /// about what it finds there.
@@ -96,23 +80,6 @@ fn passes_mount(path: &[u8]) -> bool {
             mounts().holds(walked) || walked == b"/proc" || walked == b"/dev"
         }
     })
-}
-
-/// The path of a host directory.
-fn directory(dirfd: Fd, to: &mut [u8; PATH_MAX]) -> Option<usize> {
-    if dirfd == Fd::CWD {
-        // SAFETY: the kernel writes within `to`; the length that it returns includes the NUL.
-        let length = unsafe { lp_abi::syscall!(__NR_getcwd, to.as_mut_ptr(), to.len()) }.ok()?;
-        return (to[0] == b'/').then_some(length - 1);
-    }
-    let length = readlink(&dirfd.link(), to)?;
-    (to[0] == b'/').then_some(length)
-}
-
-fn readlink(path: &[u8], to: &mut [u8]) -> Option<usize> {
-    // SAFETY: `path` is NUL-terminated, and the kernel writes within `to`.
-    let length = unsafe { lp_abi::syscall!(__NR_readlink, path.as_ptr(), to.as_mut_ptr(), to.len()) }.ok()?;
-    (length < to.len()).then_some(length)
 }
 
 /// Finds where a host path enters a mount through symbolic links, and writes the path from there to the
@@ -233,7 +200,8 @@ impl Walk {
         let start = PATH_MAX - length;
         rest.copy_within(..length, start);
         let done = buffer(which);
-        let mut length = if rest.get(start) == Some(&b'/') { 0 } else { directory(at.dirfd, done)? };
+        let mut length =
+            if rest.get(start) == Some(&b'/') { 0 } else { absolute::directory(at.dirfd, done)? };
         if done[..length] == *b"/" {
             length = 0;
         }

@@ -6,8 +6,7 @@ use lp_region::ucopy;
 use lp_vfs::task::Task;
 
 use crate::high::frame::at::{At, Last, Route, Which, buffer};
-use crate::high::route::hostlink;
-use crate::high::route::path::{is_crooked, route_magic};
+use crate::high::route::{absolute, hostlink, magic};
 use crate::high::run::mounts::{MountPaths, mounts};
 
 /// The route of a relative path from a host directory where a mount is the root directory: that directory is
@@ -24,13 +23,13 @@ pub(super) fn route_relative(
     // SAFETY: the gate's fault handler is installed.
     let Ok(length) = (unsafe { ucopy::string(text, at.path.as_ptr()) }) else { return Route::Host };
     let is_number = text[..length].iter().all(u8::is_ascii_digit);
-    let Some(length) = hostlink::join_absolute(which, at.dirfd, length) else { return Route::Host };
+    let Some(length) = absolute::join(which, at.dirfd, length) else { return Route::Host };
     let text = &buffer(which)[..length];
-    if is_crooked(text) || mounts.holds(text) {
+    if absolute::is_crooked(text) || mounts.holds(text) {
         return hostlink::route_walked(task, which, at, last);
     }
     if is_number && text.starts_with(b"/proc/") {
-        return route_magic(task, which, last, length);
+        return magic::route(task, which, last, length);
     }
     if may_lead_out(text) { route_linked(which, at, last) } else { Route::Host }
 }

@@ -8,8 +8,8 @@ use lp_vfs::table::{FdTable, entry};
 use lp_vfs::task::Task;
 
 use crate::high::frame::at::{At, Which, buffer};
-use crate::high::route::hostlink;
 use crate::high::route::magic::{self, Link};
+use crate::high::route::{absolute, elsewhere};
 
 /// [`of`] for a link that was opened with `O_PATH`, by a path through its descriptor.
 #[cold]
@@ -28,8 +28,8 @@ pub(crate) fn of(task: &Task, at: At) -> Option<u32> {
     let text = buffer(Which::First);
     // SAFETY: the copy routine handles bad pointers.
     let mut length = unsafe { ucopy::string(text, at.path.as_ptr()) }.ok()?;
-    if magic::may_continue(&text[..length]) {
-        length = hostlink::join_absolute(Which::First, at.dirfd, length)?;
+    if elsewhere::may_continue(&text[..length]) {
+        length = absolute::join(Which::First, at.dirfd, length)?;
     }
     let magic = magic::parse(task, &text[..length]).filter(|magic| magic.end == length)?;
     let Link::Descriptor(fd) = magic.link else { return None };

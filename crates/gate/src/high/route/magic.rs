@@ -14,7 +14,7 @@ use lp_vfs::{directories, target};
 
 use crate::high::fd::{descriptor, directory, fd_info, own_descriptor};
 use crate::high::frame::at::{At, DOT, Last, Route, Which, buffer, path_in, spare_buffer};
-use crate::high::route::{hostlink, rooted};
+use crate::high::route::{absolute, elsewhere, rooted};
 use crate::high::run::apart;
 use crate::high::run::mounts::MountPaths;
 use crate::high::run::{lock_table, mount_table};
@@ -153,8 +153,11 @@ pub(crate) fn may_concern_mount(path: &[u8]) -> bool {
 
 /// The route of an absolute path under /proc or /dev, `length` bytes in the buffer of `which`.
 #[cold]
-pub(crate) fn route(task: &Task, which: Which, last: Last, length: usize) -> Route {
+pub(super) fn route(task: Option<&Task>, which: Which, last: Last, length: usize) -> Route {
     let text = buffer(which);
+    let Some(task) = task else {
+        return if may_concern_mount(&text[..length]) { Route::Bad(Errno::ENOENT) } else { Route::Host };
+    };
     if last.follows() && own_descriptor::is_behind(task.region.fd(), At::text(text), &text[..length]) {
         return Route::Bad(Errno::ENOENT);
     }
@@ -328,8 +331,8 @@ pub(crate) fn readlink(task: &Task, at: At) -> Option<Result<&'static [u8]>> {
     if text[..length].starts_with(b"/dev/std") {
         return None;
     }
-    if may_continue(&text[..length]) {
-        length = hostlink::join_absolute(Which::First, at.dirfd, length)?;
+    if elsewhere::may_continue(&text[..length]) {
+        length = absolute::join(Which::First, at.dirfd, length)?;
     }
     let length = match parse(task, &text[..length]) {
         Some(magic) if magic.end != length => return None,
@@ -353,15 +356,6 @@ pub(crate) fn readlink(task: &Task, at: At) -> Option<Result<&'static [u8]>> {
         }
     };
     Some(Ok(&text[..length]))
-}
-
-/// Whether a relative path from a directory under /proc may be, or contain, a magic link.
-pub(super) fn may_continue(path: &[u8]) -> bool {
-    let name = path.split(|byte| *byte == b'/').next().unwrap_or_default();
-    match name {
-        b"cwd" | b"root" | b"exe" | b"fd" | b"task" | b"self" | b"thread-self" => true,
-        _ => !name.is_empty() && name.iter().all(u8::is_ascii_digit),
-    }
 }
 
 /// The path in a mount of what a magic link of ours leads to, in `to`, for a walk over host directories that

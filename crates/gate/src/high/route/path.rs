@@ -17,7 +17,7 @@ use lp_vfs::task::{Outside, Place, Task};
 use crate::high::fd::descriptor;
 use crate::high::frame::at::{At, Last, Route, Which, buffer};
 use crate::high::frame::handler::{ReturnValue, failed_with, given};
-use crate::high::route::{hostlink, kernels, magic, rooted};
+use crate::high::route::{absolute, elsewhere, hostlink, kernels, magic, rooted};
 use crate::high::run::apart;
 use crate::high::run::mounts::{MountPaths, may_be_known, mounts};
 
@@ -156,11 +156,11 @@ fn route_absolute(
     if let Some(program) = task.and_then(|task| magic::in_memfd(task, mounts, text)) {
         return Route::Ours(At::cwd(given(at.path.addr() + length - program.len())));
     }
-    let is_crooked = is_crooked(text);
+    let is_crooked = absolute::is_crooked(text);
     let may_name_mount = last == Last::Name && mounts.names(text);
     let leads_out = mounts.are_whole() && kernels::may_lead_out(text);
     if text.starts_with(b"/proc/") || text.starts_with(b"/dev/") || text == b"/etc/mtab" {
-        let route = route_magic(task, which, last, length);
+        let route = magic::route(task, which, last, length);
         match route {
             Route::Host if is_crooked || may_name_mount => {}
             Route::Host if leads_out => return kernels::route_linked(which, at, last),
@@ -204,33 +204,13 @@ fn tells_no_mount(task: Option<&Task>, at: At) -> bool {
             let may_be_known = may_be_known(unsafe { ucopy::word(at.path.as_ptr()) });
             // Magic links are behind symbolic ones in /dev.
             let is_known = || !text.starts_with(b"/dev/") || task.is_none() && magic::may_concern_mount(text);
-            !(may_be_known && is_known() || is_crooked(text) || mounts.holds(text))
+            !(may_be_known && is_known() || absolute::is_crooked(text) || mounts.holds(text))
         }
         text => {
             let is_hosts = !task.is_some_and(|task| is_base_ours(task, at.dirfd));
-            is_hosts && !is_hidden(task, at.dirfd) && !mounts.names(text) && !magic::may_continue(text)
+            is_hosts && !is_hidden(task, at.dirfd) && !mounts.names(text) && !elsewhere::may_continue(text)
         }
     }
-}
-
-/// The route of an absolute path under /proc or /dev, `length` bytes in the buffer of `which`.
-pub(super) fn route_magic(task: Option<&Task>, which: Which, last: Last, length: usize) -> Route {
-    match task {
-        Some(task) => magic::route(task, which, last, length),
-        None if magic::may_concern_mount(&buffer(which)[..length]) => Route::Bad(Errno::ENOENT),
-        None => Route::Host,
-    }
-}
-
-/// Whether an absolute path has empty, `.` or `..` components and so may lead elsewhere than it seems.
-pub(super) fn is_crooked(path: &[u8]) -> bool {
-    path.windows(2).enumerate().any(|(at, pair)| match pair {
-        b"//" => true,
-        b"/." => {
-            matches!(path.get(at + 2..).unwrap_or_default(), [] | [b'/', ..] | [b'.'] | [b'.', b'/', ..])
-        }
-        _ => false,
-    })
 }
 
 fn route_relative(
@@ -262,11 +242,11 @@ fn route_relative(
         return hostlink::route_walked(task, which, at, last);
     }
     // The directory may be one under /proc.
-    if magic::may_continue(text)
-        && let Some(length) = hostlink::join_absolute(which, at.dirfd, length)
+    if elsewhere::may_continue(text)
+        && let Some(length) = absolute::join(which, at.dirfd, length)
         && buffer(which).starts_with(b"/proc/")
     {
-        match route_magic(task, which, last, length) {
+        match magic::route(task, which, last, length) {
             Route::Host if mounts.cover_any() => {}
             route => return route,
         }
@@ -417,7 +397,11 @@ pub(crate) fn may_enter(at: At) -> bool {
     // SAFETY: the gate's fault handler is installed.
     let Ok(length) = (unsafe { ucopy::string(text, at.path.as_ptr()) }) else { return false };
     let (text, mounts) = (&text[..length], mounts());
-    mounts.holds(text) || mounts.cover_any() || mounts.are_whole() || mounts.names(text) || is_crooked(text)
+    mounts.holds(text)
+        || mounts.cover_any()
+        || mounts.are_whole()
+        || mounts.names(text)
+        || absolute::is_crooked(text)
 }
 
 /// Makes a call with one path in the kernel, if the path leads to the host. `None` if it leads into a mount.

@@ -2,7 +2,7 @@
 //!
 //! Its absolute paths are ours, and none of them is the host's. A path that the gate has found on the host,
 //! from a host directory or through a link there, still starts at the host's root directory: it is given to
-//! the file system as one from the mount that it leads into ([`root::from_mount`]).
+//! the file system as one from the mount that it leads into ([`lp_vfs::mounts::from_mount`]).
 
 use lp_abi::text::within;
 use lp_region::sync::Ordering;
@@ -63,7 +63,7 @@ pub(crate) fn inside(task: Option<&Task>, text: &[u8]) -> At {
             let rest = &text[path.len()..];
             let skip = rest.iter().take_while(|byte| **byte == b'/').count();
             let path = if rest[skip] == 0 { DOT } else { path_in(&rest[skip..]) };
-            At { dirfd: root::from_mount(index), path }
+            At { dirfd: lp_vfs::mounts::from_mount(index), path }
         }
         None => At::text(text),
     }

@@ -11,6 +11,7 @@
 
 use core::mem::MaybeUninit;
 
+use lp_abi::fnv::fnv1a;
 use lp_abi::linux::{__NR_close, __NR_recvmsg, __NR_sendmsg};
 use lp_abi::{Fd, Result};
 use lp_vfs::flight;
@@ -44,12 +45,7 @@ pub(crate) struct Label {
 impl Label {
     /// The label of a copy of that version in a memfd; `parts` are its name and the change.
     pub(crate) fn new(version: Version, parts: &[&[u8]]) -> Self {
-        // FNV-1a.
-        let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-        Label {
-            version: version.to_words(),
-            name: parts.iter().copied().flatten().fold(0xcbf2_9ce4_8422_2325, hash),
-        }
+        Label { version: version.to_words(), name: fnv1a(parts.iter().copied().flatten()) }
     }
 
     fn version(&self) -> Version {

@@ -12,6 +12,7 @@ use lp_abi::linux::*;
 use lp_abi::prctl::{PR_SET_SECCOMP, PR_SET_SYSCALL_USER_DISPATCH};
 use lp_region::ucopy;
 
+use crate::high::calls::open_how::flags_of;
 use crate::high::calls::{landlock, openat2};
 use crate::high::fd::{directory, parent, placeholder};
 use crate::high::frame::at::{At, Last, Route, Which};
@@ -163,7 +164,7 @@ handlers! {
     /// openat2(2). `RESOLVE_IN_ROOT` makes absolute paths start from the directory.
     fn openat2(words) {
         let at = At { dirfd: Fd::new(words[0] as i32), path: given(words[1]) };
-        let (flags, resolve) = openat2::flags_of(words[2], words[3]);
+        let (flags, resolve) = flags_of(words[2], words[3]);
         let may_make = |at| hostlink::makes_behind_link(flags) && hostlink::meets_link(at, Last::Follow);
         let concerns = |(at, _)| concerns_mount(at, Last::of_open(flags)) || may_make(at);
         if openat2::start(at, resolve).is_ok_and(concerns) {

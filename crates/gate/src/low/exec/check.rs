@@ -12,7 +12,7 @@ use lp_abi::linux::{
     O_NONBLOCK, O_PATH, O_RDONLY, RESOLVE_NO_SYMLINKS, S_IFMT, S_IFREG, S_ISGID, S_ISUID, open_how, stat,
 };
 use lp_abi::refusal::Refusal;
-use lp_abi::{Errno, Fd, OwnedFd, library};
+use lp_abi::{Errno, Fd, OwnedFd, library, script};
 use lp_region::ucopy;
 
 use crate::High;
@@ -182,7 +182,7 @@ pub(crate) unsafe fn host_file(
                 None => Ok(Some(file.map_or(LoaderHook::Preload, start))),
             };
         }
-        let Some((interpreter, _)) = interpreter_of(head) else { return Ok(Some(LoaderHook::Preload)) };
+        let Some((interpreter, _)) = script::interpreter(head) else { return Ok(Some(LoaderHook::Preload)) };
         let end = interpreter.end;
         let start = interpreter.start;
         if end >= head.len() {
@@ -245,36 +245,6 @@ fn program(
 /// A path without its last component.
 fn directory_of(path: &[u8]) -> &[u8] {
     path.iter().rposition(|byte| *byte == b'/').map_or(path, |end| &path[..end])
-}
-
-/// Bytes of a file by which the kernel knows how to execute it (`BINPRM_BUF_SIZE`).
-const LINE: usize = 256;
-
-/// The paths of the interpreter and of its argument in the first line of a `#!` file, as ranges in `head`.
-/// The kernel's rules (load_script): blanks before and after the path are skipped; the rest of the line,
-/// without trailing blanks, is one argument. If the first 256 bytes do not end the line, 255 of them count, and
-/// a path that may have been cut off there is refused.
-pub(crate) fn interpreter_of(head: &[u8]) -> Option<(core::ops::Range<usize>, core::ops::Range<usize>)> {
-    let blank = |byte: &u8| *byte == b' ' || *byte == b'\t';
-    let line = head.get(2..head.len().min(LINE))?;
-    let end = match line.iter().position(|byte| *byte == b'\n' || *byte == 0) {
-        Some(end) => end,
-        None if head.len() < LINE => line.len(),
-        None => {
-            line.iter().skip_while(|byte| blank(byte)).position(blank)?;
-            line.len() - 1
-        }
-    };
-    let line = &line[..end];
-    let end = line.len() - line.iter().rev().take_while(|byte| blank(byte)).count();
-    let start = line.iter().take_while(|byte| blank(byte)).count();
-    let path = line.get(start..end)?;
-    if path.is_empty() {
-        return None;
-    }
-    let path_end = start + path.iter().position(blank).unwrap_or(path.len());
-    let argument = path_end + line[path_end..end].iter().take_while(|byte| blank(byte)).count();
-    Some((2 + start..2 + path_end, 2 + argument..2 + end))
 }
 
 /// The loader of an ELF file with these first bytes; `None` if this kernel does not execute it as ELF.

@@ -4,10 +4,10 @@
 //! arguments that the kernel would pass. What is not as usual is left to the kernel: a script by a
 //! descriptor, one whose interpreter is a script, a first line that it cuts short.
 
-use lp_abi::Fd;
+use lp_abi::{Fd, script};
 use lp_region::ucopy;
 
-use crate::low::exec::check::{File, interpreter_of};
+use crate::low::exec::check::File;
 use crate::low::exec::load::Executed;
 use crate::low::thread::home;
 use crate::low::thread::record::Thread;
@@ -53,7 +53,7 @@ impl Script {
         if !line.starts_with(b"#!") || !line.contains(&b'\n') {
             return None;
         }
-        let (interpreter, argument) = interpreter_of(line)?;
+        let (interpreter, argument) = script::interpreter(line)?;
         // Blanks, or the line's end.
         *head.get_mut(interpreter.end)? = 0;
         *head.get_mut(argument.end)? = 0;

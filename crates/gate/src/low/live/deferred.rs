@@ -136,7 +136,7 @@ unsafe extern "sysv64" {
 /// # Safety
 /// The arguments must be valid for the call, and the caller answers for its effects.
 pub(crate) unsafe fn blocking_syscall(nr: u32, arguments: [usize; 6]) -> lp_abi::Result<usize> {
-    // SAFETY: the caller's.
+    // SAFETY: what `block` asks for is what this function asks of its caller.
     match unsafe { block(nr, arguments) } {
         NOT_BEGUN => Err(Errno::EINTR),
         result => Errno::from_ret(result),
@@ -151,7 +151,7 @@ pub(crate) unsafe fn blocking_syscall(nr: u32, arguments: [usize; 6]) -> lp_abi:
 /// As for [`blocking_syscall`].
 pub(crate) unsafe fn programs_syscall(nr: u32, arguments: [usize; 6]) -> isize {
     const EINTR: isize = Errno::EINTR.to_ret();
-    // SAFETY: the caller's.
+    // SAFETY: what `block` asks for is what this function asks of its caller.
     match unsafe { block(nr, arguments) } {
         NOT_BEGUN => AGAIN,
         EINTR => RESTART,

@@ -5,7 +5,7 @@ use core::ops::Range;
 use lp_abi::image;
 use lp_abi::linux::{__NR_close, __NR_stat, PROT_EXEC, PROT_READ, PROT_WRITE, stat};
 use lp_abi::text::number;
-use lp_vfs::boot::ImageIds;
+use lp_vfs::load::ImageIds;
 
 use crate::low::tools::{names, report};
 

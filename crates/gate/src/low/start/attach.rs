@@ -10,7 +10,7 @@ use crate::low::dispatch::Calls;
 use crate::low::thread::record::Thread;
 use lp_abi::linux::{__NR_prctl, SIG_SETMASK};
 
-use lp_vfs::boot::ImageIds;
+use lp_vfs::load::ImageIds;
 
 use crate::High;
 use crate::low::above::Above;

@@ -53,7 +53,7 @@ fn own(name: &[u8]) -> Option<u64> {
 /// The hexadecimal number of a field in a status file of /proc. `None` if there is no such file; all ones if
 /// it has no such field.
 pub(crate) fn field(directory: isize, path: &[u8], field: &[u8]) -> Option<u64> {
-    // SAFETY: a string.
+    // SAFETY: the path is NUL-terminated, and the open changes nothing.
     let fd = unsafe { lp_abi::syscall!(__NR_openat, directory, path.as_ptr(), O_RDONLY | O_CLOEXEC) }.ok()?;
     let number = number(fd, field);
     // SAFETY: the descriptor was opened above.

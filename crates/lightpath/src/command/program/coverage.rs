@@ -10,6 +10,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use lp_abi::refusal::Refusal;
+use lp_abi::script;
 use object::Endianness;
 use object::elf::{DT_SONAME, EM_X86_64, FileHeader64, PT_DYNAMIC, PT_INTERP};
 use object::read::ReadCache;
@@ -61,9 +62,6 @@ impl fmt::Display for Fault {
 
 /// Depth of nested interpreters that the kernel follows (`exec_binprm`).
 const DEEPEST: usize = 5;
-/// Bytes of a file that the kernel examines to determine its format (`BINPRM_BUF_SIZE`).
-const LOOKED_AT: usize = 256;
-
 /// Checks the program at `path`; the failure says in one line why it cannot be covered.
 pub(crate) fn check(path: &Path, mounts: &[MountPoint]) -> Result<Program, Failure> {
     let mut path = path.to_owned();
@@ -84,7 +82,7 @@ pub(crate) fn check(path: &Path, mounts: &[MountPoint]) -> Result<Program, Failu
             Err(e) => return Err(refuse(&format!("cannot tell whether it can be covered: {}", reason(&e)))),
         };
         let mut head = Vec::new();
-        if let Err(e) = (&file).take(LOOKED_AT as u64).read_to_end(&mut head) {
+        if let Err(e) = (&file).take(script::LINE as u64).read_to_end(&mut head) {
             return Err(refuse(&reason(&e)));
         }
         if head.starts_with(b"\x7fELF") {
@@ -92,7 +90,7 @@ pub(crate) fn check(path: &Path, mounts: &[MountPoint]) -> Result<Program, Failu
             check_privilege(&file).map_err(|why| refuse(&why.to_string()))?;
             return Ok(if depth == 0 { kind } else { Program::Script });
         }
-        let Some(interpreter) = interpreter(&head) else {
+        let Some((interpreter, _)) = script::interpreter(&head) else {
             // The same test as bash: a file with a NUL in its first line is not text.
             let line = head.split(|b| *b == b'\n').next().unwrap_or_default();
             return match line.contains(&0) || depth > 0 {
@@ -100,19 +98,12 @@ pub(crate) fn check(path: &Path, mounts: &[MountPoint]) -> Result<Program, Failu
                 false => Ok(Program::Text),
             };
         };
-        path = PathBuf::from(OsStr::from_bytes(interpreter));
+        path = PathBuf::from(OsStr::from_bytes(&head[interpreter]));
         if mounts.iter().any(|mount| mount.covers(path.as_os_str())) {
             return Ok(Program::InMount);
         }
     }
     Err(Failure::new(CANNOT_RUN, format!("{}: too many levels of interpreters", path.display())))
-}
-
-/// The interpreter that a `#!` line names.
-fn interpreter(head: &[u8]) -> Option<&[u8]> {
-    let line = head.strip_prefix(b"#!")?;
-    let line = line.split(|b| *b == b'\n').next()?;
-    line.split(|b| matches!(b, b' ' | b'\t' | 0)).find(|word| !word.is_empty())
 }
 
 /// Distinguishes dynamic programs from static ones.
@@ -238,13 +229,5 @@ mod tests {
         other[18] = EM_X86_64 as u8;
         other.truncate(100);
         assert_eq!(status(&script(dir, "cut", &other)), CANNOT_RUN);
-    }
-
-    #[test]
-    fn interpreters_are_read_as_the_kernel_reads_them() {
-        assert_eq!(interpreter(b"#!/bin/sh\nrest"), Some(&b"/bin/sh"[..]));
-        assert_eq!(interpreter(b"#! /usr/bin/env python3"), Some(&b"/usr/bin/env"[..]));
-        assert_eq!(interpreter(b"#!\n/bin/sh"), None);
-        assert_eq!(interpreter(b"# comment"), None);
     }
 }

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use lp_abi::fnv::fnv1a;
+
 use crate::command::output::failure::{Failure, USAGE};
 
 /// Longest name of a session.
@@ -37,11 +39,9 @@ pub(crate) fn name_of(over: &[PathBuf]) -> OsString {
         }
     }
     if name.len() > LONGEST {
-        // FNV-1a of what does not fit.
+        // A hash of what does not fit.
         let paths: Vec<&[u8]> = over.iter().map(|path| path.as_os_str().as_bytes()).collect();
-        let hash = paths.join(&0).iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
-        });
+        let hash = fnv1a(&paths.join(&0));
         name.truncate(LONGEST - 17);
         name.extend(format!("+{hash:016x}").bytes());
     }

@@ -11,6 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
+use lp_abi::fnv::fnv1a;
 use lp_region::layout::VERSION;
 use lp_region::records::Header;
 use zstd::bulk::{Compressor, Decompressor};
@@ -68,13 +69,6 @@ fn bad(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-fn sum(bytes: &[u8]) -> u64 {
-    // FNV-1a: detects damage, not malice.
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
-}
-
 impl Head {
     fn write(&self, to: &mut impl Write) -> io::Result<()> {
         let mut text = MAGIC.to_vec();
@@ -84,7 +78,7 @@ impl Head {
             text.extend(part.at.to_le_bytes());
             text.extend(part.end.to_le_bytes());
         }
-        text.extend(sum(&text).to_le_bytes());
+        text.extend(fnv1a(&text).to_le_bytes());
         to.write_all(&SKIPPED.to_le_bytes())?;
         to.write_all(&u32::try_from(text.len()).map_err(|_| bad("has too many parts"))?.to_le_bytes())?;
         to.write_all(&text)
@@ -109,7 +103,7 @@ impl Head {
         let parts: Vec<Extent> =
             parts.chunks_exact(2).map(|part| Extent { at: part[0], end: part[1] }).collect();
         let ordered = parts.iter().all(|part| part.at < part.end && part.end <= *whole);
-        if sum(&text[..length - 8]) != *checksum || !ordered {
+        if fnv1a(&text[..length - 8]) != *checksum || !ordered {
             return Err(bad("damaged"));
         }
         Ok(Head { version: *version as u32, length: *whole, parts })

@@ -13,7 +13,7 @@ use crate::command::program::caller::check_caller;
 use crate::command::run::claim::Claim;
 
 const AFTER_HELP: &str = "\
-Exit status: that of CMD; 128+N if signal N killed it; 127 if CMD is not found; 126 if it cannot be run or \
+Exit status: that of CMD, or death by the signal that killed CMD, which a shell shows as 128+N; 127 if CMD is not found; 126 if it cannot be run or \
 cannot be covered (setuid, or built for another machine); 2 for a usage error; 1 if the region cannot be \
 used.
 

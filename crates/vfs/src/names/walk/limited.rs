@@ -11,13 +11,13 @@ use crate::names::known::base;
 use crate::names::limits::{Limited, Limits, Top};
 use crate::names::mounts::{self, Crossing};
 use crate::names::path_text::{PathBuffer, PathText, buffer, copy_path};
-use crate::names::{dir, root};
+use crate::names::root;
 
-/// [`inode`] within limits.
+/// [`super::inode`] within limits.
 ///
 /// # Errors
-/// Those of [`inode`] and of openat2(2).
-pub(crate) fn limited_inode(
+/// Those of [`super::inode`] and of openat2(2).
+pub(crate) fn inode(
     task: &Task<'_>,
     dirfd: Fd,
     path: UserPtr,
@@ -25,14 +25,14 @@ pub(crate) fn limited_inode(
     limits: Limited<'_>,
 ) -> Result<Place<Found>> {
     let text = copy_path(task, PathBuffer::Path, path)?;
-    limited_again(task, dirfd, text, Existing(follow), limits)
+    again(task, dirfd, text, Existing(follow), limits)
 }
 
-/// [`end`] within limits.
+/// [`super::end`] within limits.
 ///
 /// # Errors
-/// Those of [`end`] and of openat2(2).
-pub(crate) fn limited_end<'t>(
+/// Those of [`super::end`] and of openat2(2).
+pub(crate) fn end<'t>(
     task: &'t Task<'_>,
     dirfd: Fd,
     path: UserPtr,
@@ -40,10 +40,10 @@ pub(crate) fn limited_end<'t>(
     limits: Limited<'_>,
 ) -> Result<Place<Ended<'t>>> {
     let text = copy_path(task, PathBuffer::Path, path)?;
-    Ok(limited_again(task, dirfd, text, Making(follow), limits)?.map(|end| end.named(task)))
+    Ok(again(task, dirfd, text, Making(follow), limits)?.map(|end| end.named(task)))
 }
 
-fn limited_again<G: Goal>(
+fn again<G: Goal>(
     task: &Task<'_>,
     dirfd: Fd,
     text: PathText,
@@ -75,7 +75,7 @@ fn walk_limited<G: Goal>(
     let mut from = Spot::NONE;
     if !absolute {
         let Some(base) = base(task, dirfd) else { return Ok(Place::Outside(Outside::AsGiven)) };
-        if !dir::is(task.region.inode(base.inode.id)) {
+        if !task.region.inode(base.inode.id).is_dir() {
             return Err(Errno::ENOTDIR);
         }
         if limits.top == Top::Base {

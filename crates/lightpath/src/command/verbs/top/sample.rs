@@ -11,7 +11,7 @@ use lp_region::records::{Dirent, Inode};
 use lp_region::slab::Slot;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{DirentId, InodeId, ProcessId, Region};
-use lp_vfs::{dir, dirent};
+use lp_vfs::dirent;
 
 use crate::command::output::shown::printable;
 use crate::command::region::space::space;
@@ -190,7 +190,7 @@ fn path(region: Region<'_>, mounts: &[PathBuf], id: InodeId, entry: &Dirent) -> 
     for _ in 0..DEPTH {
         let directory = region.inode(parent);
         let own = directory.self_dirent.load(Relaxed);
-        if own == 0 || !dir::is(directory) {
+        if own == 0 || !directory.is_dir() {
             break;
         }
         let own = region.dirent(DirentId(own));

@@ -43,8 +43,8 @@ The calls of all processes that the command starts are shown, until it ends. Cal
 are shown with --host only, and only those that name a file, a descriptor, memory or a process; those whose \
 result the gate does not learn end in '= ?'. strace shows them all.
 
-No call is lost: a program that makes calls faster than they are printed waits once 256 MiB of them are \
-behind. Calls of processes that have filtered their system calls (seccomp) are not shown. Times of -c are \
+No call is lost: a program that makes calls faster than they are printed waits once a quarter of the free \
+memory is full of them. Calls of processes that have filtered their system calls (seccomp) are not shown. Times of -c are \
 those of every 31st call, once a thread has made 64 of a kind.
 
 With -p, processes are stopped for a moment, which takes the rights of ptrace(2), and go on as before when \
