@@ -59,9 +59,12 @@ impl Extents {
 
     /// The parts of the extents that are a slab's.
     fn parts(&self, slab: Slab) -> impl Iterator<Item = Range<usize>> + '_ {
-        let all = slab.all();
-        let cut = move |(start, end): &(u64, u64)| all.start.max(*start as usize)..all.end.min(*end as usize);
-        self.0.iter().map(cut).filter(|part| !part.is_empty())
+        let cut = |all: Range<usize>| {
+            let cut =
+                move |(start, end): &(u64, u64)| all.start.max(*start as usize)..all.end.min(*end as usize);
+            self.0.iter().map(cut)
+        };
+        slab.whole().into_iter().flat_map(cut).filter(|part| !part.is_empty())
     }
 
     /// Whether an offset may contain data.

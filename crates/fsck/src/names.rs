@@ -1,7 +1,7 @@
 //! Names: directories' arrays, entries, the hash table, links. An entry is once in its directory's array and
 //! once in the table; it names a live inode; an inode has as many links as names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lp_abi::NAME_MAX;
 use lp_abi::linux::{S_IFDIR, S_IFMT, S_IFREG};
@@ -205,10 +205,11 @@ impl Check<'_> {
     /// Every entry that is referenced somewhere, and every one that is not.
     fn entries(&mut self, pass: &mut Pass) {
         let fresh = self.slabs.entries.fresh;
+        let intended = self.intended();
         for index in self.extents.slots::<Dirent>().take_while(|index| *index <= fresh).collect::<Vec<_>>() {
             let (listed, tabled) = (pass.listed.has(index), pass.tabled.has(index));
             let is_used = self.slabs.entries.is_used(index);
-            let in_hand = self.slabs.entries.hand.has(index) || self.is_intended(index);
+            let in_hand = self.slabs.entries.hand.has(index) || intended.contains(&index);
             match (listed, tabled) {
                 (true, true) => {
                     if !self.stands(index, in_hand) {
@@ -240,17 +241,22 @@ impl Check<'_> {
         }
     }
 
-    /// Whether a dead lane's unfinished change concerns an entry, which may then be anywhere.
-    fn is_intended(&self, entry: u32) -> bool {
-        (1..self.lanes).any(|lane| {
+    /// The entries that dead lanes' unfinished changes concern, which may be anywhere.
+    fn intended(&self) -> BTreeSet<u32> {
+        let mut entries = BTreeSet::new();
+        for lane in 1..self.lanes {
             let intent = &self.region.lane(LaneId(lane)).intent;
-            let word = intent.words[3].load(Relaxed);
             let op = intent.op.load(Relaxed);
-            let is_change = matches!(op, op::CHANGE | op::PLAIN_CHANGE);
-            let retargeted = [intent.words[9].load(Relaxed) >> 32, intent.words[11].load(Relaxed)];
-            is_change && (word as u32 == entry || (word >> 32) as u32 == entry)
-                || op == op::CHANGE && retargeted.iter().any(|word| *word as u32 == entry)
-        })
+            if matches!(op, op::CHANGE | op::PLAIN_CHANGE) {
+                let word = intent.words[3].load(Relaxed);
+                entries.extend([word as u32, (word >> 32) as u32]);
+            }
+            if op == op::CHANGE {
+                let words = [intent.words[9].load(Relaxed) >> 32, intent.words[11].load(Relaxed)];
+                entries.extend(words.map(|word| word as u32));
+            }
+        }
+        entries
     }
 
     /// Whether an entry that the table and its directory lead to is live.
@@ -351,27 +357,29 @@ impl Check<'_> {
 
     /// Every directory with a name leads up to a root.
     fn tree_shape(&mut self, pass: &Pass) {
-        let mut good = Bits::default();
+        let (mut good, mut seen) = (Bits::default(), Bits::default());
         for root in mounts::roots(self.region) {
             if self.slabs.inodes.is_used(root) {
                 good.insert(root);
             }
         }
         for directory in pass.of_directory.keys() {
-            let mut way = Bits::default();
+            let mut way = Vec::new();
             let mut at = *directory;
             while !good.has(at) {
-                if !way.insert(at) {
+                // All of earlier ways is good.
+                if !seen.insert(at) {
                     self.structure(|| format!("directory {directory} lies below itself"));
                     break;
                 }
+                way.push(at);
                 let Some(entry) = pass.of_directory.get(&at) else {
                     self.inconsistent(|| format!("directory {directory} leads up to no root"));
                     break;
                 };
                 at = self.region.dirent(DirentId(*entry)).parent.load(Relaxed) & (at::INODES as u32 - 1);
             }
-            way.iter().for_each(|index| _ = good.insert(index));
+            way.into_iter().for_each(|index| _ = good.insert(index));
         }
     }
 

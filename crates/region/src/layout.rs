@@ -154,16 +154,24 @@ impl Slab {
         self.bytes(0..self.near)
     }
 
-    /// The near slots with a byte in these.
+    /// All bytes: of the near slots, and of the far ones.
+    pub const fn whole(&self) -> [Range<usize>; 2] {
+        self.parts(self.slots)
+    }
+
+    /// The slots with a byte in these, which are bytes of near slots, or of far ones.
     pub const fn slots_in(&self, bytes: Range<usize>) -> Range<usize> {
+        let near = self.all();
+        let is_near = near.start <= bytes.start && bytes.start < near.end;
+        let first = if is_near { self.first } else { self.first_of_far };
         let (from, to) = match self.is_down {
-            true => (self.first + self.size - bytes.end, self.first + self.size - bytes.start),
-            false => (bytes.start - self.first, bytes.end - self.first),
+            true => (first + self.size - bytes.end, first + self.size - bytes.start),
+            false => (bytes.start - first, bytes.end - first),
         };
         from / self.size..to.div_ceil(self.size)
     }
 
-    /// The near slot that has this byte.
+    /// The slot that has this byte.
     pub const fn slot_at(&self, offset: usize) -> usize {
         self.slots_in(offset..offset + 1).start
     }

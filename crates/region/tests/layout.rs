@@ -89,7 +89,10 @@ fn slabs_know_the_places_of_their_slots() {
     for slab in [at::INODE_SLAB, at::DIRENT_SLAB] {
         let size = slab.bytes(0..1).len();
         let near = slab.all().len() / size;
-        for index in [0, 1, 5, near - 1] {
+        let far = [near, near + 5, slab.slots - 1]
+            .into_iter()
+            .filter(|index| *index < slab.slots && *index >= near);
+        for index in [0, 1, 5, near - 1].into_iter().chain(far) {
             let bytes = slab.bytes(index..index + 1);
             assert_eq!(bytes, slab.offset(index)..slab.offset(index) + size);
             assert_eq!(slab.offset(index + slab.slots), slab.offset(index));

@@ -5,7 +5,7 @@ mod setup;
 use lp_abi::linux::{O_APPEND, O_CREAT, O_RDWR, S_IFCHR, S_IFDIR, S_IFREG};
 use lp_abi::{Errno, Fd, PAGE_SIZE};
 use lp_vfs::open::Opened;
-use lp_vfs::{Place, close, dup, inode, map, open, page, read, stat, table, truncate, unlink, write};
+use lp_vfs::{Place, close, dup, fallocate, inode, map, open, page, read, stat, table, truncate, unlink, write};
 use setup::{Fixture, Random, lent};
 
 const P: usize = PAGE_SIZE;
@@ -47,6 +47,17 @@ fn far_offsets_are_reached_through_a_tall_map() {
     let too_far = write::pwrite(&fixture.task, fd, lent::bytes(b"x"), i64::MAX);
     assert_eq!(too_far, Err(Errno::EINVAL), "no off_t holds the end");
     fixture.resize(fd, 0);
+    assert_eq!(page::free_count(fixture.task.region), fixture.empty);
+}
+
+#[test]
+fn an_allocation_that_fails_takes_nothing() {
+    let fixture = Fixture::private(16 << 20);
+    let fd = fixture.file(O_RDWR);
+    // The pages of its map are not counted in this.
+    let all = page::free_count(fixture.task.region) as i64 * P as i64;
+    assert_eq!(fallocate::fallocate(&fixture.task, fd, 0, 0, all), Err(Errno::ENOSPC));
+    assert_eq!(inode::attributes(&fixture.task, fixture.inode_id(fd), fixture.inode(fd)).blocks, 0);
     assert_eq!(page::free_count(fixture.task.region), fixture.empty);
 }
 

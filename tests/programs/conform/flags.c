@@ -197,6 +197,16 @@ GROUP(flags, preadv2_and_pwritev2)
             contents("file");
             unlink("file");
         }
+    int fd = make_open("file", "0123456789", O_RDWR | O_APPEND), set = FS_APPEND_FL, none = 0;
+    int plain = open("file", O_RDONLY);
+    if (ioctl(fd, FS_IOC_SETFLAGS, &set) == 0) {
+        T(pwritev2(fd, two, 2, 1, RWF_NOAPPEND));
+        T(pwritev2(fd, two, 2, -1, RWF_NOAPPEND));
+        T(preadv2(fd, &into, 1, 0, RWF_NOAPPEND));
+        T(preadv2(plain, &into, 1, 0, RWF_NOAPPEND));
+        ioctl(fd, FS_IOC_SETFLAGS, &none);
+    }
+    contents("file");
 }
 
 GROUP(flags, mremap_dontunmap)

@@ -241,3 +241,22 @@ GROUP(identity, threads)
         look("after it");
     }
 }
+
+/* More supplementary groups than most programs have. */
+GROUP(identity, many_groups)
+{
+    if (geteuid() != 0)
+        return;
+    static gid_t groups[250];
+    for (unsigned i = 0; i < COUNT(groups); i++)
+        groups[i] = 1000 + i;
+    make("file", "of a group");
+    T(chown("file", 0, 1100));
+    T(chmod("file", 0040));
+    CHILD {
+        T(setgroups(COUNT(groups), groups));
+        T(setresuid(65534, 65534, 65534));
+        T(open("file", O_RDONLY) >= 0);
+        CHILD T(open("file", O_RDONLY) >= 0);
+    }
+}

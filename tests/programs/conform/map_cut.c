@@ -410,3 +410,25 @@ GROUP(map, written_and_given_to_the_kernel)
         }
     close(other);
 }
+
+/* MADV_REMOVE reaches what another process has added to the file since it was mapped. */
+GROUP(map, removed_after_growth)
+{
+    int fd = lettered("grows", 1);
+    char *m = map(BOTH, MAP_SHARED, fd, 4);
+    pid_t child = fork();
+    if (!child) {
+        static char page[PAGE];
+        memset(page, 'z', PAGE);
+        for (int i = 1; i < 4; i++)
+            pwrite(fd, page, PAGE, i * PAGE);
+        _exit(0);
+    }
+    say_wait(child);
+    T(madvise(m, 4 * PAGE, MADV_REMOVE));
+    for (int i = 0; i < 4; i++) {
+        char byte = '-';
+        pread(fd, &byte, 1, i * PAGE);
+        say("%02x", (unsigned char)byte);
+    }
+}

@@ -139,3 +139,30 @@ GROUP(mounts, on_the_start_of_a_walk)
     T(close(T(open("b/f", O_WRONLY))));
     T(umount("b"));
 }
+
+/* An open file keeps a mount busy, whichever number it has just got. */
+GROUP(mounts, a_descriptor_that_moves)
+{
+    if (!apart_with("m"))
+        return;
+    T(mount("none", "m", "tmpfs", 0, NULL));
+    pid_t child = fork();
+    if (!child) {
+        int fd = open("m/f", O_RDWR | O_CREAT, 0600), other = 200;
+        for (;;) {
+            dup2(fd, other);
+            close(fd);
+            int now = other;
+            other = fd, fd = now;
+        }
+    }
+    while (access("m/f", F_OK) != 0)
+        sched_yield();
+    int busy = 0;
+    for (int i = 0; i < 2000; i++)
+        busy += umount("m") != 0 && errno == EBUSY;
+    say("busy %d", busy);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    T(umount("m"));
+}

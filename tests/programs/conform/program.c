@@ -86,6 +86,12 @@ GROUP(program, executed_by_several_names)
     T(rename("hard", "moved"));
     T(system("basename \"$(./moved /proc/self/exe)\" > out"));
     contents("out");
+    /* An exec that fails leaves the name. */
+    put("s", "/bin/dash", O_CREAT, 0);
+    T(link("s", "a"));
+    T(link("s", "z"));
+    T(system("./z -c 'x=$(head -c 200000 /dev/zero | tr \\\\0 x); (exec ./a \"$x\") 2>/dev/null; (exec ./r \"$x\") 2>/dev/null; basename $(readlink /proc/$$/exe)' > out"));
+    contents("out");
 }
 
 /* What a program that has removed its own file is told of it, by itself and by a process that it has made. */

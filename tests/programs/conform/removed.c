@@ -223,3 +223,31 @@ GROUP(removed, names_used_again)
     fchdir(dir);
     remove_made(dir);
 }
+
+/* A removed directory stays while somebody is in it, by whatever reference. */
+GROUP(removed, in_use_by_one_reference_after_another)
+{
+    make_dir("d");
+    int pipes[2];
+    T(pipe(pipes));
+    pid_t child = fork();
+    if (!child) {
+        T(chdir("d"));
+        T(rmdir("../d"));
+        write(pipes[1], "r", 1);
+        int lost = 0;
+        for (int i = 0; i < 20000 && !lost; i++) {
+            int fd = open(".", O_RDONLY);
+            lost = fd < 0 || chdir("/") || fchdir(fd) || close(fd);
+        }
+        say("lost %d", lost);
+        _exit(0);
+    }
+    char byte;
+    read(pipes[0], &byte, 1);
+    while (waitpid(child, NULL, WNOHANG) == 0)
+        for (int i = 0; i < 100; i++) {
+            make("f", "text");
+            unlink("f");
+        }
+}

@@ -441,4 +441,9 @@ GROUP(rw, largest_lengths_and_positions)
         T(sync_file_range(out, at, 10, 0));
         T(ftruncate(out, 0));
     }
+    T(ftruncate(out, LONG_MAX));
+    T(fcntl(out, F_SETFL, O_APPEND));
+    T(write(out, room, 2));
+    T(pwrite(out, room, 2, 0));
+    T(ftruncate(out, 0));
 }

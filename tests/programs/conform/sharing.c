@@ -3,6 +3,7 @@
 #include <linux/sched.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 
 /* The directory that the group runs in. */
@@ -637,4 +638,28 @@ GROUP(sharing, mounts)
     T(umount("c"));
     ask(&steps, 's');
     write(steps.ask[1], "q", 1);
+}
+
+static void *ends(void *unused)
+{
+    return unused;
+}
+
+/* A thread gets a descriptor table for itself, and the other ends: the process lives, and has what it had. */
+GROUP(sharing, a_table_apart)
+{
+    for (int by_range = 0; by_range < 2; by_range++) {
+        int fd = make_open("locked", "text", O_RDWR);
+        T(flock(fd, LOCK_EX));
+        pthread_t thread;
+        pthread_create(&thread, NULL, ends, NULL);
+        T(by_range ? syscall(SYS_close_range, 1000, 1001, 2) : unshare(CLONE_FILES));
+        pthread_join(thread, NULL);
+        for (int i = 0; i < 3; i++)
+            CHILD T(flock(open("locked", O_RDWR), LOCK_EX | LOCK_NB));
+        char byte;
+        T(pread(fd, &byte, 1, 0));
+        close(fd);
+        CHILD T(flock(open("locked", O_RDWR), LOCK_EX | LOCK_NB));
+    }
 }

@@ -292,7 +292,11 @@ fn between(
 ) -> Result<usize> {
     below::complete(task, from.inode)?;
     let is_whole = start == 0 && at == 0;
-    let mut content = FileContent::new(task.region, from.inode, start);
+    let content = match from.inode_id() == to.inode_id() {
+        true => FileContent::of_target,
+        false => FileContent::new,
+    };
+    let mut content = content(task.region, from.inode, start);
     let done = match is_whole.then(|| by_reference(task, from, to, len)).flatten() {
         Some(done) => done,
         None => in_steps(task, from, len, STEP, |done, most| {

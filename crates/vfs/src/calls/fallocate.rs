@@ -176,6 +176,11 @@ fn allocate(task: &Task, id: InodeId, inode: &Inode, offset: u64, end: u64, size
     inode.data_seq.begin();
     let mut made = 0;
     let filled = linking::fill(task, id, inode, (first, last), Purpose::Space, &mut made);
+    if filled.is_err() && missing == last - first {
+        // There were holes only: what it has taken goes back, as by the kernel's shmem_undo_range.
+        linking::clear(task, id, inode, first, last);
+        made = 0;
+    }
     inode.flags.store(inode.flags.load(Relaxed) | inode_flags::SPACE, Relaxed); // Relaxed: under the lock.
     let now = task.now();
     inode.seq.begin();

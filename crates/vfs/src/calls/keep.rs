@@ -1,7 +1,7 @@
 //! Keeps what a walk has found until the call is done.
 
 use lp_abi::{Errno, Fd, Result};
-use lp_region::sync::Ordering::Acquire;
+use lp_region::sync::Ordering::{Acquire, Release};
 use lp_region::{InodeRef, Spot};
 
 use crate::caller::task::Task;
@@ -36,5 +36,10 @@ fn hold_removed_slow<'r>(
     };
     let root = Spot::from_word(task.directories.get().root.load(Acquire)).inode;
     let is_kept = root == found.inode || dir::and_above_removed(task, base).any(|above| above == found.inode);
-    if is_kept { Ok(pin) } else { Err(errno) }
+    if !is_kept {
+        return Err(errno);
+    }
+    // The new reference comes from another: a sweep that sees neither sees that something has moved.
+    task.region.header().moves.fetch_add(1, Release);
+    Ok(pin)
 }

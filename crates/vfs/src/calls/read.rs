@@ -11,6 +11,7 @@ use lp_region::{MountId, ucopy};
 
 use crate::caller::below::{self, Need, Passage};
 use crate::caller::task::Task;
+use crate::calls::write::may_not_append;
 use crate::content::buffer::{Buffer, Few, RWF_KNOWN, RWF_NOAPPEND, Single, Vector};
 use crate::content::{map, page, snapshot};
 use crate::descriptors::fget::HeldFile;
@@ -267,6 +268,7 @@ fn flagged_slow(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64, fla
     if flags & RWF_APPEND != 0 && flags & RWF_NOAPPEND != 0 {
         return Err(Errno::EINVAL);
     }
+    may_not_append(held, flags)?;
     let got = read_vector(task, held, to, at)?;
     if let Some(position) = position {
         position.set(at + got as u64);

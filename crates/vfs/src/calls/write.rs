@@ -237,11 +237,25 @@ pub fn pwritev2(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64, fla
         verify(position::hold(task, &held).get(), from.len())?;
     }
     let append = if flags == 0 { Append::AsOpened } else { Append::of(flags)? };
+    may_not_append(&held, flags)?;
     if offset == -1 {
         return at_position(task, &held, from, from.len(), append);
     }
     let target = target(&held, offset as u64, append);
     write_at(task, &held, from, from.len(), target).map(|done| done.bytes)
+}
+
+/// Checks `RWF_NOAPPEND`: the kernel's kiocb_set_rw_flags.
+///
+/// # Errors
+/// `EPERM` if the file, which is open for appending, may be appended to only.
+pub(crate) fn may_not_append(held: &HeldFile, flags: u32) -> Result<()> {
+    let is_append_only = held.inode.flags.load(Relaxed) & inode_flags::APPEND != 0; // Relaxed: one word.
+    let appends = held.file.flags.load(Relaxed) & O_APPEND != 0; // Relaxed: one word.
+    match flags & RWF_NOAPPEND != 0 && appends && is_append_only {
+        true => Err(Errno::EPERM),
+        false => Ok(()),
+    }
 }
 
 /// Whether a write goes to the end.
@@ -551,15 +565,9 @@ fn allowed(task: &Task, offset: u64, len: usize) -> Result<usize> {
     // Relaxed: changes only in its own process.
     let limit = task.process.fsize_limit.load(Relaxed).min(MAX_SIZE);
     if offset >= limit {
-        return Err(too_far(offset, len));
+        return Err(Errno::EFBIG);
     }
     Ok((limit - offset).min(len as u64) as usize)
-}
-
-/// The kernel's rw_verify_area precedes the limits: a sum that no `off_t` holds is `EINVAL`.
-#[cold]
-fn too_far(offset: u64, len: usize) -> Errno {
-    if offset.saturating_add(len as u64) > i64::MAX as u64 { Errno::EINVAL } else { Errno::EFBIG }
 }
 
 /// Publishes size, `made` more pages and times in one section, unless they are unchanged: the clock ticks

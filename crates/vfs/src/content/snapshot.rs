@@ -21,6 +21,8 @@ const SPINS: u32 = 2000;
 const PAUSES: u32 = 100;
 /// Snapshots tried before a reader falls back to page by page.
 const TRIES: u32 = 64;
+/// Bytes that these copy in all: a long one is tried less often.
+const COPIED: u64 = 4 << 20;
 
 /// What missing pages of a file are whose content is still to be taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,8 +88,11 @@ fn snapshot_slow<B: Buffer>(
     missing: Missing,
 ) -> Result<usize> {
     let (mut stuck, mut tries) = (0, 0);
+    // Relaxed: a hint.
+    let there = inode.size.load(Relaxed).saturating_sub(range.1).min(range.0 as u64);
+    let most = (COPIED / there.max(1)).clamp(1, TRIES.into()) as u32;
     let mut last = inode.data_seq.read();
-    while tries < TRIES {
+    while tries < most {
         let before = inode.data_seq.read();
         stuck = if before == last && before & 1 != 0 { stuck + 1 } else { 0 };
         last = before;

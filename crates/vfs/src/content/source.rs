@@ -72,6 +72,11 @@ impl<'r> FileContent<'r> {
         FileContent { region, inode, at, patience: SPINS + PAUSES }
     }
 
+    /// The same for a write to that very file, whose section is the writer's own.
+    pub(crate) fn of_target(region: Region<'r>, inode: &'r Inode, at: u64) -> Self {
+        FileContent { patience: 0, ..FileContent::new(region, inode, at) }
+    }
+
     /// The sequence count: even, unless patience has run out.
     fn settled(&mut self) -> u32 {
         loop {

@@ -133,6 +133,16 @@ pub fn before_sharing(task: &Task) -> Result<()> {
     task.region.give_up_lock(task.process_id, namespaces::own_pid())
 }
 
+/// Before a thread gets a descriptor table of the kernel's for itself (unshare(2), close_range(2)): the
+/// record lock stays with the table that the other threads have, and ends with the last of them.
+///
+/// # Errors
+/// Those of fcntl(2).
+pub fn before_unsharing(task: &Task) -> Result<()> {
+    // Relaxed: only this thread can have created the second thread.
+    if task.process.threads.load(Ordering::Relaxed) == 0 { Ok(()) } else { before_sharing(task) }
+}
+
 /// [`child`] for one that shares the kernel's descriptor table with its parent. A record lock belongs to that
 /// table, so the slot has none and stays in state born until its process execs, which gives it its own table.
 ///

@@ -2,11 +2,11 @@
 //! the record that file calls look at.
 
 use lp_abi::linux::{
-    __NR_capget, __NR_close, __NR_getegid, __NR_getgid, __NR_getgroups, __NR_getresuid, __NR_open,
-    __NR_prctl, __NR_prlimit64, __NR_read, __NR_setfsgid, __NR_setfsuid, __NR_umask,
+    __NR_capget, __NR_close, __NR_getegid, __NR_getgid, __NR_getgroups, __NR_getresuid, __NR_mmap,
+    __NR_munmap, __NR_open, __NR_prctl, __NR_prlimit64, __NR_read, __NR_setfsgid, __NR_setfsuid, __NR_umask,
     _LINUX_CAPABILITY_VERSION_3, CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_FSETID,
     CAP_LEASE, CAP_LINUX_IMMUTABLE, CAP_MKNOD, CAP_SETFCAP, CAP_SYS_ADMIN, CAP_SYS_CHROOT, CAP_SYS_RESOURCE,
-    O_CLOEXEC, O_RDONLY, RLIMIT_FSIZE,
+    MAP_ANONYMOUS, MAP_PRIVATE, NGROUPS_MAX, O_CLOEXEC, O_RDONLY, PROT_READ, PROT_WRITE, RLIMIT_FSIZE,
 };
 use lp_region::process::{Process, caps};
 use lp_region::sync::{AtomicU32, Ordering};
@@ -65,13 +65,19 @@ pub fn load_credentials(credentials: &Process, process: &Process) {
     load_limit(credentials, 0);
 }
 
-/// Reads the supplementary groups, which all have an id in the process's namespace.
+/// Reads the supplementary groups, which all have an id in the process's namespace. If there are more than
+/// the record holds, the first count.
 pub fn load_groups(credentials: &Process, process: &Process) {
     let groups = &credentials.groups;
     let room =
         if core::ptr::eq(credentials, process) { id_map::room_for_groups(process) } else { groups.len() };
-    // SAFETY: the kernel writes at most `room` words, of which there are as many.
-    let count = unsafe { lp_abi::syscall!(__NR_getgroups, room, groups.as_ptr()) }.unwrap_or(0);
+    let count = match room {
+        // The kernel would return how many there are.
+        0 => 0,
+        // SAFETY: the kernel writes at most `room` words, of which there are as many.
+        _ => unsafe { lp_abi::syscall!(__NR_getgroups, room, groups.as_ptr()) }
+            .unwrap_or_else(|_| first_groups(&groups[..room])),
+    };
     for group in groups.iter().take(count) {
         let shown = group.load(Ordering::Relaxed);
         // No group has the id -1.
@@ -79,6 +85,25 @@ pub fn load_groups(credentials: &Process, process: &Process) {
         group.store(id, Ordering::Relaxed);
     }
     credentials.group_count.store(count as u32, Ordering::Relaxed);
+}
+
+/// Reads the first of more groups than there is room for. Returns their number.
+#[cold]
+fn first_groups(to: &[AtomicU32]) -> usize {
+    const BYTES: usize = NGROUPS_MAX as usize * size_of::<u32>();
+    let (access, kind) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+    // SAFETY: a new mapping where the kernel chooses.
+    let mapped = unsafe { lp_abi::syscall!(__NR_mmap, 0, BYTES, access, kind, -1, 0) };
+    let Ok(all) = mapped else { return 0 };
+    // SAFETY: the kernel writes within the mapping.
+    let count = unsafe { lp_abi::syscall!(__NR_getgroups, NGROUPS_MAX, all) }.unwrap_or(0);
+    for (index, group) in to.iter().enumerate().take(count) {
+        // SAFETY: within the mapping, which nobody else knows.
+        group.store(unsafe { (all as *const u32).add(index).read() }, Ordering::Relaxed);
+    }
+    // SAFETY: the mapping made above.
+    let _ = unsafe { lp_abi::syscall!(__NR_munmap, all, BYTES) };
+    count.min(to.len())
 }
 
 /// Reads the calling thread's capabilities.

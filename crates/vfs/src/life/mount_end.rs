@@ -15,6 +15,9 @@ use crate::life::mount_tree::Tree;
 use crate::life::{home, reclaim, superblock};
 use crate::names::mounts::{all, top_adrift};
 
+/// Looks before references that move are taken for users.
+const LOOKS: usize = 8;
+
 /// Gives back the mounts that are out of the tree and that nobody is in any more, and file systems without
 /// mounts. The caller holds no lock.
 pub(crate) fn collect(task: &Task<'_>) {
@@ -26,12 +29,21 @@ pub(crate) fn collect(task: &Task<'_>) {
 
 impl Tree<'_, '_> {
     /// Whether a process is in a mount: by its working directory or program, an open file, or a mapping.
+    /// Returns true when in doubt.
     pub fn is_used(&self, id: MountId) -> bool {
+        (0..LOOKS).find_map(|_| self.look_for_users(id)).unwrap_or(true)
+    }
+
+    /// Looks once for who is in a mount; `None` if nobody was seen, but references moved meanwhile.
+    fn look_for_users(&self, id: MountId) -> Option<bool> {
+        let (task, region) = (self.task, self.task.region);
+        let moves = &region.header().moves;
+        let before = moves.load(Ordering::Acquire);
         // PAIRS: the light barriers of those who pin a file, mark themselves as writers, or enter.
         let is_certain = heavy_barrier();
-        let (task, region) = (self.task, self.task.region);
+        let mut calm = true;
         let is_in = |file: &OpenFile| file.mount() == id;
-        let by_process = || {
+        let mut by_process = || {
             region.processes().any(|process| {
                 let record = region.process(process);
                 let stands = record.places().into_iter().any(|word| {
@@ -39,7 +51,9 @@ impl Tree<'_, '_> {
                     word != 0 && Spot::from_word(word).mount == id
                 });
                 let mut hit = stands;
-                FdTable::of(region, process).look_through(|file| hit |= is_in(region.file(file)));
+                let mut look =
+                    || FdTable::of(region, process).look_through(|file| hit |= is_in(region.file(file)));
+                calm &= (0..LOOKS).any(|_| look());
                 hit && home::counts(task, process)
             })
         };
@@ -56,7 +70,10 @@ impl Tree<'_, '_> {
         let in_flight =
             || flight::sent(region).any(|file| is_in(region.file(file)) && flight::is_in_flight(task, file));
         // What is being opened goes from a pin to a table, what is being closed the other way.
-        !is_certain || by_lane() || by_process() || self.is_mapped(id) || by_lane() || in_flight()
+        let is_used =
+            !is_certain || by_lane() || by_process() || self.is_mapped(id) || by_lane() || in_flight();
+        // PAIRS: the increments after a reference was copied to another table.
+        (is_used || calm && moves.load(Ordering::Acquire) == before).then_some(is_used)
     }
 
     /// Whether the last walk of another living lane went through a mount. Its records are not used again

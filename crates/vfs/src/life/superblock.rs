@@ -351,7 +351,7 @@ pub(crate) fn destroy(task: &Task<'_>, root: u32) {
 fn empty(task: &Task<'_>, top: InodeRef) {
     let mut here = top;
     loop {
-        let Some((entry, target)) = last_entry(task, here.id) else {
+        let Some((entry, target)) = last_entry(task, here.id, top.id) else {
             if here == top {
                 return;
             }
@@ -396,8 +396,9 @@ fn remove_entry(
     Ok(())
 }
 
-/// The entry with the highest position in a directory.
-fn last_entry(task: &Task<'_>, dir: InodeId) -> Option<(DirentId, InodeRef)> {
+/// The entry with the highest position in a directory. Of directories only those that know it, and not `top`:
+/// so a way down ends in a damaged region, too.
+fn last_entry(task: &Task<'_>, dir: InodeId, top: InodeId) -> Option<(DirentId, InodeRef)> {
     let (region, inode) = (task.region, task.region.inode(dir));
     let tail = inode.tail.load(Ordering::Relaxed).min(map::Map::of(inode).span().saturating_mul(PER_LEAF));
     (0..tail).rev().find_map(|position| {
@@ -406,7 +407,14 @@ fn last_entry(task: &Task<'_>, dir: InodeId) -> Option<(DirentId, InodeRef)> {
         let record = region.dirent(entry);
         let is_there =
             entry.is_some() && dirent::lives(record) && record.parent.load(Ordering::Relaxed) == dir.0;
-        is_there.then(|| (entry, dirent::target(record)))
+        let target = dirent::target(record);
+        let named = region.inode(target.id);
+        let is_known = named.generation.load(Ordering::Relaxed) == target.generation
+            && (!named.is_dir()
+                || target.id != top
+                    && named.parent.load(Ordering::Relaxed) == dir.0
+                    && named.self_dirent.load(Ordering::Relaxed) == entry.0);
+        (is_there && is_known).then_some((entry, target))
     })
 }
 

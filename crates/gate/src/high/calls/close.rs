@@ -3,9 +3,9 @@
 use lp_abi::linux::__NR_close_range;
 use lp_abi::{Errno, Fd};
 use lp_region::sync::Ordering;
-use lp_vfs::close;
 use lp_vfs::table::{self, Alone, entry};
 use lp_vfs::task::Task;
+use lp_vfs::{close, fork};
 
 use crate::high::fd::{descriptor, mark, placeholder};
 use crate::high::frame::handler::{handlers, kernel, ret};
@@ -71,6 +71,9 @@ fn close_in_transit(task: &'static Task<'static>, fd: Fd) -> isize {
 fn close_range_slow(task: &'static Task<'static>, first: u32, last: u32, flags: u32) -> isize {
     if flags & CLOSE_RANGE_UNSHARE != 0 {
         // A table of its own: shared tables belong to threads only here, and those keep the one they have.
+        if let Err(errno) = fork::before_unsharing(task) {
+            return errno.to_ret();
+        }
         let done = kernel!(__NR_close_range, u32::MAX, u32::MAX, CLOSE_RANGE_UNSHARE);
         if done < 0 {
             return done;

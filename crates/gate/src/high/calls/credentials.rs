@@ -6,7 +6,7 @@ use lp_abi::linux::*;
 use lp_abi::{Errno, Fd};
 use lp_region::sync::Ordering;
 use lp_vfs::root;
-use lp_vfs::{chdir, namespace, sharing};
+use lp_vfs::{chdir, fork, namespace, sharing};
 
 use crate::high::fd::descriptor;
 use crate::high::fd::stand_in::stand_in_returns;
@@ -80,6 +80,11 @@ handlers! {
         }
         if flags & (CLONE_NEWNS | CLONE_NEWUSER) != 0 {
             way::before_losing(task);
+        }
+        if flags & CLONE_FILES != 0
+            && let Err(errno) = fork::before_unsharing(task)
+        {
+            return errno.to_ret();
         }
         let call = || kernel!(__NR_unshare, flags);
         // The kernel's ksys_unshare: a new user or mount namespace implies CLONE_FS.

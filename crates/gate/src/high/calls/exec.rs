@@ -108,9 +108,12 @@ fn execute(task: &'static Task<'static>, at: At, exec: &Exec) -> isize {
         Ok(kept) => kept,
         Err(errno) => return errno.to_ret(),
     };
+    let name = [&task.process.exe_dirent, &task.process.exe_parent];
+    let name_before = name.map(|word| word.load(Ordering::Relaxed)); // Relaxed: the process's own words.
     let done = dispatch(task, at, exec);
-    // The exec has failed: restore the program's record.
-    task.process.exe.store(before.to_word(), Ordering::Relaxed); // Relaxed: the process's own word.
+    // The exec has failed: restore the program's record. Relaxed: as above.
+    task.process.exe.store(before.to_word(), Ordering::Relaxed);
+    name.into_iter().zip(name_before).for_each(|(word, before)| word.store(before, Ordering::Relaxed));
     outline::release(task, kept);
     done
 }

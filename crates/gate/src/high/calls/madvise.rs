@@ -145,10 +145,6 @@ fn punch(task: &Task, area: &Area, from: usize, to: usize) -> isize {
     if area.sharing != Sharing::Shared {
         return Errno::EACCES.to_ret();
     }
-    let to = to.min(area.beyond);
-    if from >= to {
-        return 0;
-    }
     let offset = area.offset + (from - area.start) as u64;
     ret(fallocate::punch_mapped(task, area.of, offset, (to - from) as u64))
 }
