@@ -1,6 +1,7 @@
 /* umount2(2): beside changes of names, by MNT_EXPIRE, and of what covers the start of a walk. */
 #include "mounts.h"
 #include <signal.h>
+#include <sys/resource.h>
 
 /* Makes and removes a name, a link and a file under another name, until it is killed. */
 static void change_names(int own)
@@ -140,6 +141,16 @@ GROUP(mounts, on_the_start_of_a_walk)
     T(umount("b"));
 }
 
+/* A number that a descriptor may have, as far up as that of few programs. */
+static int far_number(void)
+{
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max < 15001 ? limit.rlim_max : 15001;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    return limit.rlim_cur - 1;
+}
+
 /* An open file keeps a mount busy, whichever number it has just got. */
 GROUP(mounts, a_descriptor_that_moves)
 {
@@ -148,7 +159,7 @@ GROUP(mounts, a_descriptor_that_moves)
     T(mount("none", "m", "tmpfs", 0, NULL));
     pid_t child = fork();
     if (!child) {
-        int fd = open("m/f", O_RDWR | O_CREAT, 0600), other = 200;
+        int fd = open("m/f", O_RDWR | O_CREAT, 0600), other = far_number();
         for (;;) {
             dup2(fd, other);
             close(fd);
@@ -159,7 +170,7 @@ GROUP(mounts, a_descriptor_that_moves)
     while (access("m/f", F_OK) != 0)
         sched_yield();
     int busy = 0;
-    for (int i = 0; i < 2000; i++)
+    for (int i = 0; i < 20000; i++)
         busy += umount("m") != 0 && errno == EBUSY;
     say("busy %d", busy);
     kill(child, SIGKILL);

@@ -178,7 +178,9 @@ fn allocate(task: &Task, id: InodeId, inode: &Inode, offset: u64, end: u64, size
     let filled = linking::fill(task, id, inode, (first, last), Purpose::Space, &mut made);
     if filled.is_err() && missing == last - first {
         // There were holes only: what it has taken goes back, as by the kernel's shmem_undo_range.
-        linking::clear(task, id, inode, first, last);
+        let had_none = inode.pages.load(Relaxed) == 0; // Relaxed: under the lock.
+        let (from, to) = if had_none { (0, map::END) } else { (first, last) };
+        linking::clear(task, id, inode, from, to);
         made = 0;
     }
     inode.flags.store(inode.flags.load(Relaxed) | inode_flags::SPACE, Relaxed); // Relaxed: under the lock.
