@@ -170,7 +170,7 @@ impl BiasedLock {
         self.enter_slow(me, undertaker)
     }
 
-    /// Fast path of [`BiasedLock::enter`], if `me` has the bias; `None` otherwise.
+    /// Fast path of [`BiasedLock::enter`], if `me` has the bias; returns whether it has.
     #[inline(always)]
     pub fn enter_biased(&self, me: LaneId, mark: &AtomicU32) -> bool {
         if self.bias.load(Ordering::Relaxed) != me.0 {

@@ -59,7 +59,7 @@ pub struct Lane {
     pub tid: AtomicU32,
     /// The lane's own id, which it writes into the locks that it takes.
     pub id: AtomicU32,
-    /// Incremented each time the lane is claimed; the high bits of a [`LaneId`]. Atomic.
+    /// Incremented each time the lane is given up, and by a burial; the high bits of a [`LaneId`]. Atomic.
     pub generation: AtomicU32,
     /// Guards the burial of the lane: replaying its intent and freeing its slots.
     pub burial: OwnerLock,

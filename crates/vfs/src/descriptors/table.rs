@@ -82,7 +82,9 @@ pub(crate) fn moves(region: Region) -> u64 {
         };
         copies + u64::from(record.threads_gone.load(Ordering::Acquire))
     };
-    region.processes().fold(between, |sum, process| sum.wrapping_add(within(process)))
+    // Mixed, not added: what one process gains must not make up for what another, which ends, takes with it.
+    let mix = |all: u64, one: u64| all.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23).wrapping_add(one);
+    region.processes().fold(between, |all, process| mix(all, within(process)))
 }
 
 /// Undoes a [`replace`] that returned `old`. The caller still has the table alone.
