@@ -40,7 +40,7 @@ impl Fd {
     /// Bytes of [`Fd::link`].
     pub const LINK: usize = 32;
 
-    /// The path of its link in /proc, `/proc/self/fd/N`, NUL-terminated.
+    /// The path of its link in /proc, `/proc/thread-self/fd/N`, NUL-terminated.
     pub fn link(self) -> [u8; Fd::LINK] {
         let mut path = [0; Fd::LINK];
         let mut text = Writer::new(&mut path);

@@ -72,9 +72,10 @@ impl<'b> Writer<'b> {
         self.push(decimal(number, &mut [0; 20]));
     }
 
-    /// Appends the path of a descriptor's link in /proc.
+    /// Appends the path of the link in /proc of a descriptor of the calling thread, which may have another
+    /// table than the first thread or outlive it.
     pub fn push_link(&mut self, fd: Fd) {
-        self.push(b"/proc/self/fd/");
+        self.push(b"/proc/thread-self/fd/");
         self.push_decimal(fd.index() as u64);
     }
 

@@ -73,7 +73,8 @@ uint32_t permitted_capabilities(void);
 /* Waits until the clock for file times has advanced. */
 void nap(void);
 
-/* Whether a process or a thread sleeps. */
+/* The state of a process or a thread as in proc_pid_stat(5), and whether it sleeps. */
+char state_of(pid_t thread);
 int sleeps(pid_t thread);
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))

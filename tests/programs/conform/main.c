@@ -198,7 +198,7 @@ void nap(void)
     } while (now.tv_sec == from.tv_sec && now.tv_nsec == from.tv_nsec);
 }
 
-int sleeps(pid_t thread)
+char state_of(pid_t thread)
 {
     char path[64], line[512];
     sprintf(path, "/proc/%d/stat", thread);
@@ -207,7 +207,12 @@ int sleeps(pid_t thread)
     close(fd);
     line[length > 0 ? length : 0] = 0;
     char *end = strrchr(line, ')');
-    return end && end[2] == 'S';
+    return end ? end[2] : 0;
+}
+
+int sleeps(pid_t thread)
+{
+    return state_of(thread) == 'S';
 }
 
 static int by_name(const void *a, const void *b)

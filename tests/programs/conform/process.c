@@ -738,3 +738,31 @@ GROUP(process, text_is_busy)
     kill(child, SIGKILL), waitpid(child, NULL, 0);
     T(closed(open(own, O_WRONLY)));
 }
+
+static void *goes_on(void *root)
+{
+    char path[PATH_MAX], byte;
+    getcwd(path, sizeof path);
+    strcat(path, "/file");
+    while (state_of(getpid()) != 'Z')
+        sched_yield();
+    int fd = openat(*(int *)root, path + 1, O_RDWR);
+    T(read(fd, &byte, 1));
+    strcat(path, "2");
+    T(openat(*(int *)root, path + 1, O_RDWR | O_CREAT | O_EXCL, 0600) >= 0);
+    T(access("file2", F_OK));
+    _exit(0);
+}
+
+/* What was opened is there for the other threads when the first has ended. */
+GROUP(process, after_its_first_thread)
+{
+    make("file", "text");
+    CHILD {
+        static int root;
+        root = open("/", O_RDONLY | O_DIRECTORY);
+        pthread_t thread;
+        pthread_create(&thread, NULL, goes_on, &root);
+        pthread_exit(NULL);
+    }
+}

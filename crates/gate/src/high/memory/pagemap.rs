@@ -70,7 +70,7 @@ fn make(task: &Task) -> Option<Fd> {
 /// # Errors
 /// Those of open(2): no /proc, a process that is not dumpable; `EMFILE`.
 fn open(task: &Task) -> Result<Fd> {
-    let (path, flags) = (c"/proc/self/pagemap".as_ptr(), O_RDONLY | O_CLOEXEC);
+    let (path, flags) = (c"/proc/thread-self/pagemap".as_ptr(), O_RDONLY | O_CLOEXEC);
     // SAFETY: creates a descriptor, which `beside_region` closes.
     let low = unsafe { lp_abi::syscall!(__NR_openat, AT_FDCWD, path, flags) }?;
     beside_region(task, Fd::new(low as i32))

@@ -1,6 +1,6 @@
 //! Paths by which the builder, another process, can open an object.
 
-use lp_abi::linux::{__NR_getpid, __NR_readlink};
+use lp_abi::linux::{__NR_gettid, __NR_readlink};
 use lp_abi::{Fd, outline};
 
 use lp_abi::text::decimal;
@@ -10,7 +10,7 @@ pub(crate) const ROOM: usize = 1024;
 /// Prefix of the paths of objects that have no name of their own. Such an object is keyed by its content.
 pub(crate) const NAMELESS: &[u8] = b"/proc/";
 
-/// Directory of the calling process's descriptors.
+/// Directory of the descriptors of a process with one thread.
 pub(crate) const DESCRIPTORS: &[u8] = b"/proc/self/fd/";
 
 /// Prefix of a memfd's name in the target of /proc/self/exe.
@@ -59,7 +59,7 @@ pub(crate) fn shown<'a>(name: &'a [u8], room: &'a mut [u8; ROOM]) -> &'a [u8] {
 pub(crate) fn known<'a>(name: &'a [u8], room: &'a mut [u8; ROOM]) -> Option<&'a [u8]> {
     let mut link = [0u8; 64];
     match name {
-        b"" => join(&mut link, &[b"/proc/self/exe"]),
+        b"" => join(&mut link, &[b"/proc/thread-self/exe"]),
         _ if name.starts_with(NAMELESS) => join(&mut link, &[name]),
         _ => return Some(name),
     };
@@ -79,20 +79,20 @@ pub(crate) fn of_descriptor(fd: Fd, room: &mut [u8; ROOM]) -> &[u8] {
 
 /// The kernel's name of the memfd behind a descriptor; `None` for another file.
 pub(crate) fn of_memfd(fd: Fd, room: &mut [u8; ROOM]) -> Option<&[u8]> {
-    let (mut link, mut digits) = ([0u8; 64], [0u8; 20]);
-    join(&mut link, &[DESCRIPTORS, decimal(fd.raw() as u32 as u64, &mut digits)]);
+    let mut link = [0u8; 64];
+    link[..Fd::LINK].copy_from_slice(&fd.link());
     let got = read_link(&link, room);
     room[..got].strip_suffix(DELETED)?.strip_prefix(MEMFD)
 }
 
-/// The target of a link in the process's directory in /proc. Returns the link itself if its target has no
-/// name (an unlinked file, a memfd).
+/// The target of a link in the thread's directory in /proc; the first thread, whose number the process has,
+/// may have ended. Returns the link itself if its target has no name (an unlinked file, a memfd).
 fn of_link<'a>(room: &'a mut [u8; ROOM], name: &[u8], number: Option<usize>) -> &'a [u8] {
-    // SAFETY: getpid(2) takes no pointers.
-    let pid = unsafe { lp_abi::syscall!(__NR_getpid) }.unwrap_or(0);
+    // SAFETY: gettid(2) takes no pointers.
+    let tid = unsafe { lp_abi::syscall!(__NR_gettid) }.unwrap_or(0);
     let (mut digits, mut more) = ([0u8; 20], [0u8; 20]);
     let number = number.map_or(&[][..], |number| decimal(number as u32 as u64, &mut more));
-    of_directory(room, decimal(pid as u64, &mut digits), name, number)
+    of_directory(room, decimal(tid as u64, &mut digits), name, number)
 }
 
 fn of_directory<'a>(room: &'a mut [u8; ROOM], process: &[u8], name: &[u8], number: &[u8]) -> &'a [u8] {
