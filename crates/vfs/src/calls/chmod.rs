@@ -13,6 +13,7 @@ use crate::calls::target;
 use crate::inodes::inode::{self, Touch};
 use crate::inodes::watched;
 use crate::lane::writer;
+use crate::life::reclaim;
 use crate::names::tree;
 use crate::rights::{acl, credentials};
 
@@ -35,7 +36,8 @@ pub fn fchmod(task: &Task, fd: Fd, mode: u32) -> Result<()> {
 }
 
 fn change(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), mode: u32) -> Result<()> {
-    set(task, (id, inode, mount), mode)?;
+    // An ACL is written anew.
+    reclaim::once_more(task, || set(task, (id, inode, mount), mode))?;
     watched::touched(task, id, inode, Touched::Attributes);
     Ok(())
 }

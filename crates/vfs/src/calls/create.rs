@@ -79,8 +79,9 @@ pub(crate) fn at(
         if landlock::is_held(task) {
             may_make_slow(task, &parent, what.mode)?;
         }
-        return match or_reclaim(task, || after_miss(task, (parent.dir, parent.mount), (&place, &way), &what))
-        {
+        return match reclaim::once_more(task, || {
+            after_miss(task, (parent.dir, parent.mount), (&place, &way), &what)
+        }) {
             Err(Errno::ESTALE) => continue,
             Err(errno) => Err(errno),
             Ok(Made::Existing(_)) => Err(Errno::EEXIST),
@@ -113,7 +114,7 @@ pub(crate) fn named(
     what: &InodeKind,
 ) -> Result<Made> {
     let key = name::Key::new(dir.id, name);
-    or_reclaim(task, || after_miss(task, (dir, mount), (&key, &Way::of(task.region, key.hash)), what))
+    reclaim::once_more(task, || after_miss(task, (dir, mount), (&key, &Way::of(task.region, key.hash)), what))
 }
 
 /// [`named`] for a name whose hash leads to a bucket that was looked at, without freeing anything on
@@ -139,21 +140,7 @@ pub(crate) fn after_miss(
 pub(crate) fn hidden(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &InodeKind) -> Result<Made> {
     let key = name::Key::new(dir.id, name);
     let way = || Way::of(task.region, key.hash);
-    or_reclaim(task, || named_once(task, dir, MountId::NONE, (&key, &way()), what))
-}
-
-/// On `ENOSPC`, frees what nothing names and tries again.
-fn or_reclaim(task: &Task<'_>, mut once: impl FnMut() -> Result<Made>) -> Result<Made> {
-    let mut has_reclaimed = false;
-    loop {
-        match once() {
-            Err(Errno::ENOSPC) if !has_reclaimed => {
-                reclaim::all(task);
-                has_reclaimed = true;
-            }
-            done => return done,
-        }
-    }
+    reclaim::once_more(task, || named_once(task, dir, MountId::NONE, (&key, &way()), what))
 }
 
 /// The caller must be a writer of the mount.

@@ -14,6 +14,7 @@ use crate::calls::target;
 use crate::content::allowance::{self, What};
 use crate::inodes::{inode, watched};
 use crate::lane::writer;
+use crate::life::reclaim;
 use crate::names::change::{self, Links, Plain, Seats};
 use crate::names::hash::{self, Load, Way};
 use crate::names::walk::{self, Found, LastType, Parent, PathBuffer};
@@ -71,7 +72,7 @@ pub fn linkat(
             }
             _ => return Err(Errno::EXDEV),
         };
-        match link_at(task, &found, &parent) {
+        match reclaim::once_more(task, || link_at(task, &found, &parent)) {
             Err(Errno::ESTALE) => {}
             // The first path led into a mount that was gone before the second was walked.
             Err(Errno::EXDEV) if turn != mounts::turn(task) => {}
@@ -122,7 +123,7 @@ fn check(
 ///
 /// # Errors
 /// Those of [`linkat`]; `ESTALE` if either was freed since the walk.
-pub(crate) fn link_at(task: &Task<'_>, found: &Found, parent: &Parent) -> Result<()> {
+fn link_at(task: &Task<'_>, found: &Found, parent: &Parent) -> Result<()> {
     if parent.last != LastType::Name {
         return Err(Errno::EEXIST);
     }

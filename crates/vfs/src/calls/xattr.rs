@@ -19,7 +19,7 @@ use crate::inodes::blob::{self, BlobKind};
 use crate::inodes::xattrs::{self, CAPABILITY, NAME_ROOM, XattrValue};
 use crate::inodes::{inode, watched};
 use crate::lane::writer;
-use crate::life::mount_owner;
+use crate::life::{mount_owner, reclaim};
 use crate::names::tree;
 use crate::rights::file_capabilities::{self, FileCapabilities};
 use crate::rights::{acl, credentials, permission};
@@ -261,7 +261,7 @@ fn resolve(name: &[u8], space: Space) -> Result<()> {
 type On<'a> = (InodeId, &'a Inode, MountId);
 
 fn set(task: &Task, of: On, name: &Name, value: XattrValue) -> Result<()> {
-    set_value(task, of, name, value)?;
+    reclaim::once_more(task, || set_value(task, of, name, value))?;
     watched::touched(task, of.0, of.1, Touched::Attributes);
     Ok(())
 }
@@ -324,7 +324,7 @@ fn may_administer(task: &Task, inode: &Inode, name: &[u8]) -> Result<()> {
 }
 
 fn remove(task: &Task, of: On, name: &Name) -> Result<()> {
-    remove_value(task, of, name)?;
+    reclaim::once_more(task, || remove_value(task, of, name))?;
     watched::touched(task, of.0, of.1, Touched::Attributes);
     Ok(())
 }
