@@ -277,6 +277,42 @@ GROUP(lock, deadlock_of_threads)
     }
 }
 
+/* A lock that a thread gets through a descriptor that another has closed meanwhile is released again, as nothing
+ * else would. So are those that the process has got on the file since. */
+GROUP(lock, closed_while_waiting)
+{
+    threads_file = make_open("f", "", O_RDWR);
+    int other = open("f", O_RDWR), to, from;
+    struct waiter waiter;
+    pid_t owner = owner_of(1, &to, &from);
+    T(set(other, F_SETLK, F_WRLCK, 5, 1));
+    begin_to_wait(&waiter, 1);
+    T(close(threads_file));
+    T(set(other, F_SETLK, F_WRLCK, 6, 1));
+    say("unlocks: %s", tell(to, from, 'u'));
+    pthread_join(waiter.thread, NULL);
+    say("the waiter: %ld", waiter.result);
+    CHILD {
+        for (int byte = 1; byte < 7; byte++)
+            get(other, F_GETLK, F_WRLCK, byte, 1);
+    }
+    say("ends: %s", tell(to, from, 'e'));
+    say_wait(owner);
+    /* Its number names another open file of the same inode. */
+    threads_file = open("f", O_RDWR);
+    owner = owner_of(1, &to, &from);
+    begin_to_wait(&waiter, 1);
+    T(dup2(other, threads_file) == threads_file);
+    say("unlocks: %s", tell(to, from, 'u'));
+    pthread_join(waiter.thread, NULL);
+    say("the waiter: %ld", waiter.result);
+    CHILD {
+        get(other, F_GETLK, F_WRLCK, 1, 1);
+    }
+    say("ends: %s", tell(to, from, 'e'));
+    say_wait(owner);
+}
+
 GROUP(lock, released_at_death)
 {
     int fd = make_open("f", "", O_RDWR);
