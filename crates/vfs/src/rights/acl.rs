@@ -263,6 +263,7 @@ pub(crate) fn remove(task: &Task, id: InodeId, inode: &Inode, which: BlobKind) -
     may_set(task, inode, which, false)?;
     let mode = inode.mode.load(Relaxed); // Relaxed: under the lock.
     if may_have(mode, which) {
+        let mode = if which == BlobKind::Acl { updated(task, inode, mode & 0o777) } else { mode };
         blob::swap(task, id, which, None, (mode, task.now()));
     }
     Ok(())
@@ -289,7 +290,7 @@ fn may_set(task: &Task, inode: &Inode, which: BlobKind, any: bool) -> Result<()>
     if credentials::owns(task, inode) { Ok(()) } else { Err(Errno::EPERM) }
 }
 
-/// The mode after setting an access ACL, as in `posix_acl_update_mode`.
+/// The mode after setting or removing an access ACL, as in `posix_acl_update_mode`.
 fn updated(task: &Task, inode: &Inode, bits: u32) -> u32 {
     let old = inode.mode.load(Relaxed); // Relaxed: under the lock.
     let mut mode = old & !0o777 | bits;
