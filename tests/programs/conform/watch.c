@@ -9,6 +9,7 @@
 #include <sys/xattr.h>
 
 #include "conform.h"
+#include "mounts.h"
 
 static const struct {
     uint32_t bit;
@@ -808,4 +809,27 @@ GROUP(watch, after_nobody_watched)
     DO(truncate("d/f", 1));
     DO(rename("d/f", "d/new"));
     DO(unlink("d/new"));
+}
+
+/* A file on which another one is mounted, which has its name elsewhere. */
+GROUP(watch, a_mounted_file)
+{
+    if (geteuid() != 0 || !apart_with("d"))
+        return;
+    begin();
+    make("d/f", "text"), make("g", "other");
+    T(mount("d/f", "g", NULL, MS_BIND, NULL));
+    watch("g", IN_ALL_EVENTS);
+    int fd = open("d/f", O_RDWR);
+    DO(write(fd, "more", 4));
+    DO(chmod("g", 0600));
+    DO(close(fd));
+    fd = open("g", O_RDONLY);
+    DO(fcntl(fd, F_SETLEASE, F_RDLCK));
+    DO(fcntl(fd, F_SETLEASE, F_UNLCK));
+    DO(close(fd));
+    DO(rename("d/f", "d/h"));
+    DO(chmod("d/h", 0640));
+    T(umount2("g", MNT_DETACH));
+    DO(chmod("d/h", 0600));
 }
