@@ -833,3 +833,37 @@ GROUP(watch, a_mounted_file)
     T(umount2("g", MNT_DETACH));
     DO(chmod("d/h", 0600));
 }
+
+/* How many watches have ended, and how many events those that have not got. */
+static void ended(const char *after)
+{
+    char room[4096] __attribute__((aligned(8)));
+    int ignored = 0, created = 0;
+    for (ssize_t got; (got = read(group, room, sizeof room)) > 0;)
+        for (char *at = room; at < room + got; at += sizeof(struct inotify_event) + ((struct inotify_event *)at)->len) {
+            ignored += (((struct inotify_event *)at)->mask & IN_IGNORED) != 0;
+            created += (((struct inotify_event *)at)->mask & IN_CREATE) != 0;
+        }
+    say("after %s: %d ended, %d created", after, ignored, created);
+}
+
+/* The watches end with the file system; the next one has none. IN_UNMOUNT is not looked at. */
+GROUP(watch, unmounted)
+{
+    if (geteuid() != 0 || !apart_with("a"))
+        return;
+    begin();
+    for (int round = 0; round < 3; round++) {
+        T(mount("x", "a", "tmpfs", 0, NULL));
+        make_dir("a/d"), make_dir("a/d/e"), make("a/d/f", "text");
+        ended("mount");
+        T(inotify_add_watch(group, "a", IN_CREATE) > 0);
+        T(inotify_add_watch(group, "a/d", IN_CREATE) > 0);
+        T(inotify_add_watch(group, "a/d/e", IN_CREATE) > 0);
+        T(inotify_add_watch(group, "a/d/f", IN_ATTRIB) > 0);
+        make("a/g", "");
+        ended("make");
+        T(umount2("a", round == 1 ? MNT_DETACH : 0));
+        ended("umount");
+    }
+}
