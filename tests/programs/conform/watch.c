@@ -283,6 +283,9 @@ GROUP(watch, attributes)
     DO(chmod("d/f", 0600));
     DO(chown("d/f", getuid(), getgid()));
     DO(chown("d/f", -1, -1));
+    DO(chmod("d/f", 06755));
+    DO(chown("d/f", -1, -1));
+    DO(chown("d/f", -1, -1));
     DO(utimensat(AT_FDCWD, "d/f", both, 0));
     DO(utimensat(AT_FDCWD, "d/f", first, 0));
     DO(utimensat(AT_FDCWD, "d/f", second, 0));
