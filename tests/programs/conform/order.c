@@ -571,3 +571,59 @@ GROUP(order, of_read_only_mounts)
     T(umount2("c", 0));
     T(umount2("a", 0));
 }
+
+static void make_all_kinds(int dir, const char *name)
+{
+    TN("open", openat(dir, name, O_CREAT | O_WRONLY, 0600));
+    TN("open O_EXCL", openat(dir, name, O_CREAT | O_EXCL | O_RDONLY, 0600));
+    TN("mkdir", mkdirat(dir, name, 0700));
+    TN("symlink", symlinkat("text", dir, name));
+    TN("fifo", mknodat(dir, name, S_IFIFO | 0600, 0));
+    TN("device", mknodat(dir, name, S_IFCHR | 0600, 0x103));
+    TN("block device", mknodat(dir, name, S_IFBLK | 0600, 0x103));
+    TN("device, slash", mknodat(dir, "no/", S_IFCHR | 0600, 0x103));
+    TN("device, present", mknodat(dir, "f", S_IFCHR | 0600, 0x103));
+    TN("link", linkat(AT_FDCWD, "b/f", dir, name, 0));
+}
+
+/* Directories that were removed, that are another user's, and that are in a read-only mount. */
+GROUP(order, where_nothing_is_made)
+{
+    if (geteuid() != 0 || !apart_with("abu"))
+        return;
+    T(mount("x", "a", "tmpfs", 0, NULL));
+    make("a/f", "text");
+    make_dir("a/gone"), make_dir("a/mine");
+    T(chown("a/mine", 65534, 65534));
+    T(chmod("a/f", 0666));
+    T(mount("a", "b", NULL, MS_BIND, NULL));
+    int shown = open("b", O_RDONLY), gone = open("b/gone", O_RDONLY), mine = open("b/mine", O_RDONLY);
+    int writable = open("a", O_RDONLY), mine_too = open("a/mine", O_RDONLY), gone_too = open("a/gone", O_RDONLY);
+    T(rmdir("a/gone"));
+    T(mount(NULL, "b", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL));
+    say("root");
+    make_all_kinds(gone, "x");
+    make_all_kinds(shown, "x");
+    CHILD {
+        become_nobody();
+        int all[] = { shown, gone, mine, writable, mine_too, gone_too };
+        for (unsigned i = 0; i < COUNT(all); i++) {
+            say("directory %u", i);
+            char name[] = { 'a' + i, 0 };
+            make_all_kinds(all[i], name);
+        }
+    }
+    T(umount2("b", MNT_DETACH));
+    T(umount2("a", MNT_DETACH));
+}
+
+/* fchmodat2(2) of a symbolic link, by its owner and by others. */
+GROUP(order, mode_of_a_link)
+{
+    T(symlink("text", "l"));
+    T(syscall(452, AT_FDCWD, "l", 0600, AT_SYMLINK_NOFOLLOW));
+    CHILD {
+        become_nobody();
+        T(syscall(452, AT_FDCWD, "l", 0600, AT_SYMLINK_NOFOLLOW));
+    }
+}

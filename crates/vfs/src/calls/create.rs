@@ -8,13 +8,14 @@ use lp_region::{DirentId, InodeRef, MountId};
 use crate::caller::task::{Place, Task};
 use crate::calls::landlock;
 use crate::inodes::{inode, watched};
-use crate::lane::{pin, writer};
+use crate::lane::pin;
+use crate::lane::writer::{self, Writing};
 use crate::life::reclaim;
 use crate::names::change::{self, Links, Plain, Seats};
 use crate::names::hash::{self, Load, Way};
 use crate::names::name::{self, Name};
 use crate::names::walk::{self, Found, LastType, Parent, PathBuffer};
-use crate::names::{dir, dirent, link_target};
+use crate::names::{dir, dirent, link_target, mounts};
 use crate::rights::{initial, permission};
 
 /// The kind of a new inode.
@@ -97,8 +98,23 @@ pub(crate) fn at(
 /// `EROFS`; `EACCES`.
 #[cold]
 fn may_make_slow(task: &Task<'_>, parent: &Parent, mode: u32) -> Result<()> {
-    drop(writer::begin(task, parent.mount)?);
+    drop(begin_in(task, parent.dir, parent.mount)?);
     landlock::may_make(task, parent.dir, parent.mount, mode)
+}
+
+/// [`writer::begin_walked`], to make a name in a directory.
+///
+/// # Errors
+/// `EROFS`; `ENOENT` if the directory was removed, which the kernel's lookup finds first; `ESTALE` if the
+/// mount was unmounted since the walk: walk again.
+#[inline(always)]
+pub(crate) fn begin_in<'t, 'r>(task: &'t Task<'r>, dir: InodeRef, mount: MountId) -> Result<Writing<'t, 'r>> {
+    writer::begin_walked(task, mount).map_err(|errno| refused_slow(task, dir, errno))
+}
+
+#[cold]
+fn refused_slow(task: &Task<'_>, dir: InodeRef, errno: Errno) -> Errno {
+    if errno == Errno::EROFS && mounts::is_gone(task, dir) { Errno::ENOENT } else { errno }
 }
 
 /// Creates an inode and its name at a place, unless the name exists.
@@ -129,7 +145,7 @@ pub(crate) fn after_miss(
     place: (&name::Key<'_, '_>, &Way<'_>),
     what: &InodeKind,
 ) -> Result<Made> {
-    let _writing = writer::begin_walked(task, mount)?;
+    let _writing = begin_in(task, dir, mount)?;
     named_once(task, dir, mount, place, what)
 }
 

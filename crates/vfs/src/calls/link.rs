@@ -9,11 +9,11 @@ use lp_region::sync::Ordering;
 use crate::caller::below;
 use crate::caller::event;
 use crate::caller::task::{Outside, Place, Task};
+use crate::calls::create;
 use crate::calls::landlock::{self, Refer};
 use crate::calls::target;
 use crate::content::allowance::{self, What};
 use crate::inodes::{inode, watched};
-use crate::lane::writer;
 use crate::life::reclaim;
 use crate::names::change::{self, Links, Plain, Seats};
 use crate::names::hash::{self, Load, Way};
@@ -99,7 +99,8 @@ fn check(
         return Err(Errno::EEXIST);
     }
     if !is_same_mount {
-        return Err(Errno::EXDEV);
+        // That a directory was removed is found with the name.
+        return Err(if dir.is_dead() { Errno::ENOENT } else { Errno::EXDEV });
     }
     protected::may_link(task, file)?;
     let refer = Refer {
@@ -140,7 +141,7 @@ fn link_at(task: &Task<'_>, found: &Found, parent: &Parent) -> Result<()> {
         None if parent.trailing_slash => return Err(Errno::ENOENT),
         None => {}
     }
-    let _writing = writer::begin_walked(task, parent.mount)?;
+    let _writing = create::begin_in(task, parent.dir, parent.mount)?;
     let mut locked = dir::enter(task, parent.dir)?;
     let file_locked = loop {
         check(task, (dir, file), (found, parent), (&place, &way), is_same_mount)?;
