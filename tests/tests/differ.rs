@@ -11,7 +11,7 @@ use lp_tests::door::{Door, Place};
 use lp_tests::{binary, compile, process, suite};
 
 /// A case, and what it says on the kernel and on Lightpath.
-const CASES: [(&str, &str, &str); 78] = [
+const CASES: [(&str, &str, &str); 79] = [
     // ids.c
     ("of_two_users", "test 0", "test 1"),
     ("unreadable_program", "exit 0", "exit 126"),
@@ -67,6 +67,7 @@ const CASES: [(&str, &str, &str); 78] = [
     ("link_itself", "by name 700, by descriptor 700", "by name 700, by descriptor 0"),
     ("table_of_a_thread", "unshare 0, flags 0", "unshare 0, flags EBADF"),
     ("no_number_left", "mmap 0, sendmsg 0", "mmap EMFILE, sendmsg EMFILE"),
+    ("ring_through_an_open_file", "lock EDEADLK", "lock EINTR"),
     ("waits_for_a_lock", "the holder is shown, the waiter shown", "the holder is shown, the waiter not"),
     (
         "fdinfo",

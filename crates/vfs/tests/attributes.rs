@@ -277,6 +277,39 @@ fn random_extended_attributes_agree_with_tmpfs() {
     }
 }
 
+/// A writer may be stopped while it has the inode's lock.
+#[test]
+fn attributes_are_read_without_a_lock() {
+    let pair = Pair::new("stopped");
+    let (task, ours) = (&pair.fixture.task, pair.ours);
+    let none = u32::MAX;
+    let list = acl(&[(1, 7, none), (2, 4, 1000), (4, 5, none), (16, 6, none), (32, 4, none)]);
+    let (access, own) = ("system.posix_acl_access\0", "user.a\0");
+    for (name, value) in [(access, &list), (own, &vec![3; 65536])] {
+        let given = XattrValue { bytes: lent::bytes(value), flags: 0 };
+        xattr::fsetxattr(task, ours, lent::text(name), given).expect(name);
+    }
+    let id = pair.fixture.inode_id(ours);
+    let run = lp_region::RunId(task.process.run.load(lp_region::sync::Ordering::Relaxed));
+    let reader = setup::Sent(setup::another(task.region, run));
+    let _held = lp_vfs::inode::lock(task, id);
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let setup::Sent(reader) = { reader };
+        let mut room = vec![0; 70_000];
+        let mut get = |name| {
+            let size = xattr::getxattr_of(&reader, id, lent::text(name), lent::room(&mut room)).expect(name);
+            room[..size].to_vec()
+        };
+        let values = (get(access), get(own));
+        let names = xattr::listxattr_of(&reader, id, lent::room(&mut room)).expect("names");
+        done.send((values, room[..names].to_vec())).expect("a listener");
+    });
+    let ((seen, value), names) = is_done.recv_timeout(std::time::Duration::from_secs(10)).expect("an answer");
+    assert_eq!((seen, value), (list, vec![3; 65536]));
+    assert_eq!(names, [access, own].concat().into_bytes());
+}
+
 #[test]
 fn ioctl_requests_agree_with_tmpfs() {
     let pair = Pair::new("ioctls");

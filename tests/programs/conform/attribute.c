@@ -382,6 +382,35 @@ GROUP(attribute, setgid_and_umask)
     }
 }
 
+/* Removing an access list of a file whose group is another one, even if there is none. */
+GROUP(attribute, setgid_without_a_list)
+{
+    if (geteuid() != 0)
+        return;
+    make("f", "text");
+    make_dir("d");
+    for (int group = 1234; group; group = group == 1234 ? 65534 : 0) {
+        T(chown("f", 65534, group));
+        T(chown("d", 65534, group));
+        for (int way = 0; way < 3; way++) {
+            T(chmod("f", 02755));
+            T(chmod("d", 02755));
+            CHILD {
+                become_nobody();
+                const char *name = way == 2 ? "system.posix_acl_default" : "system.posix_acl_access";
+                T(way == 1 ? setxattr("f", name, "\2\0\0\0", 4, 0) : removexattr("f", name));
+                T(way == 1 ? setxattr("d", name, "\2\0\0\0", 4, 0) : removexattr("d", name));
+            }
+            attributes("f");
+            attributes("d");
+        }
+    }
+    T(chown("f", 0, 1234));
+    T(chmod("f", 02755));
+    T(removexattr("f", "system.posix_acl_access"));
+    attributes("f");
+}
+
 /* fs.protected_*: names in directories that others may write to, as the host is set. */
 GROUP(attribute, protected_names)
 {

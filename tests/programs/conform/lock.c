@@ -277,6 +277,89 @@ GROUP(lock, deadlock_of_threads)
     }
 }
 
+/* Who holds byte `at` of a ring and waits for the next one. */
+static pid_t member(int fd, int at, int next)
+{
+    int held[2];
+    char c;
+    if (pipe(held))
+        return -1;
+    pid_t child = fork();
+    if (!child) {
+        if (set(fd, F_SETLK, F_WRLCK, at, 1) || write(held[1], "x", 1) != 1)
+            _exit(1);
+        _exit(set(fd, F_SETLKW, F_WRLCK, next, 1) != 0);
+    }
+    if (read(held[0], &c, 1) != 1)
+        say("no lock");
+    close(held[0]), close(held[1]);
+    for (int calm = 0; calm < 3; usleep(2000))
+        calm = sleeps(child) ? calm + 1 : 0;
+    return child;
+}
+
+static void on_alarm(int signal)
+{
+    (void)signal;
+}
+
+/* Linux finds a ring of at most 12. */
+GROUP(lock, deadlock_of_many)
+{
+    int fd = make_open("f", "", O_RDWR);
+    struct sigaction act = { .sa_handler = on_alarm };
+    sigaction(SIGALRM, &act, NULL);
+    for (int size = 10; size <= 13; size++) {
+        pid_t members[13];
+        T(set(fd, F_SETLK, F_WRLCK, 0, 1));
+        for (int at = size - 1; at > 0; at--)
+            members[at] = member(fd, at, (at + 1) % size);
+        if (size > 12)
+            ualarm(50000, 50000);
+        T(set(fd, F_SETLKW, F_WRLCK, 1, 1));
+        ualarm(0, 0);
+        T(set(fd, F_SETLK, F_UNLCK, 0, 1));
+        for (int at = size - 1; at > 0; at--)
+            say_wait(members[at]);
+    }
+}
+
+/* A lock that a thread gets through a descriptor that another has closed meanwhile is released again, as nothing
+ * else would. So are those that the process has got on the file since. */
+GROUP(lock, closed_while_waiting)
+{
+    threads_file = make_open("f", "", O_RDWR);
+    int other = open("f", O_RDWR), to, from;
+    struct waiter waiter;
+    pid_t owner = owner_of(1, &to, &from);
+    T(set(other, F_SETLK, F_WRLCK, 5, 1));
+    begin_to_wait(&waiter, 1);
+    T(close(threads_file));
+    T(set(other, F_SETLK, F_WRLCK, 6, 1));
+    say("unlocks: %s", tell(to, from, 'u'));
+    pthread_join(waiter.thread, NULL);
+    say("the waiter: %ld", waiter.result);
+    CHILD {
+        for (int byte = 1; byte < 7; byte++)
+            get(other, F_GETLK, F_WRLCK, byte, 1);
+    }
+    say("ends: %s", tell(to, from, 'e'));
+    say_wait(owner);
+    /* Its number names another open file of the same inode. */
+    threads_file = open("f", O_RDWR);
+    owner = owner_of(1, &to, &from);
+    begin_to_wait(&waiter, 1);
+    T(dup2(other, threads_file) == threads_file);
+    say("unlocks: %s", tell(to, from, 'u'));
+    pthread_join(waiter.thread, NULL);
+    say("the waiter: %ld", waiter.result);
+    CHILD {
+        get(other, F_GETLK, F_WRLCK, 1, 1);
+    }
+    say("ends: %s", tell(to, from, 'e'));
+    say_wait(owner);
+}
+
 GROUP(lock, released_at_death)
 {
     int fd = make_open("f", "", O_RDWR);

@@ -348,3 +348,17 @@ GROUP(mounts, no_map)
     close(own);
     T(umount2("a", 0));
 }
+
+/* Types of propagation that no 32 bits hold. */
+GROUP(mounts, wide_propagation)
+{
+    if (geteuid() != 0 || !apart_with("a"))
+        return;
+    T(mount("x", "a", "tmpfs", 0, NULL));
+    const uint64_t types[] = { MS_SHARED, MS_SHARED | 1UL << 40, 1UL << 40, MS_SHARED | MS_PRIVATE, MS_PRIVATE, 0 };
+    for (unsigned i = 0; i < COUNT(types); i++) {
+        uint64_t given[4] = { 0, 0, types[i], 0 };
+        T(syscall(SYS_mount_setattr, AT_FDCWD, "a", 0, given, sizeof given));
+    }
+    T(umount2("a", 0));
+}

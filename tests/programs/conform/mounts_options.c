@@ -270,3 +270,36 @@ GROUP(mounts, strictatime)
     ATIME("a/f", read_it("a/f"));
     T(umount("a"));
 }
+
+/* A file system in which something without a name is in use does not become read-only; a mount of it does. */
+GROUP(mounts, read_only_with_what_was_removed)
+{
+    if (geteuid() != 0 || !apart_with("a"))
+        return;
+    char at[PATH_MAX];
+    if (!realpath("a", at))
+        return;
+    T(mount("x", "a", "tmpfs", 0, NULL));
+    make("a/f", "text");
+    int fd = open("a/f", O_PATH);
+    T(unlink("a/f"));
+    T(mount("x", "a", NULL, MS_REMOUNT | MS_RDONLY, NULL));
+    T(mount(NULL, "a", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL));
+    T(mount(NULL, "a", NULL, MS_REMOUNT | MS_BIND, NULL));
+    T(close(fd));
+    T(mount("x", "a", NULL, MS_REMOUNT | MS_RDONLY, NULL));
+    T(mount("x", "a", NULL, MS_REMOUNT, NULL));
+    make_dir("a/d");
+    T(chdir("a/d"));
+    T(mount("x", at, NULL, MS_REMOUNT | MS_RDONLY, NULL));
+    T(mount("x", at, NULL, MS_REMOUNT, NULL));
+    T(rmdir("../d"));
+    T(mount("x", at, NULL, MS_REMOUNT | MS_RDONLY, NULL));
+    CHILD {
+        T(chdir("/"));
+        T(mount("x", at, NULL, MS_REMOUNT | MS_RDONLY, NULL));
+    }
+    T(chdir("/"));
+    T(mount("x", at, NULL, MS_REMOUNT | MS_RDONLY, NULL));
+    T(umount2(at, 0));
+}

@@ -1,5 +1,6 @@
 /* Which error comes first when several arguments are wrong. */
 #include "conform.h"
+#include "mounts.h"
 #include <linux/fs.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
@@ -500,5 +501,129 @@ GROUP(order, of_roots_and_watches)
             T(syscall(SYS_open_tree, AT_FDCWD, paths[p], 8));
         }
         T(chroot("d"));
+    }
+}
+
+/* What a mount refuses and what its file system does, beside what the file's permissions do. */
+static void of_read_only(const char *mount)
+{
+    static const struct {
+        const char *name;
+        int flags;
+    } opens[] = { { "O_RDONLY", O_RDONLY }, { "O_WRONLY", O_WRONLY }, { "O_RDWR", O_RDWR }, { "O_TRUNC", O_RDONLY | O_TRUNC },
+        { "O_WRONLY, O_TRUNC", O_WRONLY | O_TRUNC }, { "O_APPEND", O_WRONLY | O_APPEND }, { "O_NOATIME", O_WRONLY | O_NOATIME },
+        { "O_CREAT", O_WRONLY | O_CREAT }, { "O_PATH", O_PATH } };
+    static const int modes[] = { F_OK, W_OK, R_OK | W_OK, X_OK, W_OK | X_OK };
+    static const char *names[] = { "of_root", "of_all", "directory", "program", "pipe" };
+    for (unsigned n = 0; n < COUNT(names); n++) {
+        char path[100];
+        snprintf(path, sizeof path, "%s/%s", mount, names[n]);
+        say("%s", path);
+        for (unsigned i = 0; i < COUNT(opens); i++) {
+            int fd = TN(opens[i].name, open(path, opens[i].flags | O_NONBLOCK, 0600));
+            if (fd >= 0)
+                close(fd);
+        }
+        for (unsigned i = 0; i < COUNT(modes); i++) {
+            TN("access", access(path, modes[i]));
+            TN("faccessat", faccessat(AT_FDCWD, path, modes[i], AT_EACCESS));
+        }
+    }
+}
+
+static void fill_with_kinds(const char *at)
+{
+    if (chdir(at))
+        return;
+    make("of_root", "text"), make("of_all", "text"), make("program", "text"), make_dir("directory");
+    chmod("of_root", 0600), chmod("of_all", 0666), chmod("program", 0755), chmod("directory", 0700);
+    mkfifo("pipe", 0600);
+    if (chdir(".."))
+        return;
+}
+
+GROUP(order, of_read_only_mounts)
+{
+    if (geteuid() != 0 || !apart_with("abc"))
+        return;
+    T(mount("x", "a", "tmpfs", 0, NULL));
+    T(mount("x", "c", "tmpfs", 0, NULL));
+    fill_with_kinds("a"), fill_with_kinds("c");
+    chmod("a", 0755), chmod("c", 0755);
+    T(mount("a", "b", NULL, MS_BIND, NULL));
+    T(mount(NULL, "b", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL));
+    T(mount("x", "c", NULL, MS_REMOUNT | MS_RDONLY, NULL));
+    of_read_only("b");
+    of_read_only("c");
+    CHILD {
+        become_nobody();
+        of_read_only("b");
+        of_read_only("c");
+    }
+    T(mount(NULL, "b", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOEXEC, NULL));
+    T(mount(NULL, "c", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOEXEC, NULL));
+    CHILD {
+        become_nobody();
+        of_read_only("b");
+        of_read_only("c");
+    }
+    T(umount2("b", 0));
+    T(umount2("c", 0));
+    T(umount2("a", 0));
+}
+
+static void make_all_kinds(int dir, const char *name)
+{
+    TN("open", openat(dir, name, O_CREAT | O_WRONLY, 0600));
+    TN("open O_EXCL", openat(dir, name, O_CREAT | O_EXCL | O_RDONLY, 0600));
+    TN("mkdir", mkdirat(dir, name, 0700));
+    TN("symlink", symlinkat("text", dir, name));
+    TN("fifo", mknodat(dir, name, S_IFIFO | 0600, 0));
+    TN("device", mknodat(dir, name, S_IFCHR | 0600, 0x103));
+    TN("block device", mknodat(dir, name, S_IFBLK | 0600, 0x103));
+    TN("device, slash", mknodat(dir, "no/", S_IFCHR | 0600, 0x103));
+    TN("device, present", mknodat(dir, "f", S_IFCHR | 0600, 0x103));
+    TN("link", linkat(AT_FDCWD, "b/f", dir, name, 0));
+}
+
+/* Directories that were removed, that are another user's, and that are in a read-only mount. */
+GROUP(order, where_nothing_is_made)
+{
+    if (geteuid() != 0 || !apart_with("abu"))
+        return;
+    T(mount("x", "a", "tmpfs", 0, NULL));
+    make("a/f", "text");
+    make_dir("a/gone"), make_dir("a/mine");
+    T(chown("a/mine", 65534, 65534));
+    T(chmod("a/f", 0666));
+    T(mount("a", "b", NULL, MS_BIND, NULL));
+    int shown = open("b", O_RDONLY), gone = open("b/gone", O_RDONLY), mine = open("b/mine", O_RDONLY);
+    int writable = open("a", O_RDONLY), mine_too = open("a/mine", O_RDONLY), gone_too = open("a/gone", O_RDONLY);
+    T(rmdir("a/gone"));
+    T(mount(NULL, "b", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL));
+    say("root");
+    make_all_kinds(gone, "x");
+    make_all_kinds(shown, "x");
+    CHILD {
+        become_nobody();
+        int all[] = { shown, gone, mine, writable, mine_too, gone_too };
+        for (unsigned i = 0; i < COUNT(all); i++) {
+            say("directory %u", i);
+            char name[] = { 'a' + i, 0 };
+            make_all_kinds(all[i], name);
+        }
+    }
+    T(umount2("b", MNT_DETACH));
+    T(umount2("a", MNT_DETACH));
+}
+
+/* fchmodat2(2) of a symbolic link, by its owner and by others. */
+GROUP(order, mode_of_a_link)
+{
+    T(symlink("text", "l"));
+    T(syscall(452, AT_FDCWD, "l", 0600, AT_SYMLINK_NOFOLLOW));
+    CHILD {
+        become_nobody();
+        T(syscall(452, AT_FDCWD, "l", 0600, AT_SYMLINK_NOFOLLOW));
     }
 }

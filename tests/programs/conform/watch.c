@@ -9,6 +9,7 @@
 #include <sys/xattr.h>
 
 #include "conform.h"
+#include "mounts.h"
 
 static const struct {
     uint32_t bit;
@@ -281,6 +282,9 @@ GROUP(watch, attributes)
     struct timespec neither[2] = { { 0, UTIME_OMIT }, { 0, UTIME_OMIT } };
     DO(chmod("d/f", 0600));
     DO(chown("d/f", getuid(), getgid()));
+    DO(chown("d/f", -1, -1));
+    DO(chmod("d/f", 06755));
+    DO(chown("d/f", -1, -1));
     DO(chown("d/f", -1, -1));
     DO(utimensat(AT_FDCWD, "d/f", both, 0));
     DO(utimensat(AT_FDCWD, "d/f", first, 0));
@@ -808,4 +812,61 @@ GROUP(watch, after_nobody_watched)
     DO(truncate("d/f", 1));
     DO(rename("d/f", "d/new"));
     DO(unlink("d/new"));
+}
+
+/* A file on which another one is mounted, which has its name elsewhere. */
+GROUP(watch, a_mounted_file)
+{
+    if (geteuid() != 0 || !apart_with("d"))
+        return;
+    begin();
+    make("d/f", "text"), make("g", "other");
+    T(mount("d/f", "g", NULL, MS_BIND, NULL));
+    watch("g", IN_ALL_EVENTS);
+    int fd = open("d/f", O_RDWR);
+    DO(write(fd, "more", 4));
+    DO(chmod("g", 0600));
+    DO(close(fd));
+    fd = open("g", O_RDONLY);
+    DO(fcntl(fd, F_SETLEASE, F_RDLCK));
+    DO(fcntl(fd, F_SETLEASE, F_UNLCK));
+    DO(close(fd));
+    DO(rename("d/f", "d/h"));
+    DO(chmod("d/h", 0640));
+    T(umount2("g", MNT_DETACH));
+    DO(chmod("d/h", 0600));
+}
+
+/* How many watches have ended, and how many events those that have not got. */
+static void ended(const char *after)
+{
+    char room[4096] __attribute__((aligned(8)));
+    int ignored = 0, created = 0;
+    for (ssize_t got; (got = read(group, room, sizeof room)) > 0;)
+        for (char *at = room; at < room + got; at += sizeof(struct inotify_event) + ((struct inotify_event *)at)->len) {
+            ignored += (((struct inotify_event *)at)->mask & IN_IGNORED) != 0;
+            created += (((struct inotify_event *)at)->mask & IN_CREATE) != 0;
+        }
+    say("after %s: %d ended, %d created", after, ignored, created);
+}
+
+/* The watches end with the file system; the next one has none. IN_UNMOUNT is not looked at. */
+GROUP(watch, unmounted)
+{
+    if (geteuid() != 0 || !apart_with("a"))
+        return;
+    begin();
+    for (int round = 0; round < 3; round++) {
+        T(mount("x", "a", "tmpfs", 0, NULL));
+        make_dir("a/d"), make_dir("a/d/e"), make("a/d/f", "text");
+        ended("mount");
+        T(inotify_add_watch(group, "a", IN_CREATE) > 0);
+        T(inotify_add_watch(group, "a/d", IN_CREATE) > 0);
+        T(inotify_add_watch(group, "a/d/e", IN_CREATE) > 0);
+        T(inotify_add_watch(group, "a/d/f", IN_ATTRIB) > 0);
+        make("a/g", "");
+        ended("make");
+        T(umount2("a", round == 1 ? MNT_DETACH : 0));
+        ended("umount");
+    }
 }

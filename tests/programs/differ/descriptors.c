@@ -84,6 +84,20 @@ CASE(fdinfo)
     return 0;
 }
 
+/* Waits until a process sleeps; false if there is none. */
+static bool falls_asleep(pid_t process)
+{
+    char name[40], state = 0;
+    snprintf(name, sizeof name, "/proc/%d/stat", process);
+    while (state != 'S') {
+        FILE *status = fopen(name, "r");
+        if (!status || fscanf(status, "%*d %*s %c", &state) != 1)
+            return false;
+        fclose(status);
+    }
+    return true;
+}
+
 /* What /proc/locks tells of a lock and of who waits for it. */
 CASE(waits_for_a_lock)
 {
@@ -92,15 +106,8 @@ CASE(waits_for_a_lock)
     pid_t child = fork();
     if (child == 0)
         _exit(flock(other, LOCK_EX));
-    char state = 0;
-    while (state != 'S') {
-        char name[40];
-        snprintf(name, sizeof name, "/proc/%d/stat", child);
-        FILE *status = fopen(name, "r");
-        if (!status || fscanf(status, "%*d %*s %c", &state) != 1)
-            return 1;
-        fclose(status);
-    }
+    if (!falls_asleep(child))
+        return 1;
     char line[200], held[40], waiter[40];
     snprintf(held, sizeof held, " WRITE %d ", getpid());
     snprintf(waiter, sizeof waiter, " WRITE %d ", child);
@@ -111,6 +118,36 @@ CASE(waits_for_a_lock)
         waits |= strstr(line, "-> FLOCK") && strstr(line, waiter);
     }
     tell("the holder is %s, the waiter %s", holds ? "shown" : "not", waits ? "shown" : "not");
+    kill(child, SIGKILL);
+    return 0;
+}
+
+static void on_alarm(int signal)
+{
+    (void)signal;
+}
+
+/* Two that wait for each other, one of them for a lock of an open file description. */
+CASE(ring_through_an_open_file)
+{
+    struct flock first = { .l_type = F_WRLCK, .l_len = 1 }, second = { .l_type = F_WRLCK, .l_start = 1, .l_len = 1 };
+    int fd = open("f", O_CREAT | O_RDWR, 0644), ends[2];
+    char c;
+    if (pipe(ends) || fcntl(fd, F_SETLK, &first))
+        return 1;
+    pid_t child = fork();
+    if (child == 0) {
+        int other = open("f", O_RDWR);
+        if (fcntl(other, F_OFD_SETLK, &second) || write(ends[1], "x", 1) != 1)
+            _exit(1);
+        _exit(fcntl(other, F_OFD_SETLKW, &first));
+    }
+    if (read(ends[0], &c, 1) != 1 || !falls_asleep(child))
+        return 1;
+    sigaction(SIGALRM, &(struct sigaction){ .sa_handler = on_alarm }, NULL);
+    ualarm(100000, 100000);
+    say("lock", fcntl(fd, F_SETLKW, &second));
+    ualarm(0, 0);
     kill(child, SIGKILL);
     return 0;
 }

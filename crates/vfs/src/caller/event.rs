@@ -20,6 +20,8 @@ pub enum Event<'a> {
     Closed(Fd),
     /// A descriptor was closed that had been opened with these flags before its inode had a shadow.
     ClosedLate(InodeId, u32),
+    /// A file system is destroyed that had watches. The root directory is still there.
+    Unmounted(InodeId),
     /// A leased inode is about to be opened or truncated: the door waits until the holders of leases have
     /// given way. The caller holds no lock.
     Breaks(&'a LeaseBreak),

@@ -114,17 +114,33 @@ fn check(task: &Task<'_>, inode: &Inode, mount: MountId, mode: u32, flags: u32) 
     if mode == 0 {
         return Ok(());
     }
-    if mode & WRITE != 0 && writer::is_read_only(task, mount) {
-        // Devices, FIFOs and sockets may be written on a read-only file system.
-        let kind = inode.mode.load(Ordering::Relaxed) & S_IFMT;
-        if !matches!(kind, S_IFBLK | S_IFCHR | S_IFIFO | S_IFSOCK) {
-            return Err(Errno::EROFS);
-        }
-    }
     let is_regular = || inode.mode.load(Ordering::Relaxed) & S_IFMT == S_IFREG;
     if mode & EXEC != 0 && mounts::has(task, mount, mount_flags::NOEXEC) && is_regular() {
         return Err(Errno::EACCES);
     }
+    if mode & WRITE != 0 && writer::is_read_only(task, mount) {
+        return check_read_only_slow(task, inode, mount, mode, flags);
+    }
+    may(task, inode, mode, flags)
+}
+
+/// [`check`] for writing in a read-only mount: the kernel looks at the file system before the permissions and
+/// at the mount after them.
+#[cold]
+fn check_read_only_slow(task: &Task<'_>, inode: &Inode, mount: MountId, mode: u32, flags: u32) -> Result<()> {
+    // Devices, FIFOs and sockets may be written on a read-only file system.
+    let kind = inode.mode.load(Ordering::Relaxed) & S_IFMT;
+    let is_special = matches!(kind, S_IFBLK | S_IFCHR | S_IFIFO | S_IFSOCK);
+    if !is_special && mounts::has(task, mount, mount_flags::SB_READ_ONLY) {
+        return Err(Errno::EROFS);
+    }
+    may(task, inode, mode, flags)?;
+    if is_special { Ok(()) } else { Err(Errno::EROFS) }
+}
+
+/// Whether the inode's permissions allow it.
+#[inline]
+fn may(task: &Task<'_>, inode: &Inode, mode: u32, flags: u32) -> Result<()> {
     if flags & AT_EACCESS != 0 {
         return permission::check(task, inode, mode);
     }

@@ -13,6 +13,7 @@ use crate::calls::target;
 use crate::inodes::inode::{self, Touch};
 use crate::inodes::watched;
 use crate::lane::writer;
+use crate::life::reclaim;
 use crate::names::tree;
 use crate::rights::{acl, credentials};
 
@@ -35,7 +36,8 @@ pub fn fchmod(task: &Task, fd: Fd, mode: u32) -> Result<()> {
 }
 
 fn change(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), mode: u32) -> Result<()> {
-    set(task, (id, inode, mount), mode)?;
+    // An ACL is written anew.
+    reclaim::once_more(task, || set(task, (id, inode, mount), mode))?;
     watched::touched(task, id, inode, Touched::Attributes);
     Ok(())
 }
@@ -46,13 +48,15 @@ fn set(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), mode: u32) -
     let _locked = inode::lock(task, id);
     // Relaxed throughout: under the lock.
     let old = inode.mode.load(Relaxed);
-    if inode.flags.load(Relaxed) & (inode_flags::IMMUTABLE | inode_flags::APPEND) != 0
-        || !credentials::owns(task, inode)
-    {
+    if inode.flags.load(Relaxed) & (inode_flags::IMMUTABLE | inode_flags::APPEND) != 0 {
         return Err(Errno::EPERM);
     }
+    // As in the kernel's notify_change, whoever owns it.
     if old & S_IFMT == S_IFLNK {
         return Err(Errno::EOPNOTSUPP);
+    }
+    if !credentials::owns(task, inode) {
+        return Err(Errno::EPERM);
     }
     let mut bits = mode & 0o7777;
     // The kernel's setattr_prepare: without the capability only members of the group may set this bit.

@@ -45,8 +45,8 @@ pub fn fchown(task: &Task, fd: Fd, owner: u32, group: u32) -> Result<()> {
 }
 
 fn change(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), owner: u32, group: u32) -> Result<()> {
-    set(task, (id, inode, mount), owner, group)?;
-    if (owner, group) != (KEEP, KEEP) {
+    let is_new_mode = set(task, (id, inode, mount), owner, group)?;
+    if (owner, group) != (KEEP, KEEP) || is_new_mode {
         watched::touched(task, id, inode, Touched::Attributes);
     }
     Ok(())
@@ -64,7 +64,8 @@ fn in_run(task: &Task, owner: u32, group: u32) -> Result<(u32, u32)> {
     Ok((id(IdKind::User, owner)?, id(IdKind::Group, group)?))
 }
 
-fn set(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), owner: u32, group: u32) -> Result<()> {
+/// Returns whether the mode has changed too.
+fn set(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), owner: u32, group: u32) -> Result<bool> {
     below::try_attributes(task, inode);
     let _writing = writer::begin(task, mount)?;
     let (owner, group) = in_run(task, owner, group)?;
@@ -102,5 +103,5 @@ fn set(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), owner: u32, 
     let or_keep = |new: u32, old: u32| if new == KEEP { old } else { new };
     let after = Owners { of: id, uid: or_keep(owner, uid), gid: or_keep(group, gid), mode, time: task.now() };
     after.carry_out(task);
-    Ok(())
+    Ok(mode != old)
 }

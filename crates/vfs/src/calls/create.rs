@@ -8,13 +8,14 @@ use lp_region::{DirentId, InodeRef, MountId};
 use crate::caller::task::{Place, Task};
 use crate::calls::landlock;
 use crate::inodes::{inode, watched};
-use crate::lane::{pin, writer};
+use crate::lane::pin;
+use crate::lane::writer::{self, Writing};
 use crate::life::reclaim;
 use crate::names::change::{self, Links, Plain, Seats};
 use crate::names::hash::{self, Load, Way};
 use crate::names::name::{self, Name};
 use crate::names::walk::{self, Found, LastType, Parent, PathBuffer};
-use crate::names::{dir, dirent, link_target};
+use crate::names::{dir, dirent, link_target, mounts};
 use crate::rights::{initial, permission};
 
 /// The kind of a new inode.
@@ -79,8 +80,9 @@ pub(crate) fn at(
         if landlock::is_held(task) {
             may_make_slow(task, &parent, what.mode)?;
         }
-        return match or_reclaim(task, || after_miss(task, (parent.dir, parent.mount), (&place, &way), &what))
-        {
+        return match reclaim::once_more(task, || {
+            after_miss(task, (parent.dir, parent.mount), (&place, &way), &what)
+        }) {
             Err(Errno::ESTALE) => continue,
             Err(errno) => Err(errno),
             Ok(Made::Existing(_)) => Err(Errno::EEXIST),
@@ -96,8 +98,23 @@ pub(crate) fn at(
 /// `EROFS`; `EACCES`.
 #[cold]
 fn may_make_slow(task: &Task<'_>, parent: &Parent, mode: u32) -> Result<()> {
-    drop(writer::begin(task, parent.mount)?);
+    drop(begin_in(task, parent.dir, parent.mount)?);
     landlock::may_make(task, parent.dir, parent.mount, mode)
+}
+
+/// [`writer::begin_walked`], to make a name in a directory.
+///
+/// # Errors
+/// `EROFS`; `ENOENT` if the directory was removed, which the kernel's lookup finds first; `ESTALE` if the
+/// mount was unmounted since the walk: walk again.
+#[inline(always)]
+pub(crate) fn begin_in<'t, 'r>(task: &'t Task<'r>, dir: InodeRef, mount: MountId) -> Result<Writing<'t, 'r>> {
+    writer::begin_walked(task, mount).map_err(|errno| refused_slow(task, dir, errno))
+}
+
+#[cold]
+fn refused_slow(task: &Task<'_>, dir: InodeRef, errno: Errno) -> Errno {
+    if errno == Errno::EROFS && mounts::is_gone(task, dir) { Errno::ENOENT } else { errno }
 }
 
 /// Creates an inode and its name at a place, unless the name exists.
@@ -113,7 +130,7 @@ pub(crate) fn named(
     what: &InodeKind,
 ) -> Result<Made> {
     let key = name::Key::new(dir.id, name);
-    or_reclaim(task, || after_miss(task, (dir, mount), (&key, &Way::of(task.region, key.hash)), what))
+    reclaim::once_more(task, || after_miss(task, (dir, mount), (&key, &Way::of(task.region, key.hash)), what))
 }
 
 /// [`named`] for a name whose hash leads to a bucket that was looked at, without freeing anything on
@@ -128,7 +145,7 @@ pub(crate) fn after_miss(
     place: (&name::Key<'_, '_>, &Way<'_>),
     what: &InodeKind,
 ) -> Result<Made> {
-    let _writing = writer::begin_walked(task, mount)?;
+    let _writing = begin_in(task, dir, mount)?;
     named_once(task, dir, mount, place, what)
 }
 
@@ -139,21 +156,7 @@ pub(crate) fn after_miss(
 pub(crate) fn hidden(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &InodeKind) -> Result<Made> {
     let key = name::Key::new(dir.id, name);
     let way = || Way::of(task.region, key.hash);
-    or_reclaim(task, || named_once(task, dir, MountId::NONE, (&key, &way()), what))
-}
-
-/// On `ENOSPC`, frees what nothing names and tries again.
-fn or_reclaim(task: &Task<'_>, mut once: impl FnMut() -> Result<Made>) -> Result<Made> {
-    let mut has_reclaimed = false;
-    loop {
-        match once() {
-            Err(Errno::ENOSPC) if !has_reclaimed => {
-                reclaim::all(task);
-                has_reclaimed = true;
-            }
-            done => return done,
-        }
-    }
+    reclaim::once_more(task, || named_once(task, dir, MountId::NONE, (&key, &way()), what))
 }
 
 /// The caller must be a writer of the mount.

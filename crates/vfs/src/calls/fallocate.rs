@@ -50,13 +50,9 @@ pub fn fallocate(task: &Task, fd: Fd, mode: u32, offset: i64, length: i64) -> Re
     let writing = writer::begin(task, held.mount())?;
     match what {
         Operation::Hole => punch(task, id, inode, offset as u64, end),
-        Operation::Room(size) => match allocate(task, id, inode, offset as u64, end, size) {
-            Err(Errno::ENOSPC) => {
-                reclaim::all(task);
-                allocate(task, id, inode, offset as u64, end, size)
-            }
-            done => done,
-        },
+        Operation::Room(size) => {
+            reclaim::once_more(task, || allocate(task, id, inode, offset as u64, end, size))
+        }
     }?;
     drop(writing);
     watched::touched(task, id, inode, Touched::Modified);

@@ -166,8 +166,7 @@ pub fn of_entry<'t>(
 
 /// Whether the entry names this inode.
 fn names(task: &Task<'_>, entry: DirentId, inode: InodeRef) -> bool {
-    let record = task.region.dirent(entry);
-    entry.is_some() && dirent::lives(record) && dirent::target(record) == inode
+    entry.is_some() && dirent::names(task.region.dirent(entry), inode)
 }
 
 /// Finds some name of an inode whose name at open is gone because of a rename. Searches all entries.
@@ -177,7 +176,7 @@ fn other_name(task: &Task<'_>, inode: InodeRef) -> DirentId {
     if task.region.inode(inode.id).nlink.load(Ordering::Relaxed) == 0 {
         return DirentId::NONE;
     }
-    dirent::all(task.region).find(|entry| names(task, *entry, inode)).unwrap_or(DirentId::NONE)
+    dirent::any(task.region, inode)
 }
 
 /// The path of an inode from the root of its file system, in `scratch.outside`, followed by a NUL. That of

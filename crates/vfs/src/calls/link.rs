@@ -9,11 +9,12 @@ use lp_region::sync::Ordering;
 use crate::caller::below;
 use crate::caller::event;
 use crate::caller::task::{Outside, Place, Task};
+use crate::calls::create;
 use crate::calls::landlock::{self, Refer};
 use crate::calls::target;
 use crate::content::allowance::{self, What};
 use crate::inodes::{inode, watched};
-use crate::lane::writer;
+use crate::life::reclaim;
 use crate::names::change::{self, Links, Plain, Seats};
 use crate::names::hash::{self, Load, Way};
 use crate::names::walk::{self, Found, LastType, Parent, PathBuffer};
@@ -71,7 +72,7 @@ pub fn linkat(
             }
             _ => return Err(Errno::EXDEV),
         };
-        match link_at(task, &found, &parent) {
+        match reclaim::once_more(task, || link_at(task, &found, &parent)) {
             Err(Errno::ESTALE) => {}
             // The first path led into a mount that was gone before the second was walked.
             Err(Errno::EXDEV) if turn != mounts::turn(task) => {}
@@ -98,7 +99,8 @@ fn check(
         return Err(Errno::EEXIST);
     }
     if !is_same_mount {
-        return Err(Errno::EXDEV);
+        // That a directory was removed is found with the name.
+        return Err(if dir.is_dead() { Errno::ENOENT } else { Errno::EXDEV });
     }
     protected::may_link(task, file)?;
     let refer = Refer {
@@ -122,7 +124,7 @@ fn check(
 ///
 /// # Errors
 /// Those of [`linkat`]; `ESTALE` if either was freed since the walk.
-pub(crate) fn link_at(task: &Task<'_>, found: &Found, parent: &Parent) -> Result<()> {
+fn link_at(task: &Task<'_>, found: &Found, parent: &Parent) -> Result<()> {
     if parent.last != LastType::Name {
         return Err(Errno::EEXIST);
     }
@@ -139,7 +141,7 @@ pub(crate) fn link_at(task: &Task<'_>, found: &Found, parent: &Parent) -> Result
         None if parent.trailing_slash => return Err(Errno::ENOENT),
         None => {}
     }
-    let _writing = writer::begin_walked(task, parent.mount)?;
+    let _writing = create::begin_in(task, parent.dir, parent.mount)?;
     let mut locked = dir::enter(task, parent.dir)?;
     let file_locked = loop {
         check(task, (dir, file), (found, parent), (&place, &way), is_same_mount)?;

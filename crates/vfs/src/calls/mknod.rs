@@ -6,7 +6,9 @@ use lp_region::process::caps;
 
 use crate::caller::task::{Place, Task};
 use crate::calls::create::{self, InitialContent, InodeKind};
-use crate::rights::credentials;
+use crate::names::dir;
+use crate::names::walk::Parent;
+use crate::rights::{credentials, permission};
 
 /// Device number of overlay file systems' whiteouts, which anybody may create.
 const WHITEOUT: u32 = 0;
@@ -30,9 +32,20 @@ pub fn mknodat(task: &Task<'_>, dirfd: Fd, path: UserPtr, mode: u32, dev: u32) -
         }
         let whiteout = kind == S_IFCHR && dev == WHITEOUT;
         if is_device && !whiteout && !credentials::capable_initially(task, caps::MKNOD) {
-            return Err(Errno::EPERM);
+            return Err(refused_slow(task, parent));
         }
         let rdev = if is_device { dev } else { 0 };
         Ok(InodeKind { mode: kind | mode & 0o7777, rdev, content: InitialContent::Empty })
     })
+}
+
+/// Why a caller without the capability makes no device: the kernel's vfs_mknod looks at the directory first.
+#[cold]
+fn refused_slow(task: &Task<'_>, parent: &Parent) -> Errno {
+    let check = || {
+        let _writing = create::begin_in(task, parent.dir, parent.mount)?;
+        let _locked = dir::enter(task, parent.dir)?;
+        permission::may_create(task, task.region.inode(parent.dir.id))
+    };
+    check().err().unwrap_or(Errno::EPERM)
 }

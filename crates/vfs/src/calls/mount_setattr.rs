@@ -17,7 +17,7 @@ use crate::calls::target;
 use crate::inodes::strict;
 use crate::life::mount_list::List;
 use crate::life::mount_owner;
-use crate::life::mount_peers::Peers;
+use crate::life::mount_peers::{Peers, Propagation};
 use crate::life::mount_tree::{self, Draft, Tree};
 use crate::names::walk::{Found, PathBuffer};
 
@@ -90,7 +90,7 @@ impl Attributes {
         if (self.set & !IDMAP | self.clear) & !known != 0 {
             return Err(Errno::EINVAL);
         }
-        if self.propagation != 0 && propagation(self.propagation as u32).is_none() {
+        if self.propagation != 0 && self.propagation().is_none() {
             return Err(Errno::EINVAL);
         }
         let own = |bits: u64| {
@@ -117,6 +117,10 @@ impl Attributes {
         Ok((clear, set))
     }
 
+    fn propagation(&self) -> Option<Propagation> {
+        u32::try_from(self.propagation).ok().and_then(propagation)
+    }
+
     /// Why there is no mount with ids mapped by a user namespace: the caller's descriptor of it (the kernel's
     /// build_mount_idmapped), or that mounts cannot have them.
     fn no_map(&self, task: &Task<'_>) -> Errno {
@@ -141,7 +145,7 @@ fn apply(
         return Err(Errno::EINVAL);
     }
     set(task, &tree.branch(at.mount, |_| recursive), changes)?;
-    let Some(to) = propagation(attributes.propagation as u32) else { return Ok(()) };
+    let Some(to) = attributes.propagation() else { return Ok(()) };
     mount_tree::change(task, |tree| {
         let mut peers = Peers::of(task);
         for id in tree.branch(at.mount, |_| recursive).iter() {

@@ -99,9 +99,9 @@ fn may_open_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Ope
         S_IFBLK | S_IFCHR if mounts::has(task, found.mount, mount_flags::NODEV) => return Err(Errno::EACCES),
         _ => {}
     }
-    // The kernel's sb_permission: devices and FIFOs may be written on a read-only file system.
-    if writes && matches!(kind, S_IFREG | S_IFDIR) && writer::is_read_only(task, found.mount) {
-        return Err(Errno::EROFS);
+    // Devices and FIFOs may be written on a read-only file system.
+    if writes && kind == S_IFREG && writer::is_read_only(task, found.mount) {
+        return read_only_slow(task, found, how);
     }
     permission::check(task, record, how.access)?;
     let below = inode_flags::PENDING | inode_flags::XATTRS_BELOW;
@@ -110,6 +110,29 @@ fn may_open_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Ope
         return open_marked_slow(task, found, how, kind);
     }
     open_checked(task, found, how, kind)
+}
+
+/// Refuses to open a regular file in a read-only mount for writing. The kernel's sb_permission looks at the
+/// file system before the permissions, and do_dentry_open at the mount after all else, unless do_open has to
+/// write to it for `O_TRUNC`.
+#[cold]
+fn read_only_slow(task: &Task, found: &Found, how: &How) -> Result<Opened> {
+    if how.has(O_TRUNC) || mounts::has(task, found.mount, mount_flags::SB_READ_ONLY) {
+        return Err(Errno::EROFS);
+    }
+    let record = task.region.inode(found.inode.id);
+    permission::check(task, record, how.access)?;
+    // Relaxed: one word, as seen.
+    let flags = record.flags.load(Ordering::Relaxed);
+    if flags & inode_flags::APPEND != 0 && how.flags & O_ACCMODE != O_RDONLY && !how.has(O_APPEND)
+        || how.has(O_NOATIME) && !credentials::owns(task, record)
+    {
+        return Err(Errno::EPERM);
+    }
+    if flags & inode_flags::EXECUTED != 0 {
+        busy::may_write_slow(task, found.inode)?;
+    }
+    Err(Errno::EROFS)
 }
 
 /// An append-only file, one that may be watched, leased or executed, or one still to be taken from below.

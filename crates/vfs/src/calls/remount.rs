@@ -8,11 +8,12 @@ use lp_region::mount::mount_flags;
 use lp_region::mount_change::Set;
 use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
-use lp_region::{MountId, marks};
+use lp_region::{InodeRef, MountId, Spot, marks};
 
 use crate::caller::task::Task;
 use crate::descriptors::opened;
 use crate::lane::writer;
+use crate::life::home;
 use crate::names::mounts;
 
 /// Attempts of a remount that writers cancel.
@@ -121,14 +122,29 @@ pub fn shut(task: &Task, what: RemountTarget, becomes: impl Fn(MountId, u32) -> 
 }
 
 /// Whether a file is open for writing, or mapped through such an open file. Nor can a file system become
-/// read-only while files of it without a name are open (the kernel's sb_prepare_remount_readonly).
+/// read-only while what has no name in it is in use (the kernel's sb_prepare_remount_readonly).
 fn has_writable_file(task: &Task, what: RemountTarget) -> bool {
-    opened::by_the_living(task, |open| {
-        if !what.holds(task, open.mount) || open.mode & file_mode::PATH != 0 {
-            return false;
-        }
-        // Relaxed: an open file keeps it from growing.
-        let nameless = || task.region.inode(open.inode.id).nlink.load(Ordering::Relaxed) == 0;
-        open.mode & file_mode::WRITE != 0 || matches!(what, RemountTarget::Superblock(_)) && nameless()
+    let is_whole = matches!(what, RemountTarget::Superblock(_));
+    // Relaxed: what is in use does not get more names.
+    let nameless = |inode: InodeRef| task.region.inode(inode.id).nlink.load(Ordering::Relaxed) == 0;
+    let is_in = opened::by_the_living(task, |open| {
+        what.holds(task, open.mount)
+            && (open.mode & (file_mode::WRITE | file_mode::PATH) == file_mode::WRITE
+                || is_whole && nameless(open.inode))
+    });
+    is_in || is_whole && is_in_removed_directory(task, what, nameless)
+}
+
+/// Whether a living process has a working or root directory that was removed.
+fn is_in_removed_directory(task: &Task, what: RemountTarget, nameless: impl Fn(InodeRef) -> bool) -> bool {
+    task.region.processes().any(|id| {
+        let process = task.region.process(id);
+        let mut directories =
+            [&process.cwd, &process.root].map(|word| word.load(Ordering::Acquire)).into_iter();
+        let is_in = |word: u64| {
+            let spot = Spot::from_word(word);
+            word != 0 && what.holds(task, spot.mount) && nameless(spot.inode)
+        };
+        directories.any(is_in) && home::counts(task, id)
     })
 }

@@ -14,6 +14,7 @@ use crate::calls::rename_within::{self, Quick};
 use crate::calls::{rename_over, unlink};
 use crate::inodes::inode::{self, Locked};
 use crate::lane::writer;
+use crate::life::reclaim;
 use crate::names::dir::{self};
 use crate::names::hash::{self, Load};
 use crate::names::mounts;
@@ -253,7 +254,7 @@ fn rename_at<const CHECKED: bool>(
     let ask = Ask::<CHECKED> { task, from, to, place: &place, mode, behind };
     let done = match ask.once(InodeId::NONE) {
         Ok(done) => done,
-        Err(Stop::Failed(errno)) if errno != below::MISSING => return Err(errno),
+        Err(Stop::Failed(errno)) if !matches!(errno, below::MISSING | Errno::ENOSPC) => return Err(errno),
         Err(stop) => ask.again_slow(stop)?,
     };
     if done.load == Load::Crowded {
@@ -319,12 +320,18 @@ impl<'a, 'r, const CHECKED: bool> Ask<'a, 'r, CHECKED> {
         self.attempt(first)
     }
 
-    /// Tries again for as long as another lane is in the way or something is to be taken from below, after
-    /// what stopped the last attempt.
+    /// Tries again for as long as another lane is in the way or something is to be taken from below, and once
+    /// without space, after what stopped the last attempt.
     #[cold]
     fn again_slow(&self, mut stop: Stop) -> Result<Done> {
+        let mut has_reclaimed = false;
         loop {
             let first = match stop {
+                Stop::Failed(Errno::ENOSPC) if !has_reclaimed => {
+                    reclaim::all(self.task);
+                    has_reclaimed = true;
+                    InodeId::NONE
+                }
                 Stop::Failed(below::MISSING) => {
                     self.take_maps()?;
                     InodeId::NONE

@@ -15,11 +15,11 @@ use crate::caller::below;
 use crate::caller::event::Touched;
 use crate::caller::task::{Place, Task};
 use crate::calls::target;
-use crate::inodes::blob::{self, BlobKind};
+use crate::inodes::blob::{self, BlobKind, View};
 use crate::inodes::xattrs::{self, CAPABILITY, NAME_ROOM, XattrValue};
 use crate::inodes::{inode, watched};
 use crate::lane::writer;
-use crate::life::mount_owner;
+use crate::life::{mount_owner, reclaim};
 use crate::names::tree;
 use crate::rights::file_capabilities::{self, FileCapabilities};
 use crate::rights::{acl, credentials, permission};
@@ -70,9 +70,7 @@ pub fn getxattr(
     to: UserSlice,
 ) -> Result<Place<usize>> {
     let name = Name::import(name)?;
-    target::at(task, dirfd, path, at_flags & AT_SYMLINK_NOFOLLOW, |id, inode, _| {
-        get(task, id, inode, &name, to)
-    })
+    target::at(task, dirfd, path, at_flags & AT_SYMLINK_NOFOLLOW, |_, inode, _| get(task, inode, &name, to))
 }
 
 /// Reads an attribute of an open file and returns its size.
@@ -82,7 +80,7 @@ pub fn getxattr(
 pub fn fgetxattr(task: &Task, fd: Fd, name: UserPtr, to: UserSlice) -> Result<usize> {
     let name = Name::import(name)?;
     let held = task.fget_no_path(fd)?;
-    get(task, held.inode_id(), held.inode, &name, to)
+    get(task, held.inode, &name, to)
 }
 
 /// [`getxattr`] of an inode that nobody removes.
@@ -90,7 +88,7 @@ pub fn fgetxattr(task: &Task, fd: Fd, name: UserPtr, to: UserSlice) -> Result<us
 /// # Errors
 /// Those of [`fgetxattr`].
 pub fn getxattr_of(task: &Task, of: InodeId, name: UserPtr, to: UserSlice) -> Result<usize> {
-    get(task, of, task.region.inode(of), &Name::import(name)?, to)
+    get(task, task.region.inode(of), &Name::import(name)?, to)
 }
 
 /// Lists the attribute names of what a path names and returns the size of the list.
@@ -104,7 +102,7 @@ pub fn listxattr(
     at_flags: u32,
     to: UserSlice,
 ) -> Result<Place<usize>> {
-    target::at(task, dirfd, path, at_flags & AT_SYMLINK_NOFOLLOW, |id, inode, _| list(task, id, inode, to))
+    target::at(task, dirfd, path, at_flags & AT_SYMLINK_NOFOLLOW, |_, inode, _| list(task, inode, to))
 }
 
 /// Lists the attribute names of an open file and returns the size of the list.
@@ -113,7 +111,7 @@ pub fn listxattr(
 /// Those of [`listxattr`]; `EBADF`.
 pub fn flistxattr(task: &Task, fd: Fd, to: UserSlice) -> Result<usize> {
     let held = task.fget_no_path(fd)?;
-    list(task, held.inode_id(), held.inode, to)
+    list(task, held.inode, to)
 }
 
 /// [`listxattr`] of an inode that nobody removes.
@@ -121,7 +119,7 @@ pub fn flistxattr(task: &Task, fd: Fd, to: UserSlice) -> Result<usize> {
 /// # Errors
 /// Those of [`flistxattr`].
 pub fn listxattr_of(task: &Task, of: InodeId, to: UserSlice) -> Result<usize> {
-    list(task, of, task.region.inode(of), to)
+    list(task, task.region.inode(of), to)
 }
 
 /// Removes an attribute of what a path names.
@@ -261,7 +259,7 @@ fn resolve(name: &[u8], space: Space) -> Result<()> {
 type On<'a> = (InodeId, &'a Inode, MountId);
 
 fn set(task: &Task, of: On, name: &Name, value: XattrValue) -> Result<()> {
-    set_value(task, of, name, value)?;
+    reclaim::once_more(task, || set_value(task, of, name, value))?;
     watched::touched(task, of.0, of.1, Touched::Attributes);
     Ok(())
 }
@@ -324,7 +322,7 @@ fn may_administer(task: &Task, inode: &Inode, name: &[u8]) -> Result<()> {
 }
 
 fn remove(task: &Task, of: On, name: &Name) -> Result<()> {
-    remove_value(task, of, name)?;
+    reclaim::once_more(task, || remove_value(task, of, name))?;
     watched::touched(task, of.0, of.1, Touched::Attributes);
     Ok(())
 }
@@ -346,22 +344,23 @@ fn remove_value(task: &Task, (id, inode, mount): On, name: &Name) -> Result<()> 
     xattrs::replace(task, (id, inode), name, None, task.now())
 }
 
-fn get(task: &Task, id: InodeId, inode: &Inode, name: &Name, to: UserSlice) -> Result<usize> {
+fn get(task: &Task, inode: &Inode, name: &Name, to: UserSlice) -> Result<usize> {
     let name = name.get();
     let space = space(name);
     if let Space::Acl(which) = space {
         below::acl(task, inode)?;
-        return acl::get(task, id, inode, which, to);
+        return acl::get(task, inode, which, to);
     }
     below::acl(task, inode)?;
     may(task, inode, space, Access::Read)?;
     resolve(name, space)?;
     below::complete_attributes(task, inode)?;
-    if BlobKind::Xattr.handle(inode) == 0 {
-        return Err(Errno::ENODATA);
-    }
-    let _locked = inode::lock(task, id);
-    let view = blob::of(task, inode, BlobKind::Xattr).ok_or(Errno::ENODATA)?;
+    // Without a lock, so that nobody waits for a writer that is stopped.
+    blob::peek(task.region, inode, BlobKind::Xattr, |view| get_from(task, view, name, to))
+        .unwrap_or(Err(Errno::ENODATA))
+}
+
+fn get_from(task: &Task, view: View, name: &[u8], to: UserSlice) -> Result<usize> {
     let record = xattrs::records(view)
         .find(|record| xattrs::compare(view, record, name).is_eq())
         .ok_or(Errno::ENODATA)?;
@@ -387,15 +386,21 @@ fn fill(to: UserSlice, size: usize, copy: impl FnOnce(UserSlice) -> Result<usize
     }
 }
 
-fn list(task: &Task, id: InodeId, inode: &Inode, to: UserSlice) -> Result<usize> {
+fn list(task: &Task, inode: &Inode, to: UserSlice) -> Result<usize> {
     below::complete_attributes(task, inode)?;
     // Each is looked at once, as in the kernel's simple_xattr_list.
-    if [BlobKind::Acl, BlobKind::DefaultAcl, BlobKind::Xattr].iter().all(|kind| kind.handle(inode) == 0) {
-        return Ok(0);
-    }
-    let _locked = inode::lock(task, id);
+    let acls = [(BlobKind::Acl, acl::ACCESS_NAME), (BlobKind::DefaultAcl, acl::DEFAULT_NAME)]
+        .map(|(kind, name)| if kind.handle(inode) == 0 { None } else { Some(name) });
+    blob::peek(task.region, inode, BlobKind::Xattr, |view| list_names(task, (acls, Some(view)), to))
+        .unwrap_or_else(|| list_names(task, (acls, None), to))
+}
+
+/// The names of ACLs, and the other attributes.
+type Names<'r> = ([Option<&'static [u8]>; 2], Option<View<'r>>);
+
+fn list_names(task: &Task, names: Names, to: UserSlice) -> Result<usize> {
     let mut total = 0;
-    each_name(task, inode, |len, _| {
+    each_name(task, names, |len, _| {
         total += len + 1;
         Ok(())
     })?;
@@ -406,7 +411,7 @@ fn list(task: &Task, id: InodeId, inode: &Inode, to: UserSlice) -> Result<usize>
         return Err(if to.len() < VALUE_MAX { Errno::ERANGE } else { Errno::E2BIG });
     }
     let mut left = to;
-    each_name(task, inode, |len, copy| {
+    each_name(task, names, |len, copy| {
         copy(left.first(len))?;
         // SAFETY: the copy routine handles bad pointers.
         unsafe { ucopy::put(left.skip(len).start().as_ptr(), &0u8) }?;
@@ -420,16 +425,14 @@ fn list(task: &Task, id: InodeId, inode: &Inode, to: UserSlice) -> Result<usize>
 /// name out.
 fn each_name(
     task: &Task,
-    inode: &Inode,
+    (acls, view): Names,
     mut visit: impl FnMut(usize, &dyn Fn(UserSlice) -> Result<()>) -> Result<()>,
 ) -> Result<()> {
-    for (which, name) in [(BlobKind::Acl, acl::ACCESS_NAME), (BlobKind::DefaultAcl, acl::DEFAULT_NAME)] {
-        if blob::of(task, inode, which).is_some() {
-            // SAFETY: the copy routine handles bad pointers.
-            visit(name.len(), &|to| unsafe { ucopy::copy(to.start().as_ptr(), name.as_ptr(), name.len()) })?;
-        }
+    for name in acls.into_iter().flatten() {
+        // SAFETY: the copy routine handles bad pointers.
+        visit(name.len(), &|to| unsafe { ucopy::copy(to.start().as_ptr(), name.as_ptr(), name.len()) })?;
     }
-    let Some(view) = blob::of(task, inode, BlobKind::Xattr) else { return Ok(()) };
+    let Some(view) = view else { return Ok(()) };
     let mut trusted = None;
     for record in xattrs::records(view) {
         let mut may_see =

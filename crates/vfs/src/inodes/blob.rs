@@ -97,7 +97,7 @@ impl<'t, 'r> BlobDraft<'t, 'r> {
 
     /// Its contents so far.
     pub fn view(&self) -> View<'r> {
-        View { region: self.task.region, id: self.id }
+        View::of(self.task.region, self.id)
     }
 }
 
@@ -112,17 +112,22 @@ impl Drop for BlobDraft<'_, '_> {
 pub struct View<'r> {
     region: Region<'r>,
     id: InodeId,
+    len: u64,
 }
 
 impl<'r> View<'r> {
+    fn of(region: Region<'r>, id: InodeId) -> View<'r> {
+        View { region, id, len: region.inode(id).size.load(Relaxed) } // Relaxed: a blob does not change.
+    }
+
     /// Length in bytes.
     pub fn len(&self) -> u64 {
-        self.region.inode(self.id).size.load(Relaxed) // Relaxed: a blob does not change.
+        self.len
     }
 
     /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.len == 0
     }
 
     /// Copies bytes out to the program's memory: all that `to` has room for and that there are.
@@ -168,7 +173,7 @@ impl<'r> View<'r> {
 /// A blob of an inode; `None` if it has none. The caller must hold the inode's lock.
 pub(crate) fn of<'r>(task: &Task<'r>, inode: &Inode, which: BlobKind) -> Option<View<'r>> {
     let id = InodeId(which.handle(inode));
-    id.is_some().then_some(View { region: task.region, id })
+    id.is_some().then(|| View::of(task.region, id))
 }
 
 /// Calls `look` with a blob of an inode, without a lock, until the blob stayed the same meanwhile. `None` if
@@ -184,11 +189,18 @@ pub(crate) fn peek<T>(
     }
     // PAIRS: the release store in `Swap::apply`, and the fence at the start of `hidden::clear`'s section.
     let generation = |word| &region.inode(InodeId(word & !COVERED)).generation;
-    let look = |word| {
-        let id = InodeId(word & !COVERED);
-        id.is_some().then(|| look(View { region, id }))
+    let view = |word| match word & !COVERED {
+        0 | NO_ACL_YET => None,
+        id => Some(View::of(region, InodeId(id))),
     };
-    validated::look(which.word(inode), generation, look).flatten()
+    loop {
+        // What takes a blob's place meanwhile may be of any length: only a length that was a blob's is used.
+        let len = validated::look(which.word(inode), generation, view).flatten()?.len;
+        let once = |word| view(word).map(|view| (view.len == len).then(|| look(view)));
+        if let Some(seen) = validated::look(which.word(inode), generation, once).flatten()? {
+            return Some(seen);
+        }
+    }
 }
 
 /// A change of an inode's blob and of what depends on it: one change, which happens completely or not at all

@@ -229,5 +229,23 @@ pub fn all(task: &Task) {
     }
 }
 
+/// Makes a change that may run out of space. If it does, frees what nothing names and makes it again. The caller
+/// must hold no inode lock.
+///
+/// # Errors
+/// Those of `once`.
+pub(crate) fn once_more<T>(task: &Task, mut once: impl FnMut() -> Result<T>) -> Result<T> {
+    let mut has_reclaimed = false;
+    loop {
+        match once() {
+            Err(Errno::ENOSPC) if !has_reclaimed => {
+                all(task);
+                has_reclaimed = true;
+            }
+            done => return done,
+        }
+    }
+}
+
 impl Listed for OpenFile {}
 impl Listed for Inode {}

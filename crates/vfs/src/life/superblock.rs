@@ -9,9 +9,10 @@ use lp_region::records::Inode;
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, LaneId};
 
+use crate::caller::event::Event;
 use crate::caller::task::Task;
 use crate::content::{allowance, map};
-use crate::inodes::{inode, make};
+use crate::inodes::{inode, make, watched};
 use crate::lane::kept;
 use crate::life::fs_options::{FsKind, Options};
 use crate::life::mempolicy::{self, Policy};
@@ -336,6 +337,10 @@ pub(crate) fn destroy(task: &Task<'_>, root: u32) {
         && inode.nlink.load(Ordering::Relaxed) != 0
         && inode.root.load(Ordering::Relaxed) == root;
     if lives {
+        // Its number is the next file system's.
+        if watched::has_shadow(inode) {
+            (task.notify)(task, &Event::Unmounted(top.id));
+        }
         empty(task, top);
         let _locked = inode::lock(task, top.id);
         inode.seq.begin();

@@ -10,8 +10,9 @@ use lp_region::{LockId, ProcessId, ring};
 use crate::caller::task::Task;
 use crate::locks::lock::family;
 
-/// Maximum number of locks that a search follows (`MAX_DEADLK_ITERATIONS`).
-const RING: usize = 10;
+/// Members of the largest ring that a search finds: the caller, the owner of the lock that it asks for, and
+/// the `MAX_DEADLK_ITERATIONS` (10) that Linux's search goes on to.
+const RING: usize = 12;
 
 /// Publishes what the calling thread waits for, until this is dropped.
 pub(crate) struct Waiting<'t, 'r> {

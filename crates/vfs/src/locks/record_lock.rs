@@ -7,7 +7,7 @@ use lp_abi::linux::{
 use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::process::Process;
 use lp_region::records::file_mode;
-use lp_region::sync::Ordering;
+use lp_region::sync::{Ordering, full_fence};
 use lp_region::{ProcessId, ucopy};
 
 use crate::caller::task::Task;
@@ -54,8 +54,8 @@ pub fn fcntl(task: &Task, fd: Fd, command: u32, argument: UserPtr) -> Result<()>
     };
     match command {
         F_GETLK | F_OFD_GETLK => get(task, &held, owner, asked, argument),
-        F_SETLK | F_OFD_SETLK => set(task, &held, owner, &asked, LockWait::No),
-        F_SETLKW | F_OFD_SETLKW => set(task, &held, owner, &asked, LockWait::Yes),
+        F_SETLK | F_OFD_SETLK => set(task, (fd, &held), owner, &asked, LockWait::No),
+        F_SETLKW | F_OFD_SETLKW => set(task, (fd, &held), owner, &asked, LockWait::Yes),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -108,7 +108,7 @@ pub fn shown_pid(task: &Task, lock: &Lock) -> i32 {
     number as i32
 }
 
-fn set(task: &Task, held: &HeldFile, owner: Owner, asked: &Flock, wait: LockWait) -> Result<()> {
+fn set(task: &Task, (fd, held): (Fd, &HeldFile), owner: Owner, asked: &Flock, wait: LockWait) -> Result<()> {
     let (range, kind) = (range_of(held, asked)?, kind_of(asked)?);
     let needed = match kind {
         Some(LockType::Shared) => file_mode::READ,
@@ -130,7 +130,29 @@ fn set(task: &Task, held: &HeldFile, owner: Owner, asked: &Flock, wait: LockWait
     }
     let pid = task.process.pid.load(Ordering::Relaxed);
     let lock = Lock { owner, range, kind, pid, through: held.id };
-    file_lock::acquire(task, held.inode_id(), &lock, wait)
+    file_lock::acquire(task, held.inode_id(), &lock, wait)?;
+    // Relaxed: only this thread can have created the second thread.
+    if owner.family == family::POSIX && task.process.threads.load(Ordering::Relaxed) != 0 {
+        check_still_open(task, fd, held)?;
+    }
+    Ok(())
+}
+
+/// Checks that no other thread has closed the descriptor before it could see the new lock, which nothing
+/// would then release. Like the kernel's fcntl_setlk, drops all that a close drops.
+///
+/// # Errors
+/// `EBADF`.
+fn check_still_open(task: &Task, fd: Fd, held: &HeldFile) -> Result<()> {
+    // PAIRS: the exchange in `table_lock::leave_beside`: either this load finds the entry changed, or the
+    // close finds the lock in `open_file::drop_locks`.
+    full_fence();
+    let word = task.table.load(fd);
+    if word & table::entry::OPEN != 0 && word as u32 == held.id.0 {
+        return Ok(());
+    }
+    file_lock::drop_posix(task, held.inode_id());
+    Err(Errno::EBADF)
 }
 
 /// Makes each close of the process look for its locks, if none does yet.

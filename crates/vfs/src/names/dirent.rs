@@ -253,6 +253,17 @@ pub(crate) fn all(region: Region<'_>) -> impl Iterator<Item = DirentId> {
     (1..=region.header().slabs[Dirent::SLAB].last()).map(DirentId)
 }
 
+/// Whether an entry names this inode.
+pub(crate) fn names(record: &Dirent, inode: InodeRef) -> bool {
+    lives(record) && target(record) == inode
+}
+
+/// Some entry that names an inode; none if there is none. Searches all entries.
+#[cold]
+pub fn any(region: Region<'_>, inode: InodeRef) -> DirentId {
+    all(region).find(|entry| names(region.dirent(*entry), inode)).unwrap_or(DirentId::NONE)
+}
+
 /// Frees an entry that [`take`] filled in and nothing names.
 pub(crate) fn discard(region: Region<'_>, lane: &Lane, id: DirentId) {
     retire(region, lane, id);

@@ -10,7 +10,6 @@ use lp_region::sync::Ordering::Relaxed;
 use crate::caller::id_map::{self, IdKind};
 use crate::caller::task::Task;
 use crate::inodes::blob::{self, BlobDraft, BlobKind, View};
-use crate::inodes::inode;
 use crate::rights::credentials::{self, Identity};
 
 /// The extended attribute of the access ACL.
@@ -182,27 +181,25 @@ fn translate(task: &Task, view: View, new: impl Fn(IdKind, u32) -> Option<u32>) 
 ///
 /// # Errors
 /// `ENODATA` without one; `ERANGE` if it does not fit; `EOPNOTSUPP` for a symbolic link; `EFAULT`.
-pub(crate) fn get(task: &Task, id: InodeId, inode: &Inode, which: BlobKind, to: UserSlice) -> Result<usize> {
+pub(crate) fn get(task: &Task, inode: &Inode, which: BlobKind, to: UserSlice) -> Result<usize> {
     if inode.mode.load(Relaxed) & S_IFMT == S_IFLNK {
         return Err(Errno::EOPNOTSUPP);
     }
-    if which.handle(inode) == 0 {
-        return Err(Errno::ENODATA);
-    }
-    let _locked = inode::lock(task, id);
-    let view = blob::of(task, inode, which).ok_or(Errno::ENODATA)?;
-    let len = view.len() as usize;
-    match to.len() {
-        0 => Ok(len),
-        size if size < len => Err(Errno::ERANGE),
-        _ if id_map::is_inside(task.process) => {
-            let seen = duplicate(task, view, inode.root.load(Relaxed))?;
-            let shown = |kind, id| Some(id_map::from_run(task.process, kind, id).unwrap_or(NO_ID));
-            translate(task, seen.view(), shown)?;
-            seen.view().give(to.first(len), 0)
+    let give = |view: View| {
+        let len = view.len() as usize;
+        match to.len() {
+            0 => Ok(len),
+            size if size < len => Err(Errno::ERANGE),
+            _ if id_map::is_inside(task.process) => {
+                let seen = duplicate(task, view, inode.root.load(Relaxed))?;
+                let shown = |kind, id| Some(id_map::from_run(task.process, kind, id).unwrap_or(NO_ID));
+                translate(task, seen.view(), shown)?;
+                seen.view().give(to.first(len), 0)
+            }
+            _ => view.give(to.first(len), 0),
         }
-        _ => view.give(to.first(len), 0),
-    }
+    };
+    blob::peek(task.region, inode, which, give).unwrap_or(Err(Errno::ENODATA))
 }
 
 /// Sets an ACL from its extended attribute. The caller must hold the inode's lock.
@@ -266,6 +263,7 @@ pub(crate) fn remove(task: &Task, id: InodeId, inode: &Inode, which: BlobKind) -
     may_set(task, inode, which, false)?;
     let mode = inode.mode.load(Relaxed); // Relaxed: under the lock.
     if may_have(mode, which) {
+        let mode = if which == BlobKind::Acl { updated(task, inode, mode & 0o777) } else { mode };
         blob::swap(task, id, which, None, (mode, task.now()));
     }
     Ok(())
@@ -292,7 +290,7 @@ fn may_set(task: &Task, inode: &Inode, which: BlobKind, any: bool) -> Result<()>
     if credentials::owns(task, inode) { Ok(()) } else { Err(Errno::EPERM) }
 }
 
-/// The mode after setting an access ACL, as in `posix_acl_update_mode`.
+/// The mode after setting or removing an access ACL, as in `posix_acl_update_mode`.
 fn updated(task: &Task, inode: &Inode, bits: u32) -> u32 {
     let old = inode.mode.load(Relaxed); // Relaxed: under the lock.
     let mut mode = old & !0o777 | bits;

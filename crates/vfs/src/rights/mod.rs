@@ -1,8 +1,8 @@
 //! Permissions: credentials, permission checks, ACLs, a new inode's attributes, and the privileges that a
 //! write removes.
 //!
-//! Checks read single words as seen and take no lock. Only [`acl::get`] takes the inode's lock. Callers of
-//! the functions that change something must hold it.
+//! Checks and [`acl::get`] read single words as seen and take no lock. Callers of the functions that change
+//! something must hold the inode's.
 #![forbid(unsafe_code)]
 
 pub(crate) mod acl;

@@ -46,6 +46,7 @@ pub(crate) fn notify(task: &Task<'_>, event: &Event<'_>) {
             shadow_fd::close(task, *fd);
             Ok(())
         }
+        Event::Unmounted(root) => remove_all(task, *root),
         Event::Breaks(broken) => {
             broken.outcome.set(lease_break::give_way(task, broken));
             Ok(())
@@ -319,4 +320,12 @@ fn rename_path(from: &[u8], to: &[u8], flags: u32) -> Result<()> {
     let done =
         unsafe { lp_abi::syscall!(__NR_renameat2, Fd::CWD, from.as_ptr(), Fd::CWD, to.as_ptr(), flags) };
     done.map(drop)
+}
+
+/// Removes the shadows of a file system, whose watches end by that.
+fn remove_all(task: &Task<'_>, root: InodeId) -> Result<()> {
+    let length = path_of(task, root, spare_buffer())?.len();
+    let text = spare_buffer();
+    text.copy_within(PATH_MAX - length.., 0);
+    tree::remove_at(text, length - 1)
 }

@@ -3,7 +3,7 @@
 use lp_abi::{Errno, Result};
 use lp_region::records::inode_flags;
 use lp_region::sync::Ordering;
-use lp_region::{InodeId, InodeRef};
+use lp_region::{DirentId, InodeId, InodeRef};
 use lp_vfs::below;
 use lp_vfs::task::Task;
 use lp_vfs::walk::Found;
@@ -46,7 +46,8 @@ pub(crate) fn unmade(errno: Errno) -> Errno {
     if errno == Errno::ENOENT { Errno::ESTALE } else { Errno::ENOSPC }
 }
 
-/// Places the shadow of a file at the name by which it was found.
+/// Places the shadow of a file at the name by which it was found; what was found as the root of a mount, at
+/// some name.
 fn place(task: &Task, found: &Found) -> Result<()> {
     let record = task.region.inode(found.inode.id);
     if watch::kind(record) == ShadowKind::Directory {
@@ -55,10 +56,16 @@ fn place(task: &Task, found: &Found) -> Result<()> {
     let _held = inode::lock(task, found.inode.id);
     // Relaxed: under the lock.
     if record.self_dirent.load(Ordering::Relaxed) == 0 || !watch::has_shadow(record) {
-        if dirent::target(task.region.dirent(found.dirent)) != found.inode {
+        let entry = match found.dirent {
+            DirentId::NONE => dirent::any(task.region, found.inode),
+            entry => entry,
+        };
+        let name = task.region.dirent(entry);
+        if dirent::target(name) != found.inode {
             return Err(Errno::ESTALE);
         }
-        watch::place(record, found.parent, found.dirent);
+        // Relaxed: the file's lock keeps its names.
+        watch::place(record, InodeId(name.parent.load(Ordering::Relaxed)), entry);
     }
     Ok(())
 }

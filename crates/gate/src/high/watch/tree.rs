@@ -9,6 +9,9 @@ use lp_abi::{Errno, Fd, PATH_MAX, Result, dirent64};
 use crate::high::frame::at::{Which, buffer};
 use crate::low::tools::close::close_number;
 
+/// Bytes of entries that are read at a time.
+const RECORDS: usize = 1024;
+
 /// Removes the directory at a NUL-terminated path. Directories below it are emptied deepest first.
 ///
 /// # Errors
@@ -17,6 +20,14 @@ pub(crate) fn remove(path: &[u8]) -> Result<()> {
     let text: &mut [u8; PATH_MAX] = buffer(Which::First);
     let top = path.len().checked_sub(1).ok_or(Errno::ENOENT)?;
     text.get_mut(..=top).ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(path);
+    remove_at(text, top)
+}
+
+/// [`remove`] of the directory at the path of `top` bytes and a NUL in `text`, which is overwritten.
+///
+/// # Errors
+/// Those of [`remove`].
+pub(crate) fn remove_at(text: &mut [u8; PATH_MAX], top: usize) -> Result<()> {
     let mut length = top;
     loop {
         match empty(text, length)? {
@@ -41,7 +52,7 @@ fn empty(text: &mut [u8; PATH_MAX], length: usize) -> Result<Option<usize>> {
     // SAFETY: a NUL-terminated path.
     let directory = unsafe { lp_abi::syscall!(__NR_open, text.as_ptr(), flags) }?;
     let directory = Fd::new(directory as i32);
-    let records: &mut [u8; PATH_MAX] = buffer(Which::Second);
+    let mut records = [0; RECORDS];
     let found = loop {
         let room = records.len();
         // SAFETY: the kernel writes within the buffer.
