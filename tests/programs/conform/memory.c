@@ -367,3 +367,31 @@ GROUP(memory, large_hole_advised)
     is_sparse(fd);
     say("%d", all[MANY / 5]);
 }
+
+/* What mlockall(2) does and leaves alone where it is refused, and what ends with it. */
+GROUP(memory, locking_all_memory)
+{
+    int fd = sparse("f", MANY);
+    char *m = TP(mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, make_open("g", "text", O_RDWR), 0));
+    T(mlockall(MCL_FUTURE | 64));
+    T(munmap(map_all(fd, MANY, MAP_SHARED), MANY));
+    say("refused:"), is_sparse(fd);
+    T(mlockall(MCL_FUTURE));
+    CHILD
+    {
+        T(munmap(map_all(fd, MANY, MAP_SHARED), MANY));
+        say("in a child:"), is_sparse(fd);
+    }
+    T(munlockall());
+    T(munmap(map_all(fd, MANY, MAP_SHARED), MANY));
+    say("unlocked:"), is_sparse(fd);
+    become_nobody();
+    struct rlimit few = { 16 * PAGE, 16 * PAGE };
+    T(setrlimit(RLIMIT_MEMLOCK, &few));
+    char *holes = TP(map_all(fd, MANY, MAP_SHARED));
+    T(mlock(m, PAGE));
+    T(mlockall(MCL_CURRENT));
+    T(madvise(m, PAGE, MADV_COLD));
+    T(madvise(holes, PAGE, MADV_COLD));
+    say("beyond the limit:"), is_sparse(fd);
+}

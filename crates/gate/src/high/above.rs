@@ -27,7 +27,7 @@ use crate::high::life::join;
 use crate::high::life::left;
 use crate::high::life::look;
 use crate::high::life::way;
-use crate::high::memory::{areas, bus, fault, missing, written};
+use crate::high::memory::{areas, bus, fault, fill, missing, written};
 use crate::high::route::{libraries, rooted};
 use crate::high::run::region;
 use crate::high::run::region::joined;
@@ -218,6 +218,7 @@ impl Above for High {
                 region::set_joined(region, child);
                 areas::after_fork();
                 placeholder::after_fork(task);
+                fill::set_locks_all(false);
                 missing::after_fork(task, thread.shares_table.get());
                 if thread.enters_namespace.get() {
                     credentials::entered_namespace(thread, task);

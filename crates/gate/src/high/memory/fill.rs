@@ -47,9 +47,13 @@ impl Content {
     }
 }
 
-/// mlockall(2) or munlockall(2): whether memory that is mapped from here on is locked.
+/// mlockall(2) or munlockall(2): whether memory that is mapped from here on is locked. A child of fork(2)
+/// begins without.
 pub(crate) fn set_locks_all(locks: bool) {
-    LOCKS_ALL.store(u32::from(locks), Ordering::Relaxed); // Relaxed: see `Content::of`.
+    // Relaxed, both: see `Content::of`. A page that does not change is not copied after a fork.
+    if LOCKS_ALL.load(Ordering::Relaxed) != u32::from(locks) {
+        LOCKS_ALL.store(u32::from(locks), Ordering::Relaxed);
+    }
 }
 
 /// Maps `area`, given as if at address 0, at `hint` according to `flags`, and adds it to the list. With

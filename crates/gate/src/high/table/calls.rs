@@ -239,7 +239,7 @@ calls! {
     __NR_mlock: Handled(mlock::mlock);
     __NR_munlock: Neither;
     __NR_mlockall: Handled(mlock::mlockall, apart::locks_memory);
-    __NR_munlockall: Neither;
+    __NR_munlockall: Handled(mlock::munlockall);
     __NR_vhangup: Neither;
     __NR_modify_ldt: Neither;
     __NR_pivot_root: Handled(refused::pivot_root, apart::at_once);

@@ -14,6 +14,14 @@ pub(crate) fn is_alone() -> bool {
     own(b"\nThreads:\t") == Some(1)
 }
 
+/// `CAP_IPC_LOCK` of linux/capability.h.
+const CAP_IPC_LOCK: u64 = 14;
+
+/// Whether no limit holds for the memory that the thread locks, as far as that can be told.
+pub(crate) fn may_lock_all() -> bool {
+    own(b"\nCapEff:\t").is_some_and(|effective| effective & 1 << CAP_IPC_LOCK != 0)
+}
+
 /// How long a process that no debugger traced is taken to be without one, in nanoseconds: less than a debugger
 /// takes to attach, read the symbols and let the process go on.
 const UNTRACED_FOR: u64 = 20_000_000;
