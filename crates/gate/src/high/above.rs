@@ -149,6 +149,12 @@ impl Above for High {
         }
     }
 
+    fn before_descriptor(thread: &Thread) {
+        if let Some(task) = task_of(thread) {
+            placeholder::flush(task);
+        }
+    }
+
     fn before_fork(thread: &Thread) -> lp_abi::Result<()> {
         let Some(task) = task_of(thread) else { return Ok(()) };
         if !is_alone(thread, task) {
