@@ -3,6 +3,7 @@
 #include "conform.h"
 #include <linux/capability.h>
 #include <signal.h>
+#include <pthread.h>
 #include <sys/fsuid.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -383,4 +384,49 @@ GROUP(special, fifos_without_capabilities)
             }
         close(at);
     }
+}
+
+static volatile int is_over;
+static void *unlinks(void *path)
+{
+    while (!is_over)
+        unlink(path);
+    return NULL;
+}
+
+/* A FIFO is renamed while another thread, on a long way, removes its old name, where a file is by then. */
+GROUP(special, fifo_renamed_beside_an_unlink)
+{
+    static char path[4002];
+    for (int i = 0; i < 4000; i += 2)
+        memcpy(path + i, "./", 2);
+    path[4000] = 'p';
+    int lost = 0, fd = -1;
+    pthread_t thread;
+    make("file", "");
+    pthread_create(&thread, NULL, unlinks, path);
+    struct timespec now, start;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    for (now = start; !lost && (now.tv_sec - start.tv_sec) * 10 + now.tv_nsec / 100000000 - start.tv_nsec / 100000000 < 7;
+         clock_gettime(CLOCK_MONOTONIC, &now)) {
+        if (fd < 0) {
+            mkfifo("q", 0600);
+            fd = open("q", O_RDWR | O_NONBLOCK);
+        }
+        rename("q", "p");
+        int there = rename("p", "q") == 0;
+        link("file", "p");
+        if (there) {
+            int other = open("q", O_RDWR | O_NONBLOCK);
+            char byte;
+            lost = write(fd, "x", 1) != 1 || read(other, &byte, 1) != 1;
+            close(other);
+        } else {
+            close(fd);
+            fd = -1;
+        }
+    }
+    is_over = 1;
+    pthread_join(thread, NULL);
+    say("lost %d", lost);
 }
