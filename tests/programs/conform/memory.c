@@ -395,3 +395,19 @@ GROUP(memory, locking_all_memory)
     T(madvise(holes, PAGE, MADV_COLD));
     say("beyond the limit:"), is_sparse(fd);
 }
+
+/* A sealed mapping keeps its holes, which get pages as they are touched. */
+GROUP(memory, sealed_holes)
+{
+    int fd = sparse("f", MANY);
+    char *m = TP(map_all(fd, MANY, MAP_SHARED));
+    T(syscall(462, m, MANY, 0)); /* mseal */
+    CHILD
+    {
+        m[MANY / 2] = 'x';
+        say("%d %c", m[MANY / 3], m[MANY / 2]);
+        T(munmap(m, PAGE));
+    }
+    T(pread(fd, m + PAGE, 1, MANY / 2));
+    say("%c", m[PAGE]);
+}

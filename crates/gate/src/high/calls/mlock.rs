@@ -1,10 +1,10 @@
-//! mlock(2), mlock2(2), mlockall(2), munlockall(2).
+//! mlock(2), mlock2(2), mlockall(2), munlockall(2), mseal(2).
 //!
 //! The region is one mapping, most of it a hole that locking would fill. So mlockall(2) locks each mapping of
 //! the process but the gate's sparse ones.
 
 use lp_abi::linux::*;
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_vfs::task::Task;
 
 use crate::high::frame::handler::{handlers, kernel, ret};
@@ -55,6 +55,14 @@ handlers! {
     /// munlockall(2).
     fn munlockall(_task) {
         fill::set_locks_all(false);
+        NOT_OURS
+    }
+
+    /// mseal(2): what is sealed cannot be mapped anew, so holes get their pages before.
+    fn mseal(task, address: usize, length: usize, flags: usize) {
+        if flags == 0 && address.is_multiple_of(PAGE_SIZE) {
+            holes::touch(task, address, length);
+        }
         NOT_OURS
     }
 }

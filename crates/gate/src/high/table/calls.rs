@@ -461,7 +461,7 @@ calls! {
     __NR_lsm_get_self_attr: Neither;
     __NR_lsm_set_self_attr: Neither;
     __NR_lsm_list_modules: Neither;
-    __NR_mseal: Neither;
+    __NR_mseal: Handled(mlock::mseal);
     __NR_setxattrat: Handled(xattr::setxattrat, apart::setxattrat);
     __NR_getxattrat: Handled(xattr::getxattrat, apart::getxattrat);
     __NR_listxattrat: Handled(xattr::listxattrat, apart::listxattrat);
