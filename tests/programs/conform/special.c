@@ -386,6 +386,28 @@ GROUP(special, fifos_without_capabilities)
     }
 }
 
+/* A descriptor of a FIFO that is fetched from a process is one of the same inode. */
+GROUP(special, fifo_fetched_from_a_process)
+{
+    struct stat st, fetched;
+    T(mkfifo("p", 0640));
+    int fd = T(open("p", O_RDWR)), process = syscall(SYS_pidfd_open, getpid(), 0), got = syscall(SYS_pidfd_getfd, process, fd, 0);
+    T(fstat(fd, &st));
+    T(fstat(got, &fetched));
+    say("%d %d", st.st_dev == fetched.st_dev, st.st_ino == fetched.st_ino);
+    T(fchmod(got, 0600));
+    attributes("p");
+    T(fcntl(got, F_GETFD));
+    T(write(got, "data", 4));
+    char text[8] = "";
+    T(read(fd, text, 8));
+    say("%s", text);
+    T(close(fd));
+    T(write(got, "more", 4));
+    T(read(got, text, 8));
+    say("%s", text);
+}
+
 static volatile int is_over;
 static void *unlinks(void *path)
 {

@@ -257,10 +257,14 @@ fn receive(task: &'static Task<'static>, fd: Fd, meant: &Meant, flags: u32) -> R
 pub(crate) fn fetched(task: &'static Task<'static>, fd: Fd, pidfd: Fd, number: Fd) -> Result<()> {
     let Some(pid) = own_descriptor::process_behind(pidfd) else { return Ok(()) };
     let Some(process) = fd_info::process_of(task, pid) else { return Ok(()) };
-    let Some(id) = dup::of_process(task, process, number)? else {
+    let Some((id, kind)) = dup::of_process(task, process, number)? else {
         // It was closed since the kernel's copy.
         return if placeholder::is_copy(fd) { Err(Errno::EBADF) } else { Ok(()) };
     };
+    if kind == entry::HOST {
+        // The kernel's copy is of the object behind an inode of ours.
+        return dup::install(task, fd, id, entry::HOST | entry::CLOEXEC).inspect(|()| dup::received(task));
+    }
     install(task, fd, id, CMSG_CLOEXEC).inspect_err(|_| dup::abandon(task))?;
     opened::complete_file(task, &task.fget(fd)?);
     Ok(())
