@@ -408,6 +408,41 @@ GROUP(special, fifo_fetched_from_a_process)
     say("%s", text);
 }
 
+/* Calls on sockets that fail for what they are given, where sockets have names. */
+GROUP(special, bad_buffers_of_sockets)
+{
+    struct sockaddr_un name = { .sun_family = AF_UNIX, .sun_path = "sock" }, from;
+    socklen_t length = sizeof from;
+    int s = T(socket(AF_UNIX, SOCK_STREAM, 0)), pair[2];
+    T(bind(s, (void *)&name, sizeof name));
+    T(listen(s, 5));
+    for (int i = 0; i < 2; i++) {
+        int c = T(socket(AF_UNIX, SOCK_STREAM, 0));
+        T(connect(c, (void *)&name, sizeof name));
+        if (i)
+            T(accept4(s, (void *)8, &length, SOCK_CLOEXEC));
+        else
+            T(accept(s, (void *)8, &length));
+        T(dup(c));
+    }
+    T(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair));
+    char byte, control[64];
+    struct iovec v = { &byte, 1 };
+    struct msghdr m = { .msg_name = &from, .msg_namelen = -1, .msg_iov = &v, .msg_iovlen = 1 };
+    T(write(pair[0], "x", 1));
+    T(recvmsg(pair[1], &m, 0));
+    m.msg_namelen = sizeof from;
+    T(recvmsg(pair[1], &m, MSG_DONTWAIT));
+    /* More messages at a time than one sendmmsg(2) sends. */
+    static struct mmsghdr many[1100];
+    T(socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+    for (int i = 0; i < 1100; i++)
+        many[i].msg_hdr = (struct msghdr){ .msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control };
+    static char bytes[1100];
+    T(write(pair[0], bytes, sizeof bytes));
+    T(recvmmsg(pair[1], many, 1100, MSG_DONTWAIT, NULL));
+}
+
 static volatile int is_over;
 static void *unlinks(void *path)
 {
