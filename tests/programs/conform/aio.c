@@ -239,3 +239,14 @@ GROUP(aio, full)
     T(syscall(SYS_io_getevents, context, 4L, 4L, events, NULL));
     end();
 }
+
+GROUP(aio, of_a_path)
+{
+    begin();
+    make("f", "text");
+    int fd = T(open("f", O_PATH));
+    run("read", with(IOCB_CMD_PREAD, fd, room, 4, 0));
+    run("fsync", with(IOCB_CMD_FSYNC, fd, NULL, 0, 0));
+    run("unknown", with(77, fd, room, 4, 0));
+    end();
+}

@@ -109,7 +109,7 @@ fn submit(task: &Task, context: usize, at: *mut ControlBlock, block: &ControlBlo
         return Errno::EINVAL.to_ret();
     }
     let answer = ask_for_room(context);
-    if is_hidden || answer != Errno::EBADF.to_ret() {
+    if is_hidden || descriptor::is_path(task, block.fd()) || answer != Errno::EBADF.to_ret() {
         return answer;
     }
     let is_known = matches!(block.operation, PREAD | PWRITE | FSYNC | FDSYNC | POLL | PREADV | PWRITEV);
