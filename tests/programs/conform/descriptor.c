@@ -408,3 +408,20 @@ GROUP(descriptor, passed_beside_other_control_data)
         close(fds[0]);
     }
 }
+
+/* Arguments of fcntl(2) that the kernel takes as ints. */
+GROUP(descriptor, wide_arguments)
+{
+    int fd = make_open("f", "text", O_RDWR);
+    T(syscall(SYS_fcntl, fd, F_SETSIG, 1L << 32 | SIGUSR1));
+    T(fcntl(fd, F_GETSIG));
+    T(syscall(SYS_fcntl, fd, F_SETSIG, 65));
+    T(syscall(SYS_fcntl, fd, F_SETSIG, -1L));
+    T(syscall(SYS_fcntl, fd, F_ADD_SEALS, 1L << 32 | 1));
+    T(syscall(SYS_fcntl, fd, F_ADD_SEALS, 0x40));
+    struct iovec v = { (char[4]){ 0 }, 4 };
+    T(syscall(SYS_readv, fd, &v, 1L << 32));
+    T(syscall(SYS_readv, fd, &v, 1L << 32 | 1));
+    T(syscall(SYS_pwritev, fd, &v, 1L << 32 | 1, 0, 0));
+    T(syscall(SYS_pwritev2, fd, &v, 1L << 32, 0, 0, 0));
+}

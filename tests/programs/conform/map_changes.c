@@ -331,3 +331,21 @@ GROUP(map, left_out_of_a_child)
     T(madvise(m, 9 * PAGE, MADV_DOFORK));
     CHILD touch("inherited", m + PAGE, 0);
 }
+
+/* mprotect(2) changes what comes before what it must not change. */
+GROUP(map, protection_before_a_refusal)
+{
+    int fd = pages(2), ro = T(open("f", O_RDONLY));
+    char *at = (char *)0x100000000000, *m = TP(mmap(at, 2 * PAGE, PROT_READ, MAP_SHARED, fd, 0));
+    TP(mmap(at + 2 * PAGE, 2 * PAGE, PROT_READ, MAP_SHARED | MAP_FIXED, ro, 0));
+    T(mprotect(m, 4 * PAGE, BOTH));
+    touch("before", m + PAGE, 1);
+    touch("refused", m + 2 * PAGE, 1);
+    T(mprotect(m + 2 * PAGE, PAGE, BOTH));
+    T(mprotect(m + PAGE, 2 * PAGE, PROT_READ));
+    T(munmap(m, PAGE));
+    T(mprotect(m, 4 * PAGE, BOTH));
+    touch("behind a gap", m + PAGE, 1);
+    T(syscall(SYS_mprotect, m + PAGE, PAGE, 1L << 32 | PROT_READ | PROT_WRITE));
+    TP((void *)syscall(SYS_mremap, m + PAGE, PAGE, PAGE, 1L << 40 | MREMAP_MAYMOVE, 0));
+}
