@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/xattr.h>
 
 #define PAGE 4096L
 #define MANY (64L << 20)
@@ -410,4 +411,15 @@ GROUP(memory, sealed_holes)
     }
     T(pread(fd, m + PAGE, 1, MANY / 2));
     say("%c", m[PAGE]);
+}
+
+/* More bytes than a page from and to a hole, in calls that name them. */
+GROUP(memory, large_hole_and_attributes)
+{
+    int fd = sparse("f", MANY);
+    char *m = TP(map_all(fd, MANY, MAP_SHARED));
+    T(fsetxattr(fd, "user.a", m + MANY / 2, 3 * PAGE, 0));
+    T(setxattr("f", "user.b", m + MANY / 3, 9000, 0));
+    T(fgetxattr(fd, "user.a", m + MANY / 4, 3 * PAGE));
+    T(unlink("f"));
 }
