@@ -222,6 +222,8 @@ const GATED: &[u32] = &[
     __NR_mlock,
     __NR_mlock2,
     __NR_mlockall,
+    __NR_munlockall,
+    __NR_mseal,
     __NR_remap_file_pages,
     __NR_shmat,
     // Processes.

@@ -239,3 +239,32 @@ GROUP(aio, full)
     T(syscall(SYS_io_getevents, context, 4L, 4L, events, NULL));
     end();
 }
+
+/* Memory of operations in holes of mapped files. */
+GROUP(aio, from_and_to_holes)
+{
+    begin();
+    int holes = make_open("holes", "", O_RDWR), fd = make_open("f", "0123456789", O_RDWR), p[2];
+    T(pipe(p));
+    T(ftruncate(holes, 64 << 20));
+    char *m = mmap(NULL, 64 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, holes, 0);
+    run("read", with(IOCB_CMD_PREAD, fd, m + (8 << 20), 10, 0));
+    say("%.10s", m + (8 << 20));
+    run("write", with(IOCB_CMD_PWRITE, fd, m + (20 << 20), 300000, 4));
+    struct iovec pieces[2] = { { m + (30 << 20), 5 }, { m + (40 << 20) - 2, 5 } };
+    run("readv", with(IOCB_CMD_PREADV, fd, pieces, 2, 0));
+    say("%.4s", m + (30 << 20));
+    run("to the kernel", with(IOCB_CMD_PWRITE, p[1], m + (50 << 20), 10, 0));
+    end();
+}
+
+GROUP(aio, of_a_path)
+{
+    begin();
+    make("f", "text");
+    int fd = T(open("f", O_PATH));
+    run("read", with(IOCB_CMD_PREAD, fd, room, 4, 0));
+    run("fsync", with(IOCB_CMD_FSYNC, fd, NULL, 0, 0));
+    run("unknown", with(77, fd, room, 4, 0));
+    end();
+}

@@ -384,3 +384,44 @@ GROUP(descriptor, owners_and_signals)
     T(flock(other, LOCK_SH | LOCK_NB));
     say_owner("with locks", fd, self);
 }
+
+/* A file in a message with much other control data. */
+GROUP(descriptor, passed_beside_other_control_data)
+{
+    static struct { char room[60000] __attribute__((aligned(8))); } control;
+    static const int others[] = { 4060, 5000, 40000 };
+    int s[2], fds[8] = { 0 }, fd = make_open("f", "0123456789", O_RDWR);
+    T(socketpair(AF_UNIX, SOCK_STREAM, 0, s));
+    for (unsigned i = 0; i < COUNT(others); i++) {
+        char byte = 'x', b[4] = "";
+        struct iovec v = { &byte, 1 };
+        struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &control,
+                            .msg_controllen = CMSG_SPACE(sizeof fd) + CMSG_SPACE(others[i]) };
+        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+        *c = (struct cmsghdr){ CMSG_LEN(sizeof fd), SOL_SOCKET, SCM_RIGHTS };
+        memcpy(CMSG_DATA(c), &fd, sizeof fd);
+        *(struct cmsghdr *)(control.room + CMSG_SPACE(sizeof fd)) = (struct cmsghdr){ CMSG_LEN(others[i]), 99, 1 };
+        TN("sendmsg", sendmsg(s[0], &m, 0));
+        TN("recvmsg", receive_fd(s[1], fds, 0));
+        TN("read", pread(fds[0], b, 3, i));
+        say("%s", b);
+        close(fds[0]);
+    }
+}
+
+/* Arguments of fcntl(2) that the kernel takes as ints. */
+GROUP(descriptor, wide_arguments)
+{
+    int fd = make_open("f", "text", O_RDWR);
+    T(syscall(SYS_fcntl, fd, F_SETSIG, 1L << 32 | SIGUSR1));
+    T(fcntl(fd, F_GETSIG));
+    T(syscall(SYS_fcntl, fd, F_SETSIG, 65));
+    T(syscall(SYS_fcntl, fd, F_SETSIG, -1L));
+    T(syscall(SYS_fcntl, fd, F_ADD_SEALS, 1L << 32 | 1));
+    T(syscall(SYS_fcntl, fd, F_ADD_SEALS, 0x40));
+    struct iovec v = { (char[4]){ 0 }, 4 };
+    T(syscall(SYS_readv, fd, &v, 1L << 32));
+    T(syscall(SYS_readv, fd, &v, 1L << 32 | 1));
+    T(syscall(SYS_pwritev, fd, &v, 1L << 32 | 1, 0, 0));
+    T(syscall(SYS_pwritev2, fd, &v, 1L << 32, 0, 0, 0));
+}

@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
@@ -70,6 +71,35 @@ GROUP(event, select)
     FD_ZERO(&r); FD_SET(fd, &r);
     T(pselect(10, &r, NULL, NULL, &(struct timespec){ 1, 0 }, NULL));
     T(select(-1, NULL, NULL, NULL, &(struct timeval){ 0, 0 }));
+}
+
+/* A count beyond the kernel's table of descriptors: what is behind it in memory is left alone. */
+GROUP(event, select_beyond_the_table)
+{
+    static unsigned long wide[1 << 12];
+    static const int counts[] = { 3000, 20000, 1 << 20, INT_MAX };
+    int fd = make_open("f", "x", O_RDWR), p[2];
+    T(pipe(p));
+    char *memory = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    fd_set *set = (fd_set *)(memory + 4096 - sizeof *set);
+    for (int readable = 0; readable < 2; readable++) {
+        T(mprotect(memory + 4096, 4096, readable ? PROT_READ : PROT_NONE));
+        for (unsigned i = 0; i < COUNT(counts); i++) {
+            FD_ZERO(set);
+            FD_SET(fd, set), FD_SET(p[0], set);
+            TN("select", select(counts[i], set, NULL, NULL, NULL));
+            say("%d %d", FD_ISSET(fd, set) != 0, FD_ISSET(p[0], set) != 0);
+        }
+    }
+    T(munmap(memory + 4096, 4096));
+    T(select(64, (fd_set *)(memory + 4096), NULL, NULL, NULL));
+    struct rlimit more = { 1 << 16, 1 << 16 };
+    T(setrlimit(RLIMIT_NOFILE, &more));
+    T(dup2(p[1], 40000));
+    wide[40000 / 64] = 1UL << 40000 % 64;
+    wide[0] = 1UL << fd;
+    T(select(40001, NULL, (fd_set *)wide, NULL, NULL));
+    say("%d %d", wide[40000 / 64] == 1UL << 40000 % 64, wide[0] == 1UL << fd);
 }
 
 /* A number that was open and is closed: EBADF after the other checks, in each set. */

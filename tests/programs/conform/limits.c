@@ -1,5 +1,6 @@
 /* Limits of descriptors and of file sizes, and targets that take nothing. */
 #include "conform.h"
+#include <linux/sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -182,4 +183,46 @@ GROUP(limits, to_an_eventfd)
     T(lseek(fd, 0, SEEK_CUR));
     T(sendfile(polls, T(open(".", O_RDONLY)), &at, 8));
     T(copy_file_range(fd, NULL, event, NULL, 8, 0));
+}
+
+/* A limit below numbers that are in use: those that become free are not given out again. */
+GROUP(limits, numbers_above_the_limit)
+{
+    int fd = make_open("f", "text", O_RDWR);
+    while (dup(fd) < 13)
+        ;
+    for (int at = 0; at < 2; at++) {
+        T(close(8 + at));
+        limit(RLIMIT_NOFILE, 6);
+        T(open("f", O_RDONLY));
+        T(close(12 + at));
+        T(open("f", O_RDONLY));
+        T(dup(3));
+        T(close(4));
+        T(open("f", O_RDONLY));
+        limit(RLIMIT_NOFILE, 20);
+        T(open("f", O_RDONLY));
+    }
+}
+
+/* A number that has become free is there for a pidfd. */
+GROUP(limits, a_pidfd)
+{
+    int fd = make_open("f", "text", O_RDWR), pidfd = -1;
+    while (dup(fd) < 11)
+        ;
+    T(close(8));
+    limit(RLIMIT_NOFILE, 12);
+    for (int i = 0; i < 2; i++) {
+        struct clone_args how = { .flags = CLONE_PIDFD, .pidfd = (uintptr_t)&pidfd, .exit_signal = SIGCHLD };
+        pid_t child = syscall(SYS_clone3, &how, sizeof how);
+        if (child == 0)
+            _exit(0);
+        say("%d %d", child > 0, pidfd);
+        if (child > 0)
+            say_wait(child);
+        T(close(8));
+        T(open("f", O_RDONLY));
+        T(close(8));
+    }
 }

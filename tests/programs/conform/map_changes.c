@@ -301,3 +301,51 @@ GROUP(map, remapped_pages_of_pieces)
     for (int page = 0; page < 6; page++)
         touch("all", m + page * PAGE, 0);
 }
+
+/* What a child of fork(2) does not get is its own to map. */
+GROUP(map, left_out_of_a_child)
+{
+    int fd = pages(2);
+    char *at = (char *)0x100000000000, *m = TP(mmap(at, 8 * PAGE, BOTH, MAP_SHARED, fd, 0));
+    T(madvise(m + PAGE, 5 * PAGE, MADV_DONTFORK));
+    T(madvise(m + 4 * PAGE, PAGE, MADV_DOFORK));
+    T(ftruncate(fd, 3 * PAGE));
+    m[2 * PAGE] = 'm';
+    CHILD
+    {
+        touch("inherited", m, 0);
+        touch("left out", m + PAGE, 0);
+        touch("left out after growth", m + 2 * PAGE, 0);
+        char *own = mmap(m + PAGE, 3 * PAGE, BOTH, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        say("%d", own == m + PAGE);
+        memset(own, 'o', 3 * PAGE);
+        T(ftruncate(fd, 8 * PAGE));
+        T(pwrite(fd, "grown", 5, 6 * PAGE));
+        touch("grown", m + 6 * PAGE, 0);
+        touch("inherited after all", m + 4 * PAGE, 1);
+        say("%c %c %c", own[0], own[PAGE], own[2 * PAGE]);
+        T(munmap(own, 3 * PAGE));
+        touch("unmapped", m + PAGE, 0);
+    }
+    touch("here", m + PAGE, 1);
+    T(madvise(m, 9 * PAGE, MADV_DOFORK));
+    CHILD touch("inherited", m + PAGE, 0);
+}
+
+/* mprotect(2) changes what comes before what it must not change. */
+GROUP(map, protection_before_a_refusal)
+{
+    int fd = pages(2), ro = T(open("f", O_RDONLY));
+    char *at = (char *)0x100000000000, *m = TP(mmap(at, 2 * PAGE, PROT_READ, MAP_SHARED, fd, 0));
+    TP(mmap(at + 2 * PAGE, 2 * PAGE, PROT_READ, MAP_SHARED | MAP_FIXED, ro, 0));
+    T(mprotect(m, 4 * PAGE, BOTH));
+    touch("before", m + PAGE, 1);
+    touch("refused", m + 2 * PAGE, 1);
+    T(mprotect(m + 2 * PAGE, PAGE, BOTH));
+    T(mprotect(m + PAGE, 2 * PAGE, PROT_READ));
+    T(munmap(m, PAGE));
+    T(mprotect(m, 4 * PAGE, BOTH));
+    touch("behind a gap", m + PAGE, 1);
+    T(syscall(SYS_mprotect, m + PAGE, PAGE, 1L << 32 | PROT_READ | PROT_WRITE));
+    TP((void *)syscall(SYS_mremap, m + PAGE, PAGE, PAGE, 1L << 40 | MREMAP_MAYMOVE, 0));
+}

@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/xattr.h>
 
 #define PAGE 4096L
 #define MANY (64L << 20)
@@ -366,4 +367,59 @@ GROUP(memory, large_hole_advised)
     char *all = TP(mmap(NULL, MANY / 4, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0));
     is_sparse(fd);
     say("%d", all[MANY / 5]);
+}
+
+/* What mlockall(2) does and leaves alone where it is refused, and what ends with it. */
+GROUP(memory, locking_all_memory)
+{
+    int fd = sparse("f", MANY);
+    char *m = TP(mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, make_open("g", "text", O_RDWR), 0));
+    T(mlockall(MCL_FUTURE | 64));
+    T(munmap(map_all(fd, MANY, MAP_SHARED), MANY));
+    say("refused:"), is_sparse(fd);
+    T(mlockall(MCL_FUTURE));
+    CHILD
+    {
+        T(munmap(map_all(fd, MANY, MAP_SHARED), MANY));
+        say("in a child:"), is_sparse(fd);
+    }
+    T(munlockall());
+    T(munmap(map_all(fd, MANY, MAP_SHARED), MANY));
+    say("unlocked:"), is_sparse(fd);
+    become_nobody();
+    struct rlimit few = { 16 * PAGE, 16 * PAGE };
+    T(setrlimit(RLIMIT_MEMLOCK, &few));
+    char *holes = TP(map_all(fd, MANY, MAP_SHARED));
+    T(mlock(m, PAGE));
+    T(mlockall(MCL_CURRENT));
+    T(madvise(m, PAGE, MADV_COLD));
+    T(madvise(holes, PAGE, MADV_COLD));
+    say("beyond the limit:"), is_sparse(fd);
+}
+
+/* A sealed mapping keeps its holes, which get pages as they are touched. */
+GROUP(memory, sealed_holes)
+{
+    int fd = sparse("f", MANY);
+    char *m = TP(map_all(fd, MANY, MAP_SHARED));
+    T(syscall(462, m, MANY, 0)); /* mseal */
+    CHILD
+    {
+        m[MANY / 2] = 'x';
+        say("%d %c", m[MANY / 3], m[MANY / 2]);
+        T(munmap(m, PAGE));
+    }
+    T(pread(fd, m + PAGE, 1, MANY / 2));
+    say("%c", m[PAGE]);
+}
+
+/* More bytes than a page from and to a hole, in calls that name them. */
+GROUP(memory, large_hole_and_attributes)
+{
+    int fd = sparse("f", MANY);
+    char *m = TP(map_all(fd, MANY, MAP_SHARED));
+    T(fsetxattr(fd, "user.a", m + MANY / 2, 3 * PAGE, 0));
+    T(setxattr("f", "user.b", m + MANY / 3, 9000, 0));
+    T(fgetxattr(fd, "user.a", m + MANY / 4, 3 * PAGE));
+    T(unlink("f"));
 }

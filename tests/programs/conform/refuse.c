@@ -2,6 +2,7 @@
  * directory. */
 #include <linux/fs.h>
 #include <linux/kcmp.h>
+#include <pthread.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/inotify.h>
@@ -253,4 +254,23 @@ GROUP(refuse, uuid_of_the_file_system)
     say("%d %d version %x", uuid.length, !memcmp(&uuid, &again, sizeof uuid), uuid.bytes[6] >> 4);
     T(ioctl(fd, _IOR(0x15, 0, uuid), NULL));
     T(ioctl(path, _IOR(0x15, 0, uuid), &uuid));
+}
+
+static void *compares(void *fds)
+{
+    int *fd = fds;
+    pid_t own = getpid(), thread = gettid();
+    say("%d", syscall(SYS_kcmp, thread, thread, KCMP_FILE, fd[0], fd[1]) > 0);
+    say("%d", syscall(SYS_kcmp, thread, own, KCMP_FILE, fd[0], fd[1]) > 0);
+    say("%d", syscall(SYS_kcmp, own, thread, KCMP_FILE, fd[0], fd[2]) == 0);
+    T(syscall(SYS_kcmp, thread, thread, KCMP_FILE, fd[0], 99));
+    return NULL;
+}
+
+GROUP(refuse, kcmp_of_threads)
+{
+    int a = make_open("a", "a", O_RDONLY), fds[3] = { a, open("a", O_RDONLY), dup(a) };
+    pthread_t thread;
+    pthread_create(&thread, NULL, compares, fds);
+    pthread_join(thread, NULL);
 }

@@ -3,6 +3,7 @@
 #include "conform.h"
 #include <linux/capability.h>
 #include <signal.h>
+#include <pthread.h>
 #include <sys/fsuid.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -383,4 +384,106 @@ GROUP(special, fifos_without_capabilities)
             }
         close(at);
     }
+}
+
+/* A descriptor of a FIFO that is fetched from a process is one of the same inode. */
+GROUP(special, fifo_fetched_from_a_process)
+{
+    struct stat st, fetched;
+    T(mkfifo("p", 0640));
+    int fd = T(open("p", O_RDWR)), process = syscall(SYS_pidfd_open, getpid(), 0), got = syscall(SYS_pidfd_getfd, process, fd, 0);
+    T(fstat(fd, &st));
+    T(fstat(got, &fetched));
+    say("%d %d", st.st_dev == fetched.st_dev, st.st_ino == fetched.st_ino);
+    T(fchmod(got, 0600));
+    attributes("p");
+    T(fcntl(got, F_GETFD));
+    T(write(got, "data", 4));
+    char text[8] = "";
+    T(read(fd, text, 8));
+    say("%s", text);
+    T(close(fd));
+    T(write(got, "more", 4));
+    T(read(got, text, 8));
+    say("%s", text);
+}
+
+/* Calls on sockets that fail for what they are given, where sockets have names. */
+GROUP(special, bad_buffers_of_sockets)
+{
+    struct sockaddr_un name = { .sun_family = AF_UNIX, .sun_path = "sock" }, from;
+    socklen_t length = sizeof from;
+    int s = T(socket(AF_UNIX, SOCK_STREAM, 0)), pair[2];
+    T(bind(s, (void *)&name, sizeof name));
+    T(listen(s, 5));
+    for (int i = 0; i < 2; i++) {
+        int c = T(socket(AF_UNIX, SOCK_STREAM, 0));
+        T(connect(c, (void *)&name, sizeof name));
+        if (i)
+            T(accept4(s, (void *)8, &length, SOCK_CLOEXEC));
+        else
+            T(accept(s, (void *)8, &length));
+        T(dup(c));
+    }
+    T(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair));
+    char byte, control[64];
+    struct iovec v = { &byte, 1 };
+    struct msghdr m = { .msg_name = &from, .msg_namelen = -1, .msg_iov = &v, .msg_iovlen = 1 };
+    T(write(pair[0], "x", 1));
+    T(recvmsg(pair[1], &m, 0));
+    m.msg_namelen = sizeof from;
+    T(recvmsg(pair[1], &m, MSG_DONTWAIT));
+    /* More messages at a time than one sendmmsg(2) sends. */
+    static struct mmsghdr many[1100];
+    T(socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+    for (int i = 0; i < 1100; i++)
+        many[i].msg_hdr = (struct msghdr){ .msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control };
+    static char bytes[1100];
+    T(write(pair[0], bytes, sizeof bytes));
+    T(recvmmsg(pair[1], many, 1100, MSG_DONTWAIT, NULL));
+}
+
+static volatile int is_over;
+static void *unlinks(void *path)
+{
+    while (!is_over)
+        unlink(path);
+    return NULL;
+}
+
+/* A FIFO is renamed while another thread, on a long way, removes its old name, where a file is by then. */
+GROUP(special, fifo_renamed_beside_an_unlink)
+{
+    static char path[4002];
+    for (int i = 0; i < 4000; i += 2)
+        memcpy(path + i, "./", 2);
+    path[4000] = 'p';
+    int lost = 0, fd = -1;
+    pthread_t thread;
+    make("file", "");
+    pthread_create(&thread, NULL, unlinks, path);
+    struct timespec now, start;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    for (now = start; !lost && (now.tv_sec - start.tv_sec) * 10 + now.tv_nsec / 100000000 - start.tv_nsec / 100000000 < 7;
+         clock_gettime(CLOCK_MONOTONIC, &now)) {
+        if (fd < 0) {
+            mkfifo("q", 0600);
+            fd = open("q", O_RDWR | O_NONBLOCK);
+        }
+        rename("q", "p");
+        int there = rename("p", "q") == 0;
+        link("file", "p");
+        if (there) {
+            int other = open("q", O_RDWR | O_NONBLOCK);
+            char byte;
+            lost = write(fd, "x", 1) != 1 || read(other, &byte, 1) != 1;
+            close(other);
+        } else {
+            close(fd);
+            fd = -1;
+        }
+    }
+    is_over = 1;
+    pthread_join(thread, NULL);
+    say("lost %d", lost);
 }

@@ -762,6 +762,42 @@ GROUP(watch, threads)
     events("a thread");
 }
 
+static void *waits(void *unused)
+{
+    pause();
+    return unused;
+}
+
+/* Another user changes what a process with several threads watches. */
+GROUP(watch, other_users_beside_a_thread)
+{
+    begin();
+    make_dir("d");
+    make_dir("d/open");
+    make("f", "text");
+    chmod("d", 0777), chmod("d/open", 0777), chmod("f", 0666);
+    pthread_t thread;
+    pthread_create(&thread, NULL, waits, NULL);
+    watch("d", IN_ALL_EVENTS & ~(IN_OPEN | IN_ACCESS));
+    watch("d/open", IN_ALL_EVENTS & ~(IN_OPEN | IN_ACCESS));
+    watch("f", IN_MODIFY);
+    CHILD
+    {
+        become_nobody();
+        int fd = T(open("d/f", O_WRONLY | O_CREAT, 0600));
+        T(write(fd, "x", 1));
+        T(close(fd));
+        T(rename("d/f", "d/open/g"));
+        T(mkdir("d/open/sub", 0700));
+        T(rmdir("d/open/sub"));
+        T(unlink("d/open/g"));
+        T(truncate("f", 1));
+    }
+    events("child");
+    pthread_cancel(thread);
+    pthread_join(thread, NULL);
+}
+
 GROUP(watch, two_links)
 {
     begin();

@@ -27,7 +27,7 @@ use crate::high::life::join;
 use crate::high::life::left;
 use crate::high::life::look;
 use crate::high::life::way;
-use crate::high::memory::{areas, bus, fault, missing, written};
+use crate::high::memory::{areas, bus, fault, fill, missing, written};
 use crate::high::route::{libraries, rooted};
 use crate::high::run::region;
 use crate::high::run::region::joined;
@@ -149,6 +149,12 @@ impl Above for High {
         }
     }
 
+    fn before_descriptor(thread: &Thread) {
+        if let Some(task) = task_of(thread) {
+            placeholder::flush(task);
+        }
+    }
+
     fn before_fork(thread: &Thread) -> lp_abi::Result<()> {
         let Some(task) = task_of(thread) else { return Ok(()) };
         if !is_alone(thread, task) {
@@ -218,6 +224,7 @@ impl Above for High {
                 region::set_joined(region, child);
                 areas::after_fork();
                 placeholder::after_fork(task);
+                fill::set_locks_all(false);
                 missing::after_fork(task, thread.shares_table.get());
                 if thread.enters_namespace.get() {
                     credentials::entered_namespace(thread, task);

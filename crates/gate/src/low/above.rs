@@ -99,6 +99,9 @@ pub(crate) trait Above: Quick {
     /// The process ends by exit_group(2). It may be a child that shares memory with its parent.
     fn process_exit(thread: &Thread);
 
+    /// Before a call that gives out the lowest free descriptor.
+    fn before_descriptor(thread: &Thread);
+
     /// Before fork(2): marks open files shared and takes a process slot for the child. An error fails the
     /// call.
     fn before_fork(thread: &Thread) -> lp_abi::Result<()>;

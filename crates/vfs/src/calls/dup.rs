@@ -92,8 +92,8 @@ pub fn received(task: &Task) {
 }
 
 /// The open file that descriptor `fd` of another process names, marked as shared and pinned, for
-/// pidfd_getfd(2). The door must install it in its table and then call [`received`]. `None` if that
-/// descriptor is not ours.
+/// pidfd_getfd(2), with [`entry::HOST`] or 0. The door must install it in its table and then call
+/// [`received`]. `None` if that descriptor is not ours.
 ///
 /// The other process may run, and frees a file that is not marked once it has removed its only entry. Either
 /// it sees the mark after the removal, or the removal is seen here after the mark. A call of its that is
@@ -101,13 +101,13 @@ pub fn received(task: &Task) {
 ///
 /// # Errors
 /// `EBADF` if the descriptor is closed; `EPERM` without membarrier(2).
-pub fn of_process(task: &Task, process: ProcessId, fd: Fd) -> Result<Option<FileId>> {
+pub fn of_process(task: &Task, process: ProcessId, fd: Fd) -> Result<Option<(FileId, u64)>> {
     let Some(place) = FdTable::of(task.region, process).entry(fd) else { return Ok(None) };
     loop {
         let word = marks::named(place);
-        if word & entry::DATA == 0 {
+        if word & entry::OPEN == 0 {
             pin::clear(task, pin::slot::FIRST);
-            let is_closed = word == entry::TRANSIT || word & (entry::OPEN | entry::PARKED) == entry::PARKED;
+            let is_closed = word == entry::TRANSIT || word & entry::PARKED != 0;
             return if is_closed { Err(Errno::EBADF) } else { Ok(None) };
         }
         let id = FileId(word as u32);
@@ -124,7 +124,7 @@ pub fn of_process(task: &Task, process: ProcessId, fd: Fd) -> Result<Option<File
         if marks::named(place) as u32 == id.0 && file::is_shared(file) {
             pin::file(task, pin::slot::OPEN, id);
             pin::clear(task, pin::slot::FIRST);
-            return Ok(Some(id));
+            return Ok(Some((id, if word & entry::DATA == 0 { entry::HOST } else { 0 })));
         }
     }
 }

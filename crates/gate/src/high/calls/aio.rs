@@ -18,13 +18,13 @@ use lp_vfs::{read, write};
 use crate::high::calls::fsync;
 use crate::high::fd::descriptor;
 use crate::high::frame::handler::{exceeded_slow, given_slice, handlers, kernel, ret};
-use crate::high::memory::resize;
+use crate::high::memory::{holes, resize};
 use crate::low::dispatch::{AGAIN, NOT_OURS, RESTART};
 
 /// `struct iocb` of linux/aio_abi.h.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct ControlBlock {
+pub(crate) struct ControlBlock {
     data: u64,
     key: u32,
     rw_flags: u32,
@@ -95,6 +95,24 @@ fn block(blocks: *const *mut ControlBlock, index: i64) -> Result<(*mut ControlBl
     }
 }
 
+/// Gives pages to the holes in the memory that io_submit(2) names.
+pub(crate) fn touch_buffers(task: &Task, count: i64, blocks: *const *mut ControlBlock) {
+    for index in 0..count {
+        holes::touch(task, blocks.wrapping_offset(index as isize) as usize, size_of::<usize>());
+        // SAFETY: the copy routine handles bad pointers; every bit pattern is an address.
+        let Ok(at) = (unsafe { ucopy::get(blocks.wrapping_offset(index as isize)) }) else { return };
+        holes::touch(task, at as usize, size_of::<ControlBlock>());
+        // SAFETY: the same; every bit pattern is a block.
+        let Ok(block) = (unsafe { ucopy::get(at) }) else { return };
+        let (buffer, count) = (block.buffer as usize, block.bytes as usize);
+        match block.operation {
+            PREAD | PWRITE => holes::touch(task, buffer, count),
+            PREADV | PWRITEV => holes::touch_vector(task, buffer, count),
+            _ => {}
+        }
+    }
+}
+
 fn is_listed(task: &Task, fd: Fd) -> bool {
     descriptor::is_file(task, fd) || descriptor::is_hidden(task, fd)
 }
@@ -109,7 +127,7 @@ fn submit(task: &Task, context: usize, at: *mut ControlBlock, block: &ControlBlo
         return Errno::EINVAL.to_ret();
     }
     let answer = ask_for_room(context);
-    if is_hidden || answer != Errno::EBADF.to_ret() {
+    if is_hidden || descriptor::is_path(task, block.fd()) || answer != Errno::EBADF.to_ret() {
         return answer;
     }
     let is_known = matches!(block.operation, PREAD | PWRITE | FSYNC | FDSYNC | POLL | PREADV | PWRITEV);

@@ -20,7 +20,7 @@ use crate::low::dispatch::NOT_OURS;
 /// `F_CREATED_QUERY` of linux/fcntl.h, Linux 6.12.
 const F_CREATED_QUERY: u32 = 1028;
 /// `F_ALL_SEALS`.
-const KNOWN_SEALS: usize = 0x3f;
+const KNOWN_SEALS: u32 = 0x3f;
 
 handlers! {
     /// fcntl(2).
@@ -73,7 +73,9 @@ fn fcntl_file(task: &'static Task<'static>, fd: Fd, command: u32, argument: usiz
         // Like tmpfs for a file that is not a memfd.
         F_GET_SEALS => F_SEAL_SEAL as isize,
         // The kernel's memfd_add_seals, for a file that is sealed against seals.
-        F_ADD_SEALS if mode & file_mode::WRITE != 0 && argument & !KNOWN_SEALS != 0 => Errno::EINVAL.to_ret(),
+        F_ADD_SEALS if mode & file_mode::WRITE != 0 && argument as u32 & !KNOWN_SEALS != 0 => {
+            Errno::EINVAL.to_ret()
+        }
         F_ADD_SEALS => Errno::EPERM.to_ret(),
         F_GET_RW_HINT => {
             // SAFETY: the copy routine handles bad pointers.

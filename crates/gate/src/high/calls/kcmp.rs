@@ -4,8 +4,8 @@ use core::cmp::Ordering::{Equal, Greater, Less};
 
 use lp_abi::linux::{__NR_getpid, __NR_kcmp};
 use lp_abi::{Errno, Fd};
-use lp_region::FileId;
 use lp_region::sync::Ordering;
+use lp_region::{FileId, ProcessId};
 use lp_vfs::table::{FdTable, entry};
 use lp_vfs::task::Task;
 
@@ -25,8 +25,12 @@ handlers! {
         }
         let own = kernel!(__NR_getpid);
         let place = |pid: i32, fd: usize| {
-            let (pid, fd) = (pid as isize, Fd::new(fd as i32));
-            if pid == own && !is_open(task, fd) { Err(Errno::EBADF) } else { Ok(file_of(task, pid == own, pid as u32, fd)) }
+            let fd = Fd::new(fd as i32);
+            let is_own = pid as isize == own;
+            match if is_own { Some(task.process_id) } else { process_of(task, pid as u32) } {
+                Some(process) if process == task.process_id && !is_open(task, fd) => Err(Errno::EBADF),
+                process => Ok(process.and_then(|process| file_of(task, process, fd))),
+            }
         };
         match (place(first, a), place(second, b)) {
             (Err(errno), _) | (_, Err(errno)) => errno.to_ret(),
@@ -42,8 +46,7 @@ handlers! {
 }
 
 /// The open file of ours that a descriptor of a process of the run names.
-fn file_of(task: &Task, own: bool, pid: u32, fd: Fd) -> Option<FileId> {
-    let process = if own { task.process_id } else { process_of(task, pid)? };
+fn file_of(task: &Task, process: ProcessId, fd: Fd) -> Option<FileId> {
     // Relaxed: one word; the process may change it any time.
     let word = FdTable::of(task.region, process).entry(fd)?.load(Ordering::Relaxed);
     let ours = word & entry::DATA != 0;

@@ -42,9 +42,11 @@ fn advise(task: &Task, address: usize, length: usize, advice: u32) -> isize {
     if matches!(advice, MADV_POPULATE_READ | MADV_POPULATE_WRITE) {
         holes::touch(task, address, length);
     }
-    let carry_out = match advice {
+    let carry_out: fn(&Task, usize, usize) -> isize = match advice {
         MADV_REMOVE => remove,
         MADV_GUARD_INSTALL => guard,
+        MADV_DONTFORK => |_, start, end| inherit(start, end, MADV_DONTFORK),
+        MADV_DOFORK => |_, start, end| inherit(start, end, MADV_DOFORK),
         _ => return NOT_OURS,
     };
     end_of(address, length).map_or(NOT_OURS, |end| carry_out(task, address, end))
@@ -105,6 +107,25 @@ fn guard(task: &Task, start: usize, end: usize) -> isize {
     list.each(start, end, &mut |area| {
         area.cut(start, end).iter().for_each(|part| missing::watch(task, part));
     });
+    done
+}
+
+/// `MADV_DONTFORK` and `MADV_DOFORK`: whether a child of fork(2) gets the mappings.
+#[cold]
+fn inherit(start: usize, end: usize, advice: u32) -> isize {
+    let mut list = areas::list();
+    if list.find(start, end).is_none() {
+        return NOT_OURS;
+    }
+    if let Err(errno) = list.reserve() {
+        return errno.to_ret();
+    }
+    let done = kernel!(__NR_madvise, start, end - start, advice);
+    // The kernel goes on behind a gap.
+    if done == 0 || done == Errno::ENOMEM.to_ret() {
+        list.split(start, end);
+        list.each(start, end, &mut |area| area.is_left_out = advice == MADV_DONTFORK);
+    }
     done
 }
 

@@ -100,7 +100,9 @@ fn remove_by(
     let ours = |at: At| {
         let node = if node::any(task) { node_at(task, at) } else { None };
         let done = unlinkat(task, at.dirfd, at.path, flags)?;
-        if let (Place::Inside(()), Some(inode)) = (done, node) {
+        if let (Place::Inside(()), Some(inode)) = (done, node)
+            && has_no_name(task, inode)
+        {
             node::remove(task, inode);
         }
         Ok(done)
@@ -119,6 +121,14 @@ fn node_at(task: &Task, at: At) -> Option<InodeRef> {
     // Relaxed, both: a hint; a leftover object does no harm.
     let kind = inode.mode.load(Ordering::Relaxed) & S_IFMT;
     (matches!(kind, S_IFIFO | S_IFSOCK) && inode.nlink.load(Ordering::Relaxed) == 1).then_some(found.inode)
+}
+
+/// Whether an inode is gone, or has no name. The one that was removed may have been another's: its last name
+/// may have been moved, and a new file made in its place, since [`node_at`].
+fn has_no_name(task: &Task, inode: InodeRef) -> bool {
+    let record = task.region.inode(inode.id);
+    // Relaxed, both: a leftover object does no harm.
+    record.nlink.load(Ordering::Relaxed) == 0 || record.generation.load(Ordering::Relaxed) != inode.generation
 }
 
 /// mknod(2). The host object of a FIFO or socket is created when it is first opened or bound.

@@ -1,10 +1,11 @@
-//! mlock(2), mlock2(2), mlockall(2).
+//! mlock(2), mlock2(2), mlockall(2), munlockall(2), mseal(2).
 //!
 //! The region is one mapping, most of it a hole that locking would fill. So mlockall(2) locks each mapping of
 //! the process but the gate's sparse ones.
 
-use lp_abi::Result;
 use lp_abi::linux::*;
+use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_vfs::task::Task;
 
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::memory::{fill, holes, kept};
@@ -41,24 +42,63 @@ handlers! {
         let known = MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT;
         let populates = flags & MCL_ONFAULT == 0;
         kept::asked();
-        fill::set_locks_all(flags & MCL_FUTURE != 0 && populates);
-        if flags & !known != 0 || flags & MCL_CURRENT == 0 || status::is_filtered() {
-            return NOT_OURS;
+        let done = match flags & !known != 0 || flags & MCL_CURRENT == 0 || status::is_filtered() {
+            true => kernel!(__NR_mlockall, flags),
+            false => lock_all(task, flags, populates),
+        };
+        if done == 0 {
+            fill::set_locks_all(flags & MCL_FUTURE != 0 && populates);
         }
-        if populates {
-            holes::touch(task, 0, usize::MAX);
-        }
-        let done = ret(each_mapping(&mut |mapping| lock(mapping, populates)));
-        if done < 0 {
-            kernel!(__NR_munlockall);
-            return done;
-        }
-        // Also ends the effect of an earlier MCL_FUTURE.
-        match flags & !MCL_CURRENT {
-            0 | MCL_ONFAULT => 0,
-            future => kernel!(__NR_mlockall, future),
-        }
+        done
     }
+
+    /// munlockall(2).
+    fn munlockall(_task) {
+        fill::set_locks_all(false);
+        NOT_OURS
+    }
+
+    /// mseal(2): what is sealed cannot be mapped anew, so holes get their pages before.
+    fn mseal(task, address: usize, length: usize, flags: usize) {
+        if flags == 0 && address.is_multiple_of(PAGE_SIZE) {
+            holes::touch(task, address, length);
+        }
+        NOT_OURS
+    }
+}
+
+/// mlockall(2) with `MCL_CURRENT`. The kernel refuses it before it locks anything, so this asks for the limit
+/// first.
+fn lock_all(task: &Task, flags: u32, populates: bool) -> isize {
+    if !is_within_limit() {
+        return Errno::ENOMEM.to_ret();
+    }
+    if populates {
+        holes::touch(task, 0, usize::MAX);
+    }
+    let done = ret(each_mapping(&mut |mapping| lock(mapping, populates)));
+    // Also ends the effect of an earlier MCL_FUTURE.
+    match flags & !MCL_CURRENT {
+        _ if done < 0 => done,
+        0 | MCL_ONFAULT => 0,
+        future => kernel!(__NR_mlockall, future),
+    }
+}
+
+/// Whether the process may lock as much as it has mapped. Where it may lock nothing, the kernel says so.
+fn is_within_limit() -> bool {
+    let mut limits = [u64::MAX; 2];
+    kernel!(__NR_prlimit64, 0, RLIMIT_MEMLOCK, 0, limits.as_mut_ptr());
+    let [limit, _] = limits;
+    if limit == 0 || limit == u64::MAX || status::may_lock_all() {
+        return true;
+    }
+    let mut bytes = 0;
+    let counted = each_mapping(&mut |mapping| {
+        bytes += if is_lockable(mapping) { mapping.bytes as u64 } else { 0 };
+        Ok(())
+    });
+    counted.is_err() || bytes <= limit
 }
 
 /// A line of /proc/self/maps.
@@ -69,10 +109,15 @@ struct Mapping {
     is_readable: bool,
 }
 
+/// Whether mlockall(2) concerns a mapping.
+fn is_lockable(mapping: Mapping) -> bool {
+    mapping.start < USER_END && !own::is_sparse(mapping.start)
+}
+
 /// Locks a mapping, and makes its pages present as far as they can be.
 fn lock(mapping: Mapping, populates: bool) -> Result<()> {
     let Mapping { start, bytes, is_readable } = mapping;
-    if start >= USER_END || own::is_sparse(start) {
+    if !is_lockable(mapping) {
         return Ok(());
     }
     // SAFETY: changes no byte. The mapping may have gone meanwhile.

@@ -179,6 +179,7 @@ fn map(task: &Task, wanted: &Wanted) -> Result<usize> {
         },
         beyond: bytes,
         is_written: false,
+        is_left_out: false,
     };
     let content = Content::of(wanted.protection, wanted.flags);
     let made = match wanted.flags & MAP_GROWSDOWN {

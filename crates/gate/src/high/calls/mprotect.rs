@@ -14,12 +14,12 @@ use crate::low::dispatch::NOT_OURS;
 
 handlers! {
     /// mprotect(2): a mapping of a descriptor without write access must not become writable.
-    fn mprotect(task, address: usize, length: usize, protection: u32) {
+    fn mprotect(task, address: usize, length: usize, protection: usize) {
         protect(task, address, length, protection, &|at, bytes| kernel!(__NR_mprotect, at, bytes, protection))
     }
 
     /// pkey_mprotect(2): as mprotect(2).
-    fn pkey_mprotect(task, address: usize, length: usize, protection: u32, key: i32) {
+    fn pkey_mprotect(task, address: usize, length: usize, protection: usize, key: i32) {
         let call = |at, bytes| kernel!(__NR_pkey_mprotect, at, bytes, protection, key);
         protect(task, address, length, protection, &call)
     }
@@ -29,7 +29,7 @@ handlers! {
 type Call<'a> = &'a dyn Fn(usize, usize) -> isize;
 
 /// mprotect(2) by `call`.
-fn protect(task: &Task, address: usize, length: usize, protection: u32, call: Call) -> isize {
+fn protect(task: &Task, address: usize, length: usize, protection: usize, call: Call) -> isize {
     if let Some(refused) = own::refused(address, length) {
         return refused;
     }
@@ -41,16 +41,19 @@ fn protect(task: &Task, address: usize, length: usize, protection: u32, call: Ca
 }
 
 #[cold]
-fn protect_slow(task: &Task, address: usize, end: usize, protection: u32, call: Call) -> isize {
+fn protect_slow(task: &Task, address: usize, mut end: usize, protection: usize, call: Call) -> isize {
     let mut list = areas::list();
     if list.find(address, end).is_none() {
         return NOT_OURS;
     }
-    let mut refused = false;
-    list.each(address, end, &mut |area| {
-        refused |= area.sharing == Sharing::SharedReadOnly && protection & PROT_WRITE != 0;
+    // The kernel changes what comes before a mapping that it must not change.
+    let whole = end;
+    list.each(address, whole, &mut |area| {
+        if area.sharing == Sharing::SharedReadOnly && protection as u32 & PROT_WRITE != 0 {
+            end = end.min(area.start.max(address));
+        }
     });
-    if refused {
+    if end == address {
         return Errno::EACCES.to_ret();
     }
     if let Err(errno) = list.reserve() {
@@ -69,13 +72,13 @@ fn protect_slow(task: &Task, address: usize, end: usize, protection: u32, call: 
         list.split(address, reached);
         list.each(address, reached, &mut |area| {
             let was_told = missing::is_told(area);
-            area.protection = protection;
+            area.protection = protection as u32;
             if missing::is_told(area) && !was_told {
                 missing::watch(task, area);
             }
         });
     }
-    done
+    if done == 0 && end < whole { Errno::EACCES.to_ret() } else { done }
 }
 
 /// How far the kernel came before it failed: it changes one mapping after the other, up to a gap or to one

@@ -17,7 +17,8 @@ use crate::low::dispatch::NOT_OURS;
 
 handlers! {
     /// mremap(2).
-    fn mremap(task, old: usize, old_length: usize, new_length: usize, flags: u32, new: usize) {
+    fn mremap(task, old: usize, old_length: usize, new_length: usize, flags: usize, new: usize) {
+        let Ok(flags) = u32::try_from(flags) else { return Errno::EINVAL.to_ret() };
         let moves_to = (flags & MREMAP_FIXED != 0).then_some((new, new_length));
         let ranges = core::iter::once((old, old_length.max(1))).chain(moves_to);
         if let Some(refused) = ranges.into_iter().find_map(|(start, length)| own::refused(start, length)) {

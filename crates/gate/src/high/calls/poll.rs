@@ -6,9 +6,8 @@
 use core::mem::offset_of;
 
 use lp_abi::linux::{
-    __NR_epoll_ctl, __NR_mmap, __NR_munmap, __NR_poll, __NR_ppoll, __NR_pselect6, __NR_select, EPOLL_CTL_DEL,
-    MAP_ANONYMOUS, MAP_PRIVATE, POLLIN, POLLNVAL, POLLOUT, POLLRDNORM, POLLWRNORM, PROT_READ, PROT_WRITE,
-    pollfd,
+    __NR_epoll_ctl, __NR_fcntl, __NR_poll, __NR_ppoll, __NR_pselect6, __NR_select, EPOLL_CTL_DEL, F_GETFD,
+    POLLIN, POLLNVAL, POLLOUT, POLLRDNORM, POLLWRNORM, pollfd,
 };
 use lp_abi::{Errno, Fd, Result};
 use lp_region::sync::Ordering;
@@ -19,8 +18,8 @@ use lp_vfs::task::Task;
 use crate::high::calls::fcntl::is_open;
 use crate::high::fd::descriptor;
 use crate::high::fd::placeholder;
-use crate::high::frame::at::{Which, buffer, spare_buffer};
 use crate::high::frame::handler::{handlers, kernel, ret};
+use crate::high::frame::room::Room;
 use crate::high::frame::timeout::Unused;
 use crate::low::dispatch::NOT_OURS;
 use crate::low::live::{deferred, signal};
@@ -116,38 +115,19 @@ fn entry(fds: *mut pollfd, at: usize) -> Result<pollfd> {
 
 /// The entries for the kernel: a copy in which ours are negative, so that the kernel skips them.
 struct Masked {
-    at: *mut pollfd,
+    room: Room,
     count: usize,
-    /// Bytes mapped for it; 0 if it is in the thread's buffer.
-    mapped: usize,
 }
 
 impl Masked {
-    /// Memory for `count` entries: the thread's buffer if they fit.
+    /// Memory for `count` entries.
     fn new(count: usize) -> Result<Masked> {
-        let buffer = spare_buffer();
-        if count <= buffer.len() / size_of::<pollfd>() {
-            return Ok(Masked { at: buffer.as_mut_ptr().cast(), count, mapped: 0 });
-        }
-        let bytes = count * size_of::<pollfd>();
-        let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
-        // SAFETY: a new mapping.
-        let at = unsafe { lp_abi::syscall!(__NR_mmap, 0, bytes, protection, flags, -1i32, 0) }?;
-        Ok(Masked { at: at as *mut pollfd, count, mapped: bytes })
+        Ok(Masked { room: Room::new(count * size_of::<pollfd>())?, count })
     }
 
     fn entries(&mut self) -> &mut [pollfd] {
         // SAFETY: the memory holds `count` entries, for which any bit pattern is valid.
-        unsafe { core::slice::from_raw_parts_mut(self.at, self.count) }
-    }
-}
-
-impl Drop for Masked {
-    fn drop(&mut self) {
-        if self.mapped != 0 {
-            // SAFETY: the mapping was made for this value alone.
-            let _ = unsafe { lp_abi::syscall!(__NR_munmap, self.at, self.mapped) };
-        }
+        unsafe { core::slice::from_raw_parts_mut(self.room.start().cast(), self.count) }
     }
 }
 
@@ -173,7 +153,7 @@ fn poll_slow(task: &Task, fds: *mut pollfd, count: u32, mut arguments: [usize; 6
             ready += usize::from(answer != 0);
         }
     }
-    arguments[0] = masked.at as usize;
+    arguments[0] = masked.room.start() as usize;
     let done = wait(nr, arguments, ready != 0);
     if done < 0 && done != Errno::EINTR.to_ret() {
         return done;
@@ -245,11 +225,17 @@ fn mask_of(nr: u32, arguments: &[usize; 6]) -> Result<Option<u64>> {
     }
 }
 
-/// Number of descriptors that fit the buffers.
-const SET_BITS: usize = 4096 * 8;
+/// Size of the kernel's smallest table of descriptors, which bounds what it reads of a set.
+const SMALLEST_TABLE: u32 = 64;
 
 fn words(count: i32) -> usize {
-    (count.max(0) as usize).min(SET_BITS).div_ceil(64)
+    (count.max(0) as usize).min(MOST).div_ceil(64)
+}
+
+/// The words of each set in which descriptors of ours may be.
+fn covered(task: &Task, count: i32) -> usize {
+    // Relaxed: the process's own word.
+    words(count.min(task.process.fd_limit.load(Ordering::Relaxed).max(SMALLEST_TABLE) as i32))
 }
 
 fn any_selected(task: &'static Task<'static>, count: i32, sets: [*mut u64; 3]) -> bool {
@@ -258,7 +244,8 @@ fn any_selected(task: &'static Task<'static>, count: i32, sets: [*mut u64; 3]) -
     }
     close_parked(task, count, sets);
     sets.into_iter().filter(|set| !set.is_null()).any(|set| {
-        (0..words(count)).any(|at| matches!(word(set, at, count), Ok(bits) if ours(task, at, bits) != 0))
+        (0..covered(task, count))
+            .any(|at| matches!(word(set, at, count), Ok(bits) if ours(task, at, bits) != 0))
     })
 }
 
@@ -310,42 +297,61 @@ fn ready_of(task: &Task, index: usize, at: usize, bits: u64) -> u64 {
     mine
 }
 
+/// Those of `bits`, word `at` of a set, that the kernel has open.
+fn open_ones(at: usize, bits: u64) -> u64 {
+    let is_open = |bit: &usize| bits & 1 << bit != 0 && kernel!(__NR_fcntl, at * 64 + bit, F_GETFD) >= 0;
+    (0..64).filter(is_open).fold(0, |found, bit| found | 1 << bit)
+}
+
+/// The kernel reads and writes no word of a set beyond its table of descriptors, whatever the count: other
+/// memory of the program's, or none, may be there. How large the table is, only the kernel knows. So it gets
+/// copies of what can be read, and words in which nothing of ours can be are stored only if it changes them.
 #[cold]
-fn select_slow(task: &Task, count: i32, sets: [*mut u64; 3], last: [usize; 2], nr: u32) -> isize {
+fn select_slow(task: &Task, mut count: i32, sets: [*mut u64; 3], last: [usize; 2], nr: u32) -> isize {
+    let (covered, most) = (covered(task, count), words(count));
     // Copies for the kernel: the read, write and exception sets without ours.
-    let copies: [*mut u64; 3] = [
-        buffer(Which::First).as_mut_ptr().cast(),
-        buffer(Which::Second).as_mut_ptr().cast(),
-        spare_buffer().as_mut_ptr().cast(),
-    ];
+    let Ok(room) = Room::new(3 * most * size_of::<u64>()) else { return Errno::ENOMEM.to_ret() };
+    let copy = |index: usize, at: usize| room.start().cast::<u64>().wrapping_add(index * most + at);
     let mut ready = 0;
-    let mut arguments = [count as usize, 0, 0, 0, last[0], last[1]];
-    for (index, (&set, &copy)) in sets.iter().zip(&copies).enumerate() {
+    let mut arguments = [0, 0, 0, 0, last[0], last[1]];
+    for (index, &set) in sets.iter().enumerate() {
         if set.is_null() {
             continue;
         }
-        arguments[1 + index] = copy as usize;
+        arguments[1 + index] = copy(index, 0) as usize;
         for at in 0..words(count) {
-            let Ok(bits) = word(set, at, count) else { return Errno::EFAULT.to_ret() };
+            let Ok(bits) = word(set, at, count) else {
+                if at < covered {
+                    return Errno::EFAULT.to_ret();
+                }
+                count = (at * 64) as i32;
+                break;
+            };
             let mine = ours(task, at, bits);
             ready += ready_of(task, index, at, bits).count_ones() as isize;
-            // SAFETY: the buffers hold SET_BITS bits each.
-            unsafe { copy.add(at).write(bits & !mine) };
+            // SAFETY: each copy holds `most` words.
+            unsafe { copy(index, at).write(bits & !mine) };
         }
     }
+    arguments[0] = count.min(MOST as i32) as usize;
     let done = wait(nr, arguments, ready != 0);
     if done < 0 && !(ready != 0 && done == Errno::EINTR.to_ret()) {
         return done;
     }
-    for (index, (&set, &copy)) in sets.iter().zip(&copies).enumerate() {
+    for (index, &set) in sets.iter().enumerate() {
         for at in (0..words(count)).filter(|_| !set.is_null()) {
             let Ok(asked) = word(set, at, count) else { return Errno::EFAULT.to_ret() };
-            let mine = ready_of(task, index, at, asked);
-            // SAFETY: the buffers hold SET_BITS bits each; the copy routine handles bad pointers.
-            let stored = unsafe {
-                ucopy::put(set.wrapping_add(at), &((copy.add(at).read() * u64::from(done >= 0)) | mine))
+            let others = match done {
+                // SAFETY: each copy holds `most` words, and the first loop has written this one.
+                0.. => unsafe { copy(index, at).read() },
+                _ if at < covered => 0,
+                // The kernel has not told.
+                _ => asked & !open_ones(at, asked),
             };
-            if stored.is_err() {
+            let answer = others | ready_of(task, index, at, asked);
+            // SAFETY: the copy routine handles bad pointers.
+            let put = || unsafe { ucopy::put(set.wrapping_add(at), &answer) };
+            if (at < covered || answer != asked) && put().is_err() {
                 return Errno::EFAULT.to_ret();
             }
         }

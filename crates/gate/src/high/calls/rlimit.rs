@@ -85,7 +85,7 @@ fn get_and_set(task: &Task, pid: i32, resource: u32, new: *const Limits, old: *m
 }
 
 /// Before a limit may become lower.
-fn before_limit(task: &Task, resource: u32, new: *const Limits) {
+fn before_limit(task: &'static Task<'static>, resource: u32, new: *const Limits) {
     if !new.is_null() && [RLIMIT_AS, RLIMIT_NOFILE].contains(&resource) {
         loaded::cover_rest();
     }

@@ -12,7 +12,7 @@ use lp_vfs::task::Task;
 use crate::high::frame::handler::{failed_with, kernel};
 
 /// Highest signal.
-const MOST: usize = 64;
+const MOST: u32 = 64;
 
 /// One of these commands on a file of ours.
 ///
@@ -46,7 +46,8 @@ pub(crate) fn fcntl(task: &Task, fd: Fd, command: u32, argument: usize) -> Resul
                 _ => Err(Errno::EINVAL),
             }
         }
-        _ if argument > MOST => Err(Errno::EINVAL),
+        // The kernel takes it as an int.
+        _ if argument as u32 > MOST => Err(Errno::EINVAL),
         _ => signal_target::set(task, &held, Target { signal: argument as u32, ..target }).map(|()| 0),
     }
 }

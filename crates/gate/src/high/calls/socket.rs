@@ -16,6 +16,7 @@ use crate::high::special::address::Name;
 use crate::high::special::{address, node};
 use crate::low::dispatch::NOT_OURS;
 use crate::low::live::deferred;
+use crate::low::tools::close::close_number;
 
 handlers! {
     /// bind(2).
@@ -109,7 +110,7 @@ handlers! {
     /// sendmmsg(2): sends one by one if any message concerns us.
     fn sendmmsg(task, fd: Fd, vector: usize, count: u32, flags: usize) {
         stand_in_returns!(task, fd, __NR_sendmmsg, vector, count, flags);
-        if !messages(vector, count).any(|message| concerns(task, &message)) {
+        if !messages(vector, count.min(MOST)).any(|message| concerns(task, &message)) {
             return NOT_OURS;
         }
         send_each(fd, vector, count, flags)
@@ -150,7 +151,7 @@ fn receive_each(fd: Fd, vector: usize, count: u32, flags: usize, timeout: *mut [
     };
     let mut received = 0;
     let mut how = flags & !(WAIT_FOR_ONE);
-    while received < count.min(MOST) as usize {
+    while received < count as usize {
         let at = vector.wrapping_add(received * STRIDE);
         // SAFETY: the calling thread has a task, and the arguments are the program's.
         let done = match unsafe { recvmsg(fd.word(), at, how, 0, 0, 0) } {
@@ -265,7 +266,12 @@ fn named(task: &Task, at: *mut u8, length: *mut u32, nr: u32, arguments: [usize;
     let full = address::translate(task, &mut buffer, got as usize);
     match give(at, room as usize, &buffer, full, length) {
         Ok(()) => done,
-        Err(errno) => errno.to_ret(),
+        Err(errno) => {
+            if nr == __NR_accept || nr == __NR_accept4 {
+                close_number(Fd::new(done as i32));
+            }
+            errno.to_ret()
+        }
     }
 }
 
@@ -290,6 +296,9 @@ fn receive(
     let mut buffer = [0u8; 128];
     let mut changed = *given;
     if translates {
+        if (given.name_length as i32) < 0 {
+            return Errno::EINVAL.to_ret();
+        }
         changed.name = &raw mut buffer as usize;
         changed.name_length = buffer.len() as u32;
     }

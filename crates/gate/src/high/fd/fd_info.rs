@@ -20,6 +20,7 @@ use lp_vfs::{file_lock, inode, mounts};
 use crate::high::fd::mark;
 use crate::high::frame::handler::{given_slice, kernel};
 use crate::high::run::lock_table;
+use crate::low::tools::status;
 
 /// Most that one read returns.
 const ROOM: usize = 1024;
@@ -28,9 +29,17 @@ const LOOKS: usize = 16;
 /// The kernel's UIO_MAXIOV.
 const MOST_PIECES: usize = 1024;
 
-/// The process of the run that has this id in the caller's eyes. A child that does not run yet has what its
-/// parent had.
+/// The process of the run that has this id, or a thread with it, in the caller's eyes. A child that does not
+/// run yet has what its parent had.
 pub(crate) fn process_of(task: &Task, pid: u32) -> Option<ProcessId> {
+    with_id(task, pid).or_else(|| {
+        let group = status::thread_group(pid).filter(|group| *group != pid)?;
+        let is_own = kernel!(__NR_getpid) == group as isize;
+        if is_own { Some(task.process_id) } else { with_id(task, group) }
+    })
+}
+
+fn with_id(task: &Task, pid: u32) -> Option<ProcessId> {
     if task.process.pid.load(Ordering::Relaxed) == pid {
         return Some(task.process_id); // Relaxed, above: the process's own word.
     }

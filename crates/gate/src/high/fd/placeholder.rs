@@ -476,7 +476,12 @@ pub(crate) fn needs_base(region: Fd, soft: u64) -> bool {
 
 /// Before the number of descriptors is limited: the base gets a number that the program cannot have.
 #[cold]
-pub(crate) fn before_limit(task: &Task, soft: u64) {
+pub(crate) fn before_limit(task: &'static Task<'static>, soft: u64) {
+    flush(task);
+    let alone = Alone::take(task);
+    // Numbers at or above the limit are not given out any more, so they must not be parked.
+    watermark(task).fetch_min(soft.min(u32::MAX.into()) as u32, Ordering::Relaxed);
+    drop(alone);
     if needs_base(task.region.fd(), soft) {
         let _alone = Alone::take(task);
         let _ = base(task);

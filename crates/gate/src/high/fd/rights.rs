@@ -19,8 +19,8 @@ use lp_vfs::task::Task;
 use lp_vfs::{dup, flight, pin};
 
 use crate::high::fd::{descriptor, fd_info, own_descriptor, placeholder};
-use crate::high::frame::at::spare_buffer;
 use crate::high::frame::message::Message;
+use crate::high::frame::room::Room;
 use crate::low::tools::close::close_number;
 use lp_abi::text::{Writer, parse_decimal};
 
@@ -35,10 +35,43 @@ const MOST: usize = 253;
 /// Prefix of the name of a run's flights; the region's identity and the run follow.
 const NAME: &[u8] = b"/memfd:lightpath-flights:";
 
+/// Most bytes of control messages that are looked at; the kernel's default for `net.core.optmem_max` is less.
+const MOST_CONTROL: usize = 1 << 20;
+
 /// Tokens that replace descriptors of ours in a message.
 pub(crate) struct Tokens {
     numbers: [Fd; MOST],
     count: usize,
+    /// The message's control messages.
+    control: Control,
+}
+
+/// A copy of a message's control messages.
+struct Control {
+    room: Room,
+    length: usize,
+}
+
+impl Control {
+    /// `None` if the message has none.
+    ///
+    /// # Errors
+    /// `EFAULT`, `ENOMEM`.
+    fn of(message: &Message) -> Result<Option<Control>> {
+        let length = message.control_length;
+        if message.control == 0 || !(HEADER..=MOST_CONTROL).contains(&length) {
+            return Ok(None);
+        }
+        let room = Room::new(length)?;
+        // SAFETY: the copy routine handles bad pointers; the length fits.
+        unsafe { ucopy::copy(room.start(), message.control as *const u8, length) }?;
+        Ok(Some(Control { room, length }))
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: the memory holds so many bytes.
+        unsafe { core::slice::from_raw_parts_mut(self.room.start(), self.length) }
+    }
 }
 
 /// Offset and length of the data of each control message in `control` that carries descriptors.
@@ -79,16 +112,8 @@ fn number(control: &[u8], at: usize) -> Fd {
 
 /// Whether a message carries descriptors of ours, or some that look closed to the program.
 pub(crate) fn carries_ours(task: &Task, message: &Message) -> bool {
-    let control = spare_buffer();
-    let length = message.control_length;
-    if message.control == 0 || length < HEADER || length > control.len() {
-        return false;
-    }
-    // SAFETY: the copy routine handles bad pointers; the length fits.
-    if unsafe { ucopy::copy(control.as_mut_ptr(), message.control as *const u8, length) }.is_err() {
-        return false;
-    }
-    carries(&control[..length], |fd| descriptor::is_file(task, fd) || descriptor::is_hidden(task, fd))
+    let is_meant = |fd| descriptor::is_file(task, fd) || descriptor::is_hidden(task, fd);
+    Control::of(message).ok().flatten().is_some_and(|mut control| carries(control.bytes(), is_meant))
 }
 
 /// Replaces descriptors of ours in a message by tokens; `None` if it has none.
@@ -96,32 +121,26 @@ pub(crate) fn carries_ours(task: &Task, message: &Message) -> bool {
 /// # Errors
 /// `EFAULT`; `EBADF` for a descriptor that looks closed to the program; those of creating a token.
 pub(crate) fn put_tokens(task: &Task, message: &mut Message) -> Result<Option<Tokens>> {
-    let control = spare_buffer();
-    let length = message.control_length;
-    if message.control == 0 || length < HEADER || length > control.len() {
-        return Ok(None);
-    }
-    // SAFETY: the copy routine handles bad pointers; the length fits.
-    unsafe { ucopy::copy(control.as_mut_ptr(), message.control as *const u8, length) }?;
-    let control = &mut control[..length];
+    let Some(mut copy) = Control::of(message)? else { return Ok(None) };
+    let control = copy.bytes();
     if carries(control, |fd| descriptor::is_hidden(task, fd)) {
         return Err(Errno::EBADF);
     }
-    let mut tokens = Tokens { numbers: [Fd::NONE; MOST], count: 0 };
-    let mut places = [0usize; MOST];
+    let (mut wanted, mut places) = (0, [0usize; MOST]);
     for (data, bytes) in rights(control) {
         for at in (data..data + bytes / 4 * 4).step_by(4) {
-            if tokens.count < MOST && descriptor::is_file(task, number(control, at)) {
-                places[tokens.count] = at;
-                tokens.count += 1;
+            if wanted < MOST && descriptor::is_file(task, number(control, at)) {
+                places[wanted] = at;
+                wanted += 1;
             }
         }
     }
-    if tokens.count == 0 {
+    if wanted == 0 {
         return Ok(None);
     }
-    let wanted = core::mem::replace(&mut tokens.count, 0);
+    let mut tokens = Tokens { numbers: [Fd::NONE; MOST], count: 0, control: copy };
     for at in &places[..wanted] {
+        let control = tokens.control.bytes();
         match make(task, number(control, *at)) {
             Ok(token) => {
                 control[*at..*at + 4].copy_from_slice(&token.raw().to_ne_bytes());
@@ -134,7 +153,7 @@ pub(crate) fn put_tokens(task: &Task, message: &mut Message) -> Result<Option<To
             }
         }
     }
-    message.control = control.as_ptr() as usize;
+    message.control = tokens.control.room.start() as usize;
     Ok(Some(tokens))
 }
 
@@ -174,16 +193,9 @@ impl Tokens {
 
 /// Puts open files of ours on the numbers of tokens that a message has brought.
 pub(crate) fn take_tokens(task: &'static Task<'static>, message: &Message, flags: u32) {
-    let control = spare_buffer();
-    let length = message.control_length;
-    if message.control == 0 || length < HEADER || length > control.len() {
-        return;
-    }
-    // SAFETY: the copy routine handles bad pointers; the length fits.
-    if unsafe { ucopy::copy(control.as_mut_ptr(), message.control as *const u8, length) }.is_err() {
-        return;
-    }
-    for (data, bytes) in rights(&control[..length]) {
+    let Ok(Some(mut copy)) = Control::of(message) else { return };
+    let control = copy.bytes();
+    for (data, bytes) in rights(control) {
         for at in (data..data + bytes / 4 * 4).step_by(4) {
             let fd = number(control, at);
             if let Some(meant) = meant(task, fd) {
@@ -245,10 +257,14 @@ fn receive(task: &'static Task<'static>, fd: Fd, meant: &Meant, flags: u32) -> R
 pub(crate) fn fetched(task: &'static Task<'static>, fd: Fd, pidfd: Fd, number: Fd) -> Result<()> {
     let Some(pid) = own_descriptor::process_behind(pidfd) else { return Ok(()) };
     let Some(process) = fd_info::process_of(task, pid) else { return Ok(()) };
-    let Some(id) = dup::of_process(task, process, number)? else {
+    let Some((id, kind)) = dup::of_process(task, process, number)? else {
         // It was closed since the kernel's copy.
         return if placeholder::is_copy(fd) { Err(Errno::EBADF) } else { Ok(()) };
     };
+    if kind == entry::HOST {
+        // The kernel's copy is of the object behind an inode of ours.
+        return dup::install(task, fd, id, entry::HOST | entry::CLOEXEC).inspect(|()| dup::received(task));
+    }
     install(task, fd, id, CMSG_CLOEXEC).inspect_err(|_| dup::abandon(task))?;
     opened::complete_file(task, &task.fget(fd)?);
     Ok(())

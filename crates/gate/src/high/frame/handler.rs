@@ -1,6 +1,6 @@
 //! Tools for handlers: decoded arguments, the calling task, results as `rax`.
 
-use lp_abi::linux::{__NR_getpid, __NR_tgkill, SIGXFSZ};
+use lp_abi::linux::{__NR_getpid, __NR_tgkill, SIGXFSZ, iovec};
 use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
 use lp_region::sync::Ordering;
 use lp_vfs::task::Task;
@@ -59,11 +59,25 @@ impl<T> Argument for UserPtr<T> {
     }
 }
 
-impl<T> Argument for UserSlice<T> {
+macro_rules! slices {
+    ($($type:ty)*) => {$(
+        impl Argument for UserSlice<$type> {
+            #[inline(always)]
+            fn of(words: &mut Registers) -> Self {
+                let start = usize::of(words);
+                given_slice(start, usize::of(words))
+            }
+        }
+    )*};
+}
+slices!(u8 u64);
+
+impl Argument for UserSlice<iovec> {
     #[inline(always)]
     fn of(words: &mut Registers) -> Self {
         let start = usize::of(words);
-        given_slice(start, usize::of(words))
+        // The kernel's import_iovec takes an unsigned int.
+        given_slice(start, u32::of(words) as usize)
     }
 }
 

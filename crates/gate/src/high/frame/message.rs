@@ -4,7 +4,7 @@ use lp_region::ucopy;
 
 /// Size of `struct mmsghdr`, the stride of sendmmsg(2)'s vector.
 pub(crate) const STRIDE: usize = 64;
-/// Maximum number of messages of one call (`UIO_MAXIOV`).
+/// Maximum number of messages that one sendmmsg(2) sends (`UIO_MAXIOV`).
 pub(crate) const MOST: u32 = 1024;
 
 /// The kernel's `struct msghdr`.
@@ -27,9 +27,9 @@ pub(crate) struct Message {
     pub flags: u32,
 }
 
-/// The messages of a sendmmsg(2), up to the first unreadable one.
+/// The messages of a sendmmsg(2) or recvmmsg(2), up to the first unreadable one.
 pub(crate) fn messages(vector: usize, count: u32) -> impl Iterator<Item = Message> {
     let at = move |index| vector.wrapping_add(index as usize * STRIDE) as *const Message;
     // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid message.
-    (0..count.min(MOST)).map_while(move |index| unsafe { ucopy::get(at(index)) }.ok())
+    (0..count).map_while(move |index| unsafe { ucopy::get(at(index)) }.ok())
 }

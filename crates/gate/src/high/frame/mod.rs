@@ -4,4 +4,5 @@ pub(crate) mod at;
 pub(crate) mod content;
 pub(crate) mod handler;
 pub(crate) mod message;
+pub(crate) mod room;
 pub(crate) mod timeout;

@@ -67,6 +67,8 @@ pub(crate) struct Area {
     /// A fault in a hole has told that the program has written to the file since the last look. The pages
     /// that came by it are not protected (`written.rs`).
     pub is_written: bool,
+    /// A child of fork(2) does not get the mapping (`MADV_DONTFORK`).
+    pub is_left_out: bool,
 }
 
 impl Area {
@@ -378,6 +380,17 @@ impl LockedAreas {
             let area = self.areas()[index];
             self.remove(index);
             mapping::end(task, area.of, area.bytes());
+        }
+    }
+
+    /// In a child of fork(2): removes the areas that the kernel has left out.
+    #[cold]
+    pub(crate) fn forget_left_out(&mut self, task: &Task) {
+        while let Some(area) = self.areas().iter().find(|area| area.is_left_out).copied() {
+            if self.reserve().is_err() {
+                return; // Without memory the child does not get far.
+            }
+            self.forget(task, area.start, area.end);
         }
     }
 

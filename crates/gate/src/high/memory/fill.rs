@@ -1,8 +1,8 @@
 //! Filling mappings: the pages of the file, and what raises SIGBUS where there are none.
 
 use lp_abi::linux::{
-    __NR_close, __NR_memfd_create, __NR_mmap, __NR_munmap, MAP_ANONYMOUS, MAP_FIXED, MAP_LOCKED,
-    MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE, MAP_SHARED, MFD_CLOEXEC, PROT_EXEC,
+    __NR_close, __NR_madvise, __NR_memfd_create, __NR_mmap, __NR_munmap, MADV_DONTFORK, MAP_ANONYMOUS,
+    MAP_FIXED, MAP_LOCKED, MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE, MAP_SHARED, MFD_CLOEXEC, PROT_EXEC,
 };
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::sync::{AtomicU32, Ordering};
@@ -47,9 +47,13 @@ impl Content {
     }
 }
 
-/// mlockall(2) or munlockall(2): whether memory that is mapped from here on is locked.
+/// mlockall(2) or munlockall(2): whether memory that is mapped from here on is locked. A child of fork(2)
+/// begins without.
 pub(crate) fn set_locks_all(locks: bool) {
-    LOCKS_ALL.store(u32::from(locks), Ordering::Relaxed); // Relaxed: see `Content::of`.
+    // Relaxed, both: see `Content::of`. A page that does not change is not copied after a fork.
+    if LOCKS_ALL.load(Ordering::Relaxed) != u32::from(locks) {
+        LOCKS_ALL.store(u32::from(locks), Ordering::Relaxed);
+    }
 }
 
 /// Maps `area`, given as if at address 0, at `hint` according to `flags`, and adds it to the list. With
@@ -135,11 +139,15 @@ fn complete(task: &Task, list: &mut LockedAreas, area: &mut Area) -> Result<()> 
     // A truncation by another process stores the size before it takes memory, which mapping in has given back
     // if it came later.
     area.beyond = area.beyond.min(area.end_of_file(task)).max(area.start);
-    if area.beyond == area.end {
-        return Ok(());
+    if area.beyond < area.end {
+        list.cut_holes(area.beyond, area.end);
+        past_the_end(area.beyond, area.end, area.protection)?;
     }
-    list.cut_holes(area.beyond, area.end);
-    past_the_end(area.beyond, area.end, area.protection)
+    if area.is_left_out {
+        // SAFETY: changes no byte.
+        let _ = unsafe { lp_abi::syscall!(__NR_madvise, area.start, area.bytes(), MADV_DONTFORK) };
+    }
+    Ok(())
 }
 
 /// The flag of mmap(2) that has the kernel map in all pages of `area` at once: those that will be protected,

@@ -9,7 +9,9 @@
 //! allows a process some 65,000 mappings. Which signals may be blocked meanwhile, `bus.rs` says. A fault also
 //! tells whether the program writes (`written.rs`).
 
+use lp_abi::linux::iovec;
 use lp_abi::{PAGE_SIZE, Result};
+use lp_region::ucopy;
 use lp_vfs::below;
 use lp_vfs::task::Task;
 
@@ -23,6 +25,8 @@ use crate::low::above::Access;
 const WINDOW: usize = 16;
 /// Most pages that a sequence of faults allocates at once.
 const LONGEST: usize = 512;
+/// Most elements of a vector (`UIO_MAXIOV`).
+const VECTOR: usize = 1024;
 /// Pieces of holes at which the window grows fourfold, and again at the next three multiples.
 const PIECES: usize = 4096;
 
@@ -101,6 +105,17 @@ pub(crate) fn touch(task: &Task, address: usize, length: usize) {
         let end = address.saturating_add(length);
         let end = end.checked_next_multiple_of(PAGE_SIZE).unwrap_or(end);
         let _ = give_pages(task, &mut areas::list(), address & !(PAGE_SIZE - 1), end);
+    }
+}
+
+/// [`touch`] for a vector of readv(2) and similar calls, and what it names.
+pub(crate) fn touch_vector(task: &Task, at: usize, count: usize) {
+    for index in 0..count.min(VECTOR) {
+        let element = at.wrapping_add(index * size_of::<iovec>());
+        touch(task, element, size_of::<iovec>());
+        // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid element.
+        let Ok([start, length]) = (unsafe { ucopy::get(element as *const [usize; 2]) }) else { return };
+        touch(task, start, length);
     }
 }
 

@@ -71,7 +71,9 @@ pub(crate) fn after_exec(task: &Task) {
 pub(crate) fn after_fork(task: &Task, shares_table: bool) {
     pagemap::after_fork(task, shares_table);
     if !areas::is_empty() {
-        areas::list().areas().iter_mut().for_each(|area| area.is_written = false);
+        let mut list = areas::list();
+        list.forget_left_out(task);
+        list.areas().iter_mut().for_each(|area| area.is_written = false);
     }
     let Some(parents) = FD.own(task) else { return };
     let left =

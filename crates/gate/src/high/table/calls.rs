@@ -239,7 +239,7 @@ calls! {
     __NR_mlock: Handled(mlock::mlock);
     __NR_munlock: Neither;
     __NR_mlockall: Handled(mlock::mlockall, apart::locks_memory);
-    __NR_munlockall: Neither;
+    __NR_munlockall: Handled(mlock::munlockall);
     __NR_vhangup: Neither;
     __NR_modify_ldt: Neither;
     __NR_pivot_root: Handled(refused::pivot_root, apart::at_once);
@@ -461,7 +461,7 @@ calls! {
     __NR_lsm_get_self_attr: Neither;
     __NR_lsm_set_self_attr: Neither;
     __NR_lsm_list_modules: Neither;
-    __NR_mseal: Neither;
+    __NR_mseal: Handled(mlock::mseal);
     __NR_setxattrat: Handled(xattr::setxattrat, apart::setxattrat);
     __NR_getxattrat: Handled(xattr::getxattrat, apart::getxattrat);
     __NR_listxattrat: Handled(xattr::listxattrat, apart::listxattrat);

@@ -12,9 +12,9 @@ use core::arch::global_asm;
 
 use lp_abi::PAGE_SIZE;
 use lp_abi::linux::*;
-use lp_region::ucopy;
 use lp_vfs::task::Task;
 
+use crate::high::calls::aio;
 use crate::high::frame::handler::task;
 use crate::high::frame::message;
 use crate::high::memory::holes;
@@ -50,8 +50,6 @@ stub_table! {
 
 /// Words below are no addresses of mappings: counts, flags, descriptors.
 const LOWEST: usize = 1 << 16;
-/// Most elements of a vector (`UIO_MAXIOV`).
-const VECTOR: usize = 1024;
 
 /// Gives pages to the memory that call `nr` names. `words` holds its arguments in reverse order.
 pub(crate) extern "sysv64" fn touch(nr: u32, words: &[usize; 6]) {
@@ -72,9 +70,10 @@ pub(crate) extern "sysv64" fn touch(nr: u32, words: &[usize; 6]) {
         | __NR_mlock2
         | __NR_munlock => return,
         __NR_readv | __NR_writev | __NR_preadv | __NR_pwritev | __NR_preadv2 | __NR_pwritev2
-        | __NR_vmsplice => touch_vector(task, b, c),
+        | __NR_vmsplice => holes::touch_vector(task, b, c),
         __NR_recvmsg | __NR_sendmsg => touch_messages(task, b, 1),
         __NR_recvmmsg | __NR_sendmmsg => touch_messages(task, b, c as u32),
+        __NR_io_submit => aio::touch_buffers(task, b as i64, c as *const _),
         _ => {}
     }
     for (at, word) in words.into_iter().enumerate() {
@@ -82,28 +81,21 @@ pub(crate) extern "sysv64" fn touch(nr: u32, words: &[usize; 6]) {
         if word < LOWEST || nr == __NR_mincore && at == 0 {
             continue;
         }
-        let length = if at == place_of_memory(nr) { c } else { PAGE_SIZE };
-        let length = if nr == __NR_readlinkat && at == 2 { d } else { length };
-        holes::touch(task, word, length);
+        let has_length = place_of_memory(nr) == Some(at);
+        holes::touch(task, word, if has_length { words[at + 1] } else { PAGE_SIZE });
     }
 }
 
-/// Index of the address whose length is the call's third argument; 6 if there is none.
-fn place_of_memory(nr: u32) -> usize {
+/// Index of the address whose length is the call's next argument.
+fn place_of_memory(nr: u32) -> Option<usize> {
     match nr {
+        __NR_getcwd => Some(0),
         __NR_read | __NR_write | __NR_pread64 | __NR_pwrite64 | __NR_recvfrom | __NR_sendto
-        | __NR_getdents | __NR_getdents64 | __NR_readlink => 1,
-        _ => 6,
-    }
-}
-
-fn touch_vector(task: &Task, at: usize, count: usize) {
-    for index in 0..count.min(VECTOR) {
-        let element = at.wrapping_add(index * size_of::<iovec>());
-        holes::touch(task, element, size_of::<iovec>());
-        // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid element.
-        let Ok([start, length]) = (unsafe { ucopy::get(element as *const [usize; 2]) }) else { return };
-        holes::touch(task, start, length);
+        | __NR_getdents | __NR_getdents64 | __NR_readlink | __NR_listxattr | __NR_llistxattr
+        | __NR_flistxattr => Some(1),
+        __NR_readlinkat | __NR_setxattr | __NR_lsetxattr | __NR_fsetxattr | __NR_getxattr
+        | __NR_lgetxattr | __NR_fgetxattr => Some(2),
+        _ => None,
     }
 }
 
@@ -111,6 +103,6 @@ fn touch_messages(task: &Task, at: usize, count: u32) {
     for message in message::messages(at, count) {
         holes::touch(task, message.name, message.name_length as usize);
         holes::touch(task, message.control, message.control_length);
-        touch_vector(task, message.vector, message.vector_length);
+        holes::touch_vector(task, message.vector, message.vector_length);
     }
 }

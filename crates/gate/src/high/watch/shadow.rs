@@ -7,9 +7,9 @@
 //! set, fsnotify_change infers a read, a write or a change of attributes.
 
 use lp_abi::linux::{
-    __NR_getrandom, __NR_linkat, __NR_mkdir, __NR_mknod, __NR_newfstatat, __NR_renameat2, __NR_rmdir,
-    __NR_truncate, __NR_umask, __NR_unlink, __NR_utimensat, AT_SYMLINK_NOFOLLOW, RENAME_EXCHANGE, S_IFDIR,
-    S_IFMT, S_IFREG, stat,
+    __NR_chmod, __NR_getrandom, __NR_linkat, __NR_mkdir, __NR_mknod, __NR_newfstatat, __NR_renameat2,
+    __NR_rmdir, __NR_setxattr, __NR_truncate, __NR_umask, __NR_unlink, __NR_utimensat, AT_SYMLINK_NOFOLLOW,
+    RENAME_EXCHANGE, S_IFDIR, S_IFMT, S_IFREG, stat,
 };
 use lp_abi::{Errno, Fd, PATH_MAX, Result};
 use lp_region::InodeId;
@@ -90,6 +90,7 @@ pub(crate) fn prepare(task: &Task<'_>, watchers: Watchers) -> Result<()> {
     room[above] = b'/';
     match make(task, &room[..=length], ShadowKind::Directory) {
         Ok(()) => {
+            open_to_others(task, &room[..=length]);
             // Flags that are still set belong to an earlier directory.
             shadow_end::forget_all(task);
             Ok(())
@@ -155,16 +156,37 @@ fn spare_path<'b>(task: &Task<'_>, to: &'b mut [u8; BASE]) -> Result<&'b [u8]> {
     Ok(&to[..=length + more])
 }
 
+/// Has the kernel give every user access to the directory of shadows and to what will be made in it: of a
+/// process with several threads it applies the umask, which they share, unless there is a default ACL.
+fn open_to_others(task: &Task<'_>, path: &[u8]) {
+    /// Version 2 of the kernel's format, and entries for owner, group and others: tag, permissions, no id.
+    const EVERYONE: [u16; 14] =
+        [2, 0, 0x01, 7, u16::MAX, u16::MAX, 0x04, 7, u16::MAX, u16::MAX, 0x20, 7, u16::MAX, u16::MAX];
+    if has_other_users(task) {
+        let (name, value) = (c"system.posix_acl_default".as_ptr(), EVERYONE.as_ptr());
+        // A file system without ACLs takes the modes that `make` gives. SAFETY: the path and the name are
+        // NUL-terminated, and the kernel reads the value.
+        unsafe {
+            let _ = lp_abi::syscall!(__NR_chmod, path.as_ptr(), 0o777);
+            let _ = lp_abi::syscall!(__NR_setxattr, path.as_ptr(), name, value, size_of_val(&EVERYONE), 0);
+        }
+    }
+}
+
+/// Whether the run may have processes of other users: only root's can.
+fn has_other_users(task: &Task<'_>) -> bool {
+    task.run.owner.load(Ordering::Relaxed) == 0 // Relaxed: immutable.
+}
+
 /// Creates a shadow that every process of the run may change.
 ///
 /// # Errors
 /// Those of mkdir(2) and mknod(2).
 pub(crate) fn make(task: &Task<'_>, path: &[u8], kind: ShadowKind) -> Result<()> {
-    // Only root's runs have other users, and a process's threads share its umask. Relaxed: one word each.
-    let others =
-        task.run.owner.load(Ordering::Relaxed) == 0 && task.process.threads.load(Ordering::Relaxed) == 0;
+    // A process's threads share its umask. Relaxed: one word.
+    let clears_umask = has_other_users(task) && task.process.threads.load(Ordering::Relaxed) == 0;
     // SAFETY: umask(2) takes no pointers.
-    let umask = others.then(|| unsafe { lp_abi::syscall!(__NR_umask, 0) });
+    let umask = clears_umask.then(|| unsafe { lp_abi::syscall!(__NR_umask, 0) });
     let made = match kind {
         // SAFETY: a NUL-terminated path.
         ShadowKind::Directory => unsafe { lp_abi::syscall!(__NR_mkdir, path.as_ptr(), 0o777) },

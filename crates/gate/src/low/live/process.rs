@@ -223,6 +223,9 @@ enum ChildStack {
 fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: ChildStack) -> isize {
     let has = |flag: u32| flags & u64::from(flag) != 0;
     let thread = current();
+    if has(CLONE_PIDFD) {
+        High::before_descriptor(thread);
+    }
     if has(CLONE_VM) && (!has(CLONE_VFORK) || has(CLONE_THREAD)) {
         if !has(CLONE_SETTLS) {
             lend::lend(thread);

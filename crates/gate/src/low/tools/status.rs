@@ -1,6 +1,7 @@
 //! Fields of the status files of /proc (proc_pid_status(5)).
 
 use lp_abi::linux::{__NR_close, __NR_openat, __NR_read, AT_FDCWD, O_CLOEXEC, O_RDONLY};
+use lp_abi::text::Writer;
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_vfs::clock;
 
@@ -12,6 +13,14 @@ pub(crate) fn is_filtered() -> bool {
 /// Whether the process has one thread, as far as that can be told.
 pub(crate) fn is_alone() -> bool {
     own(b"\nThreads:\t") == Some(1)
+}
+
+/// `CAP_IPC_LOCK` of linux/capability.h.
+const CAP_IPC_LOCK: u64 = 14;
+
+/// Whether no limit holds for the memory that the thread locks, as far as that can be told.
+pub(crate) fn may_lock_all() -> bool {
+    own(b"\nCapEff:\t").is_some_and(|effective| effective & 1 << CAP_IPC_LOCK != 0)
 }
 
 /// How long a process that no debugger traced is taken to be without one, in nanoseconds: less than a debugger
@@ -43,6 +52,19 @@ pub(crate) fn is_traced() -> bool {
         let _ = UNTRACED.compare_exchange(untraced, now, Ordering::Relaxed, Ordering::Relaxed);
     }
     is_traced
+}
+
+/// The process of a thread.
+pub(crate) fn thread_group(thread: u32) -> Option<u32> {
+    let mut path = [0u8; 32];
+    let mut text = Writer::new(&mut path);
+    text.push(b"/proc/");
+    text.push_decimal(thread.into());
+    text.push(b"/status");
+    text.finish()?;
+    let digits = field(AT_FDCWD as isize, &path, b"\nTgid:\t").filter(|digits| *digits != u64::MAX)?;
+    // It is a decimal number.
+    Some((0..16).rev().fold(0, |number, digit| number * 10 + (digits >> (4 * digit) & 0xf) as u32))
 }
 
 /// A field of the calling thread's.
