@@ -229,6 +229,47 @@ int main(void)
 C
 each() { local n=$1; shift; "$@" -O1 -pthread -o "$n" threads.c && ./"$n"; echo $?; ls | wc -l; rm "$n" file* handled; }; ways
 
+#:: detached_threads_leave_nothing needs gcc,musl-gcc
+cat >detached.c <<'C'
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+static void *work(void *argument)
+{
+    close(open("file", O_CREAT | O_RDWR, 0644));
+    return argument;
+}
+static long mapped(void)
+{
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (!file || fscanf(file, "%ld", &pages) != 1)
+        return -1;
+    fclose(file);
+    return pages;
+}
+int main(void)
+{
+    long before = 0;
+    struct stat tasks;
+    for (int i = 0; i < 300; i++) {
+        pthread_t thread;
+        if (pthread_create(&thread, 0, work, 0) || pthread_detach(thread))
+            return 1;
+        while (!stat("/proc/self/task", &tasks) && tasks.st_nlink > 3)
+            sched_yield();
+        if (i == 50)
+            before = mapped();
+    }
+    puts(mapped() - before < 2000 ? "as much memory as before" : "more memory");
+    return 0;
+}
+C
+each() { local n=$1; shift; "$@" -O1 -pthread -o "$n" detached.c && ./"$n"; echo $?; rm "$n" file; }; ways
+
 #:: signals needs gcc,musl-gcc
 cat >signals.c <<'C'
 #include <errno.h>
