@@ -357,3 +357,25 @@ GROUP(signal, open_after_munmap_of_bad_ranges)
     make("f", "text");
     contents("f");
 }
+
+/* A message that does not come, with a time limit: it is a signal's to end, with SA_RESTART or without
+   (signal(7)). */
+GROUP(signal, ends_a_timed_receive)
+{
+    share();
+    make("f", "text");
+    int pair[2];
+    socketpair(AF_UNIX, SOCK_DGRAM, 0, pair);
+    struct timeval limit = { 0, 400000 };
+    setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    for (int restarts = 0; restarts < 2; restarts++) {
+        handle(SIGALRM, count_one, restarts ? SA_RESTART : 0);
+        struct itimerval once = { { 0, 0 }, { 0, 50000 } };
+        setitimer(ITIMER_REAL, &once, NULL);
+        char bytes[8], control[64];
+        struct iovec piece = { bytes, sizeof bytes };
+        struct msghdr message = { .msg_iov = &piece, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control };
+        T(recvmsg(pair[0], &message, 0));
+    }
+    say("%d", shared->handled);
+}
