@@ -298,3 +298,70 @@ GROUP(program, is_there_when_a_debugger_sees_it)
         say_wait(child);
     }
 }
+
+/* A static program of the host's, by a descriptor that names it only: it sees the mount all the same. */
+GROUP(program, static_by_its_name_only)
+{
+    make("f", "text\n");
+    for (int flags = 0; flags < 2; flags++)
+        CHILD {
+            char *arguments[] = { "cat", "f", NULL };
+            int fd = open("/bin/busybox", (flags ? O_PATH : O_RDONLY) | O_CLOEXEC);
+            T(syscall(SYS_execveat, fd, "", arguments, environ, AT_EMPTY_PATH));
+        }
+}
+
+/* Scripts of the host's whose interpreters are scripts: five of them, the last one's a static program. */
+GROUP(program, five_scripts)
+{
+    char directory[] = "/tmp/scriptsXXXXXX", path[64], text[128], *before = "/bin/busybox cat";
+    T(mkdtemp(directory) != NULL);
+    make("f", "text\n");
+    for (int i = 1; i <= 5; i++) {
+        sprintf(text, "#!%s\n", before);
+        sprintf(path, "%s/%d", directory, i);
+        make(path, text);
+        chmod(path, 0755);
+        before = path;
+        CHILD {
+            int out = open("out", O_CREAT | O_TRUNC | O_WRONLY, 0644);
+            dup2(out, 1);
+            execl(path, "script", "f", NULL);
+            say("%s", strerrorname_np(errno));
+        }
+        FILE *lines = fopen("out", "r");
+        while (fgets(text, sizeof text, lines))
+            say("%s", strstr(text, "scripts") ? strrchr(text, '/') : text);
+        fclose(lines);
+    }
+    for (int i = 1; i <= 5; i++) {
+        sprintf(path, "%s/%d", directory, i);
+        unlink(path);
+    }
+    T(rmdir(directory));
+}
+
+/* An exec of a FIFO is no open of it: who waits for a reader goes on waiting. */
+GROUP(program, that_is_a_fifo)
+{
+    char directory[] = "/tmp/fifoXXXXXX", path[64];
+    T(mkdtemp(directory) != NULL);
+    sprintf(path, "%s/q", directory);
+    T(mkfifo(path, 0755));
+    pid_t writer = fork();
+    if (!writer) {
+        open(path, O_WRONLY);
+        _exit(7);
+    }
+    while (!sleeps(writer))
+        usleep(100);
+    errno = 0;
+    execl(path, path, NULL);
+    say("%s", strerrorname_np(errno));
+    usleep(10000);
+    T(waitpid(writer, NULL, WNOHANG));
+    kill(writer, SIGKILL);
+    say_wait(writer);
+    unlink(path);
+    T(rmdir(directory));
+}

@@ -6,12 +6,15 @@
 //! then ignores LD_PRELOAD. What the kernel itself refuses is left to the kernel, for its errno.
 
 use core::ffi::CStr;
+use core::mem::MaybeUninit;
 
 use lp_abi::linux::{
-    __NR_faccessat2, __NR_fstat, __NR_openat, __NR_openat2, AT_EACCESS, AT_EMPTY_PATH, O_CLOEXEC, O_NOCTTY,
-    O_NONBLOCK, O_PATH, O_RDONLY, RESOLVE_NO_SYMLINKS, S_IFMT, S_IFREG, S_ISGID, S_ISUID, open_how, stat,
+    __NR_faccessat2, __NR_fcntl, __NR_fstat, __NR_newfstatat, __NR_openat, __NR_openat2, AT_EACCESS,
+    AT_EMPTY_PATH, F_DUPFD_CLOEXEC, F_GETFL, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_PATH, O_RDONLY,
+    RESOLVE_NO_SYMLINKS, S_IFMT, S_IFREG, S_ISGID, S_ISUID, open_how, stat,
 };
 use lp_abi::refusal::Refusal;
+use lp_abi::text::decimal;
 use lp_abi::{Errno, Fd, OwnedFd, library, script};
 use lp_region::ucopy;
 
@@ -170,7 +173,7 @@ pub(crate) unsafe fn host_file(
         return Ok(Some(file.map_or(LoaderHook::Preload, start)));
     }
     let mut head = [0u8; HEAD];
-    for depth in 0..SCRIPTS {
+    for depth in 0..=SCRIPTS {
         // The kernel returns the error.
         let Some(open) = &file else { return Ok(Some(LoaderHook::Preload)) };
         let got = open.read(&mut head, 0);
@@ -253,12 +256,12 @@ fn directory_of(path: &[u8]) -> &[u8] {
 /// The refusal, if the file cannot be covered.
 pub(crate) fn elf(head: &[u8], read: Read<'_>) -> Result<Option<Loader>, Refusal> {
     const X86_64: u16 = 62;
-    const I386: u16 = 3;
     let machine = head.get(18..20).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
     match (head.get(4), machine) {
         _ if !head.starts_with(b"\x7fELF") => return Ok(None),
         (Some(2), Some(X86_64)) => {}
-        (_, Some(I386)) | (Some(1), Some(X86_64)) => return Err(Refusal::Foreign),
+        // With binfmt_misc this kernel executes it.
+        (Some(1 | 2), Some(_)) => return Err(Refusal::Foreign),
         _ => return Ok(None),
     }
     match Elf::new(head, read).map(|elf| elf.loader()) {
@@ -284,24 +287,20 @@ impl File {
     /// `path` must be NUL-terminated, or bad in a way that the kernel answers with `EFAULT`.
     pub(crate) unsafe fn open(directory: Fd, path: *const u8, flags: usize) -> Result<Option<File>, Refusal> {
         if flags & AT_EMPTY_PATH as usize != 0 && !path.is_null() && is_empty(path) {
-            return Ok(File::again(directory));
+            return File::again(directory);
+        }
+        // An open would release who waits for a reader of a FIFO, and changes some devices.
+        // SAFETY: the caller guarantees a NUL-terminated `path`, or one that the kernel answers with
+        // `EFAULT`; the kernel fills the record in.
+        let found = stat_by(|to| unsafe { lp_abi::syscall!(__NR_newfstatat, directory, path, to, 0) });
+        if found.is_some_and(|stat| stat.st_mode & S_IFMT != S_IFREG) {
+            return Ok(None);
         }
         // SAFETY: the caller guarantees a NUL-terminated `path`, or one that the kernel answers with
         // `EFAULT`; the open changes nothing.
         match unsafe { lp_abi::syscall!(__NR_openat, directory, path, HOW) } {
             Ok(fd) => Ok(Some(File(OwnedFd::new(fd)))),
-            Err(Errno::EACCES) => {
-                // SAFETY: the caller guarantees a NUL-terminated `path`, or one that the kernel answers with
-                // `EFAULT`; the open changes nothing.
-                let file = unsafe { lp_abi::syscall!(__NR_openat, directory, path, O_PATH | O_CLOEXEC) }
-                    .map(|fd| File(OwnedFd::new(fd)));
-                match file.ok().and_then(|file| file.stat()) {
-                    Some(stat) if stat.st_mode & 0o111 != 0 && stat.st_mode & 0o170_000 == 0o100_000 => {
-                        Err(Refusal::Unreadable)
-                    }
-                    _ => Ok(None),
-                }
-            }
+            Err(Errno::EACCES) => unreadable(found),
             Err(_) => Ok(None),
         }
     }
@@ -330,11 +329,26 @@ impl File {
         Some(File(OwnedFd::new(fd.ok()?)))
     }
 
-    /// Another descriptor for the file behind `fd`, which this module then owns and closes.
-    fn again(fd: Fd) -> Option<File> {
-        use lp_abi::linux::{__NR_fcntl, F_DUPFD_CLOEXEC};
-        // SAFETY: F_DUPFD_CLOEXEC only creates a descriptor.
-        unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_DUPFD_CLOEXEC, 0) }.ok().map(|fd| File(OwnedFd::new(fd)))
+    /// Another descriptor for the file behind `fd`, which this module then owns and closes. One that names the
+    /// file only (O_PATH) cannot be read by.
+    fn again(fd: Fd) -> Result<Option<File>, Refusal> {
+        // SAFETY: F_GETFL only tells, and F_DUPFD_CLOEXEC only creates a descriptor.
+        let control = |what: u32| unsafe { lp_abi::syscall!(__NR_fcntl, fd, what, 0) };
+        if control(F_GETFL).is_ok_and(|flags| flags as u32 & O_PATH == 0) {
+            return Ok(control(F_DUPFD_CLOEXEC).ok().map(|fd| File(OwnedFd::new(fd))));
+        }
+        // SAFETY: the kernel fills the record in.
+        let found = stat_by(|to| unsafe { lp_abi::syscall!(__NR_fstat, fd, to) });
+        if found.is_none_or(|stat| stat.st_mode & S_IFMT != S_IFREG) {
+            return Ok(None);
+        }
+        let (mut path, mut digits) = ([0u8; 64], [0u8; 20]);
+        names::join(&mut path, &[names::OWN_DESCRIPTORS, decimal(fd.index() as u64, &mut digits)]);
+        // SAFETY: the path is NUL-terminated; the open changes nothing.
+        match unsafe { lp_abi::syscall!(__NR_openat, Fd::CWD, path.as_ptr(), HOW) } {
+            Ok(fd) => Ok(Some(File(OwnedFd::new(fd)))),
+            Err(_) => unreadable(found),
+        }
     }
 
     pub(crate) fn fd(&self) -> Fd {
@@ -357,12 +371,8 @@ impl File {
     }
 
     pub(crate) fn stat(&self) -> Option<stat> {
-        let mut stat = core::mem::MaybeUninit::<stat>::zeroed();
-        // SAFETY: the kernel fills the record in; zeros are a valid record too.
-        unsafe {
-            lp_abi::syscall!(__NR_fstat, self.0.get(), stat.as_mut_ptr()).ok()?;
-            Some(stat.assume_init())
-        }
+        // SAFETY: the kernel fills the record in.
+        stat_by(|to| unsafe { lp_abi::syscall!(__NR_fstat, self.0.get(), to) })
     }
 
     /// Whether this is a dynamic linker, which runs the program that its arguments name. Judged by its name,
@@ -372,6 +382,24 @@ impl File {
         let path = names::of_descriptor(self.0.get(), &mut path);
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
         name.starts_with(b"ld-") || name.starts_with(b"ld.so")
+    }
+}
+
+/// What a kind of stat(2) tells.
+fn stat_by(stat_it: impl FnOnce(*mut stat) -> lp_abi::Result<usize>) -> Option<stat> {
+    let mut found = MaybeUninit::<stat>::zeroed();
+    stat_it(found.as_mut_ptr()).ok()?;
+    // SAFETY: initialised: zeros are a valid record too.
+    Some(unsafe { found.assume_init() })
+}
+
+/// For a file that may not be read: refused, unless it may not be executed either.
+fn unreadable(file: Option<stat>) -> Result<Option<File>, Refusal> {
+    match file {
+        Some(stat) if stat.st_mode & 0o111 != 0 && stat.st_mode & S_IFMT == S_IFREG => {
+            Err(Refusal::Unreadable)
+        }
+        _ => Ok(None),
     }
 }
 
