@@ -117,8 +117,9 @@ impl Stack {
     /// Where the entry for objects with small stacks has its frame on the program's stack, if it has taken the
     /// call under way to this one.
     pub(crate) fn entered_from(&self) -> usize {
-        /// The vector registers; then come the return address and the frame of the entry for C libraries.
-        const SAVED: usize = 256;
+        /// The flags and the vector registers; then come the return address and the frame of the entry for C
+        /// libraries.
+        const SAVED: usize = 16 + 256;
         // SAFETY: the words are within the stack. Its first frame stays until the call returns.
         unsafe { *((self.top() - SAVED) as *const usize).sub(2) }
     }
