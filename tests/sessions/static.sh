@@ -114,6 +114,24 @@ __attribute__((force_align_arg_pointer)) void _start(void)
 C
 for o in -O1 -O2 '-O2 -static-pie -fpie' '-O2 -Wl,-z,execstack' '-O2 -Wl,-z,noseparate-code'; do gcc $o -static -nostdlib -o bare bare.c 2>/dev/null && ./bare; echo $?; cat file; rm -f file bare; done
 
+#:: data_in_the_code needs gcc,musl-gcc
+cat >data.c <<'C'
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+__asm__(".text\n.globl count\n.balign 8\ncount: .quad 41\n");
+extern volatile long count;
+int main(void)
+{
+    int fd = open("file", O_CREAT | O_RDWR, 0644);
+    count += 1;
+    printf("%ld %zd\n", count, write(fd, "text", 4));
+    return 0;
+}
+C
+# The segment of the code is made writable: its header's flags are read, write and execute.
+each() { local n=$1; shift; "$@" -O2 -o "$n" data.c; printf '\7' | dd of="$n" bs=1 conv=notrunc seek=$(readelf -lW "$n" | awk '/^  LOAD/ { n++ } /R E/ { print 64 + 56 * (n - 1) + 4 }') 2>/dev/null; ./"$n"; echo $?; rm "$n" file; }; each glibc gcc -static; each musl musl-gcc -static
+
 #:: exec_chains needs gcc,musl-gcc
 cat >chain.c <<'C'
 #include <fcntl.h>
