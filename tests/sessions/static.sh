@@ -114,6 +114,24 @@ __attribute__((force_align_arg_pointer)) void _start(void)
 C
 for o in -O1 -O2 '-O2 -static-pie -fpie' '-O2 -Wl,-z,execstack' '-O2 -Wl,-z,noseparate-code'; do gcc $o -static -nostdlib -o bare bare.c 2>/dev/null && ./bare; echo $?; cat file; rm -f file bare; done
 
+#:: data_in_the_code needs gcc,musl-gcc
+cat >data.c <<'C'
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+__asm__(".text\n.globl count\n.balign 8\ncount: .quad 41\n");
+extern volatile long count;
+int main(void)
+{
+    int fd = open("file", O_CREAT | O_RDWR, 0644);
+    count += 1;
+    printf("%ld %zd\n", count, write(fd, "text", 4));
+    return 0;
+}
+C
+# The segment of the code is made writable: its header's flags are read, write and execute.
+each() { local n=$1; shift; "$@" -O2 -o "$n" data.c; printf '\7' | dd of="$n" bs=1 conv=notrunc seek=$(readelf -lW "$n" | awk '/^  LOAD/ { n++ } /R E/ { print 64 + 56 * (n - 1) + 4 }') 2>/dev/null; ./"$n"; echo $?; rm "$n" file; }; each glibc gcc -static; each musl musl-gcc -static
+
 #:: exec_chains needs gcc,musl-gcc
 cat >chain.c <<'C'
 #include <fcntl.h>
@@ -228,6 +246,47 @@ int main(void)
 }
 C
 each() { local n=$1; shift; "$@" -O1 -pthread -o "$n" threads.c && ./"$n"; echo $?; ls | wc -l; rm "$n" file* handled; }; ways
+
+#:: detached_threads_leave_nothing needs gcc,musl-gcc
+cat >detached.c <<'C'
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+static void *work(void *argument)
+{
+    close(open("file", O_CREAT | O_RDWR, 0644));
+    return argument;
+}
+static long mapped(void)
+{
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (!file || fscanf(file, "%ld", &pages) != 1)
+        return -1;
+    fclose(file);
+    return pages;
+}
+int main(void)
+{
+    long before = 0;
+    struct stat tasks;
+    for (int i = 0; i < 300; i++) {
+        pthread_t thread;
+        if (pthread_create(&thread, 0, work, 0) || pthread_detach(thread))
+            return 1;
+        while (!stat("/proc/self/task", &tasks) && tasks.st_nlink > 3)
+            sched_yield();
+        if (i == 50)
+            before = mapped();
+    }
+    puts(mapped() - before < 2000 ? "as much memory as before" : "more memory");
+    return 0;
+}
+C
+each() { local n=$1; shift; "$@" -O1 -pthread -o "$n" detached.c && ./"$n"; echo $?; rm "$n" file; }; ways
 
 #:: signals needs gcc,musl-gcc
 cat >signals.c <<'C'

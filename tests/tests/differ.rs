@@ -66,8 +66,8 @@ const CASES: [(&str, &str, &str); 79] = [
     ("counted_descriptors", "as many", "more"),
     ("link_itself", "by name 700, by descriptor 700", "by name 700, by descriptor 0"),
     ("table_of_a_thread", "unshare 0, flags 0", "unshare 0, flags EBADF"),
-    ("no_number_left", "mmap 0, sendmsg 0", "mmap EMFILE, sendmsg EMFILE"),
     ("ring_through_an_open_file", "lock EDEADLK", "lock EINTR"),
+    ("no_number_left", "mmap 0, sendmsg 0, static 0", "mmap EMFILE, sendmsg EMFILE, static EMFILE"),
     ("waits_for_a_lock", "the holder is shown, the waiter shown", "the holder is shown, the waiter not"),
     (
         "fdinfo",

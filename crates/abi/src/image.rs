@@ -22,7 +22,8 @@
 //! would.
 //!
 //! The builder appends pages and then fills in an entry, its state last, under flock(2) on the bundle.
-//! Readers take no lock. Entries and pages are never changed or removed afterwards.
+//! Readers take no lock. Entries and pages are never changed or removed afterwards: a full bundle is replaced
+//! by an empty one.
 
 use crate::linux::{
     __NR_fstat, __NR_lseek, __NR_newfstatat, __NR_pread64, __NR_pwrite64, __NR_read, __NR_write,

@@ -238,6 +238,11 @@ fn a_damaged_static_program_is_refused_before_it_starts() {
         assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(126), ""), "{name}");
         assert_eq!(text(&output.stderr), format!("lightpath: {}: {why}\n", path.display()));
     }
+    // The gate refuses it as well, because some kernels would start it.
+    let machine = dir.path().join("machine");
+    let output = run(&[], &["env", machine.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(126));
+    assert!(text(&output.stderr).contains("not an x86-64 program"), "{}", text(&output.stderr));
 }
 
 #[test]

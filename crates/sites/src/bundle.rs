@@ -86,8 +86,7 @@ impl Bundle {
     /// The status of the object at `path`; analyses the object if necessary.
     ///
     /// # Errors
-    /// Those of the file system, and a full table. An object that cannot be covered is not an error but a
-    /// [`Status`].
+    /// Those of the file system. An object that cannot be covered is not an error but a [`Status`].
     pub fn add(&self, path: &Path) -> io::Result<Status> {
         let contents = std::fs::read(path)?;
         let elf = match Elf::parse(&contents) {
@@ -100,12 +99,44 @@ impl Bundle {
         }
         let analysis = analyse(&elf);
         let _locked = self.lock()?;
-        let (slot, known) = self.find(key)?;
-        if let Some(entry) = known {
-            return Ok(status_of(&entry));
+        if !self.is_current() {
+            return Bundle::open(&self.path)?.add(path);
         }
-        let slot = slot.ok_or_else(|| io::Error::other(format!("{}: full", self.path.display())))?;
-        self.store(slot, key, &elf, analysis)
+        match self.find(key)? {
+            (_, Some(entry)) => Ok(status_of(&entry)),
+            (Some(slot), None) => self.store(slot, key, &elf, analysis),
+            (None, None) => self.begin_again(key, &elf, analysis),
+        }
+    }
+
+    /// Whether it is still the file at its path: a full one is replaced.
+    pub fn is_current(&self) -> bool {
+        let is_it =
+            |own: fs::Metadata, found: fs::Metadata| (own.dev(), own.ino()) == (found.dev(), found.ino());
+        self.file.metadata().is_ok_and(|own| fs::metadata(&self.path).is_ok_and(|found| is_it(own, found)))
+    }
+
+    /// Replaces the bundle, which is full and locked, by one with this entry alone. Processes go on with the
+    /// pages that they have mapped of the old one. Most of its objects are no longer there, as a rule, or will
+    /// be added again when a process meets them.
+    fn begin_again(
+        &self,
+        key: [u64; 2],
+        elf: &Elf<'_>,
+        analysis: Result<Analysis, ObjectRefusal>,
+    ) -> io::Result<Status> {
+        let mut name = self.path.clone().into_os_string();
+        name.push(format!(".{}", std::process::id()));
+        let beside = PathBuf::from(name);
+        let stored = Bundle::open(&beside).and_then(|fresh| match fresh.find(key)? {
+            (Some(slot), None) => fresh.store(slot, key, elf, analysis),
+            _ => Err(io::Error::other(format!("{}: in use", beside.display()))),
+        });
+        let done = stored.and_then(|status| fs::rename(&beside, &self.path).map(|()| status));
+        if done.is_err() {
+            let _ = fs::remove_file(&beside);
+        }
+        done
     }
 
     /// The status of the object at `path`, without analysing it.

@@ -625,6 +625,32 @@ fn bundle_keeps_what_it_learnt() {
 }
 
 #[test]
+fn a_full_bundle_is_replaced() {
+    use lp_abi::image::{ENTRIES, ENTRIES_AT, ObjectRecord, state};
+    use std::os::unix::fs::FileExt;
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join(Bundle::file_name());
+    let first = Bundle::open(&path).expect("a bundle");
+    let full = std::fs::File::options().write(true).open(&path).expect("the bundle");
+    for slot in 0..ENTRIES {
+        let at = (ENTRIES_AT + slot * size_of::<ObjectRecord>()) as u64;
+        full.write_all_at(&[1; 16], at).expect("written");
+        full.write_all_at(&state::NO_SITES.to_le_bytes(), at + 16).expect("written");
+    }
+    let second = Bundle::open(&path).expect("the same bundle");
+    assert!(matches!(first.add(Path::new(GLIBC)), Ok(Status::Patched(_))));
+    assert!(!first.is_current());
+    // Both go on with what has replaced it.
+    assert_eq!(second.add(Path::new("/bin/true")).expect("added"), Status::NoSites);
+    assert_eq!(first.add(Path::new("/bin/ls")).expect("added"), Status::NoSites);
+    let now = Bundle::open(&path).expect("a bundle");
+    for object in [GLIBC, "/bin/true", "/bin/ls"] {
+        assert!(now.look(Path::new(object)).expect("readable").is_some(), "{object} is missing");
+    }
+    assert_eq!(std::fs::read_dir(directory.path()).expect("the directory").count(), 1);
+}
+
+#[test]
 fn several_builders_at_once() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join(Bundle::file_name());

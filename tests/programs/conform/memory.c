@@ -1,5 +1,6 @@
 /* Memory of mapped files: advice, locks, flags of mmap, what is in memory, large holes that are mapped. */
 #include "conform.h"
+#include <elf.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -422,4 +423,30 @@ GROUP(memory, large_hole_and_attributes)
     T(setxattr("f", "user.b", m + MANY / 3, 9000, 0));
     T(fgetxattr(fd, "user.a", m + MANY / 4, 3 * PAGE));
     T(unlink("f"));
+}
+
+/* One page of a library's code: what lies behind it is the program's. */
+GROUP(memory, beside_a_page_of_a_library)
+{
+    const long pages = 600;
+    int fd = open("/lib/x86_64-linux-gnu/libc.so.6", O_RDONLY);
+    Elf64_Ehdr header;
+    pread(fd, &header, sizeof header, 0);
+    for (int i = 0; i < header.e_phnum; i++) {
+        Elf64_Phdr segment;
+        pread(fd, &segment, sizeof segment, header.e_phoff + i * sizeof segment);
+        if (segment.p_type != PT_LOAD || !(segment.p_flags & PF_X))
+            continue;
+        char *room = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        memset(room, 7, pages * PAGE);
+        TP(mmap(room, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, fd, segment.p_offset & -PAGE));
+        long changed = 0;
+        for (long at = PAGE; at < pages * PAGE; at++)
+            changed += room[at] != 7;
+        say("%ld bytes changed", changed);
+        if (!changed)
+            memset(room + PAGE, 8, (pages - 1) * PAGE);
+        T(munmap(room, pages * PAGE));
+    }
+    close(fd);
 }

@@ -5,6 +5,7 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 
 /* Puts the content of the file `from` at the start of the file `to`, by write(2) or through a mapping. */
 static void put(const char *to, const char *from, int flags, int mapped)
@@ -307,4 +308,144 @@ GROUP(program, is_there_when_a_debugger_sees_it)
         T(ptrace(PTRACE_DETACH, child, 0, 0));
         say_wait(child);
     }
+}
+
+/* A static program of the host's, by a descriptor that names it only: it sees the mount all the same. */
+GROUP(program, static_by_its_name_only)
+{
+    make("f", "text\n");
+    for (int flags = 0; flags < 2; flags++)
+        CHILD {
+            char *arguments[] = { "cat", "f", NULL };
+            int fd = open("/bin/busybox", (flags ? O_PATH : O_RDONLY) | O_CLOEXEC);
+            T(syscall(SYS_execveat, fd, "", arguments, environ, AT_EMPTY_PATH));
+        }
+}
+
+/* Executes a file, by its path or by a descriptor, and says what it prints: of scripts, only the name of their
+ * interpreter. */
+static void printed_by(const char *path, int by_descriptor)
+{
+    char line[600], *arguments[] = { "script", "f", NULL };
+    CHILD {
+        int fd = open(path, O_RDONLY), out = open("out", O_CREAT | O_TRUNC | O_WRONLY, 0644);
+        dup2(out, 1);
+        if (by_descriptor)
+            syscall(SYS_execveat, fd, "", arguments, environ, AT_EMPTY_PATH);
+        else
+            execv(path, arguments);
+        say("%s", strerrorname_np(errno));
+    }
+    FILE *lines = fopen("out", "r");
+    while (fgets(line, sizeof line, lines))
+        say("%s", line[0] == '#' ? strrchr(line, '/') : line);
+    fclose(lines);
+}
+
+/* Scripts of the host's whose interpreters are scripts, five at most; the last one's is a static program. Its
+ * path ends with the file. */
+GROUP(program, scripts_in_a_row)
+{
+    char directory[] = "/tmp/scriptsXXXXXX", path[64], text[PATH_MAX], before[64];
+    T(mkdtemp(directory) != NULL);
+    make("f", "text\n");
+    sprintf(before, "%s/cat", directory);
+    T(symlink("/bin/busybox", before));
+    for (int i = 1; i <= 7; i++) {
+        sprintf(text, "#!%s%s", before, i == 1 ? "" : "\n");
+        sprintf(path, "%s/%d", directory, i);
+        make(path, text);
+        chmod(path, 0755);
+        strcpy(before, path);
+        printed_by(path, 0);
+    }
+    for (int i = 1; i <= 7; i += 2) {
+        sprintf(path, "%s/%d", directory, i);
+        printed_by(path, 1);
+    }
+    put("cat", "/bin/cat", O_CREAT, 0);
+    sprintf(text, "#!%s/cat\n", getcwd(text + 2000, 2000));
+    sprintf(path, "%s/1", directory);
+    make(path, text);
+    printed_by(path, 0);
+    printed_by(path, 1);
+    for (int i = 1; i <= 7; i++) {
+        sprintf(path, "%s/%d", directory, i);
+        unlink(path);
+    }
+    sprintf(path, "%s/cat", directory);
+    unlink(path);
+    T(rmdir(directory));
+}
+
+/* First lines that the file ends, or a NUL. */
+GROUP(program, first_lines_without_an_end)
+{
+    static const struct {
+        const char *text;
+        int length;
+    } lines[] = {
+        { "#!", 2 },
+        { "#! ", 3 },
+        { "#! \t\n", 5 },
+        { "#!\0\n", 4 },
+        { "#!/bin/echo a  ", 15 },
+        { "#!/bin/echo  ", 13 },
+        { "#!/bin/echo a  \n", 16 },
+        { "#!/bin/echo", 11 },
+        { "#!/bin/echo\0 x\n", 15 },
+        { "#!/bin/echo a\0 b\n", 17 },
+        { "#!/bin/echo \0b\n", 15 },
+    };
+    for (unsigned i = 0; i < COUNT(lines); i++) {
+        int fd = open("script", O_CREAT | O_TRUNC | O_WRONLY, 0755);
+        write(fd, lines[i].text, lines[i].length);
+        close(fd);
+        CHILD {
+            execl("./script", "script", "w", NULL);
+            say("%u: %s", i, strerrorname_np(errno));
+        }
+    }
+}
+
+/* A static program of the host's when no descriptor is left: the kernel needs none. */
+GROUP(program, static_with_no_number_left)
+{
+    make("f", "text\n");
+    CHILD {
+        struct rlimit limit;
+        getrlimit(RLIMIT_NOFILE, &limit);
+        limit.rlim_cur = 24;
+        setrlimit(RLIMIT_NOFILE, &limit);
+        while (open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0)
+            ;
+        T(getrlimit(RLIMIT_NOFILE, &limit));
+        say("%d", (int)limit.rlim_cur);
+        T(execl("/bin/busybox", "cat", "f", NULL));
+    }
+}
+
+/* An exec of a FIFO is no open of it: who waits for a reader goes on waiting. */
+GROUP(program, that_is_a_fifo)
+{
+    char directory[] = "/tmp/fifoXXXXXX", path[64];
+    T(mkdtemp(directory) != NULL);
+    sprintf(path, "%s/q", directory);
+    T(mkfifo(path, 0755));
+    pid_t writer = fork();
+    if (!writer) {
+        open(path, O_WRONLY);
+        _exit(7);
+    }
+    while (!sleeps(writer))
+        usleep(100);
+    errno = 0;
+    execl(path, path, NULL);
+    say("%s", strerrorname_np(errno));
+    usleep(10000);
+    T(waitpid(writer, NULL, WNOHANG));
+    kill(writer, SIGKILL);
+    say_wait(writer);
+    unlink(path);
+    T(rmdir(directory));
 }

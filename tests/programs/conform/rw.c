@@ -447,3 +447,31 @@ GROUP(rw, largest_lengths_and_positions)
     T(pwrite(out, room, 2, 0));
     T(ftruncate(out, 0));
 }
+
+/* write(2) by a program that has the direction flag set, which it finds set afterwards. */
+GROUP(rw, with_the_direction_flag)
+{
+    static char text[8192];
+    for (unsigned i = 0; i < sizeof text; i++)
+        text[i] = i % 251;
+    for (int time = 0; time < 2; time++) {
+        int fd = open("f", O_CREAT | O_TRUNC | O_RDWR, 0644);
+        long result, flags;
+        __asm__ volatile("std\n\t"
+                         "mov $1, %%eax\n\t"
+                         "syscall\n\t"
+                         "lea -128(%%rsp), %%rsp\n\t"
+                         "pushfq\n\t"
+                         "pop %%rdx\n\t"
+                         "lea 128(%%rsp), %%rsp\n\t"
+                         "cld"
+                         : "=a"(result), "=d"(flags)
+                         : "D"((long)fd), "S"(text), "1"(sizeof text)
+                         : "rcx", "r11", "memory", "cc");
+        char *got = calloc(1, sizeof text);
+        pread(fd, got, sizeof text, 0);
+        say("%ld, flag %d, the same %d", result, (flags & 0x400) != 0, !memcmp(got, text, sizeof text));
+        free(got);
+        close(fd);
+    }
+}

@@ -1,5 +1,6 @@
 /* Signals that arrive at any moment of a call: each must be delivered once, under the program's mask. */
 #include "signals.h"
+#include <sys/socket.h>
 #include <poll.h>
 #include <sys/select.h>
 #include <ucontext.h>
@@ -338,4 +339,43 @@ GROUP(signal, calls_that_never_wait)
     every(0);
     say("failed: %d %d %d %d", failed[0], failed[1], failed[2], failed[3]);
     unlink("link");
+}
+
+/* munmap(2) of ranges that it refuses and that the stack is in: the thread goes on, with its signals. */
+GROUP(signal, open_after_munmap_of_bad_ranges)
+{
+    char *page = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    static const size_t lengths[] = { -1, -4095, 1UL << 62 };
+    for (unsigned i = 0; i < COUNT(lengths); i++) {
+        TN("munmap", munmap(page, lengths[i]));
+        TN("munmap of no page", munmap(page + 1, lengths[i]));
+        TN("syscall", syscall(SYS_munmap, page, lengths[i]));
+    }
+    T(munmap((char *)&page - (uintptr_t)&page % 4096 + 8, 4096));
+    T(munmap((char *)&page - (uintptr_t)&page % 4096, 0));
+    say_blocked("blocked");
+    make("f", "text");
+    contents("f");
+}
+
+/* A message that does not come, with a time limit: it is a signal's to end, with SA_RESTART or without
+   (signal(7)). */
+GROUP(signal, ends_a_timed_receive)
+{
+    share();
+    make("f", "text");
+    int pair[2];
+    socketpair(AF_UNIX, SOCK_DGRAM, 0, pair);
+    struct timeval limit = { 0, 400000 };
+    setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    for (int restarts = 0; restarts < 2; restarts++) {
+        handle(SIGALRM, count_one, restarts ? SA_RESTART : 0);
+        struct itimerval once = { { 0, 0 }, { 0, 50000 } };
+        setitimer(ITIMER_REAL, &once, NULL);
+        char bytes[8], control[64];
+        struct iovec piece = { bytes, sizeof bytes };
+        struct msghdr message = { .msg_iov = &piece, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control };
+        T(recvmsg(pair[0], &message, 0));
+    }
+    say("%d", shared->handled);
 }

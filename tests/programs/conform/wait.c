@@ -278,3 +278,23 @@ GROUP(wait, time_left)
     FD_SET(fd, &set);
     T(syscall(SYS_select, fd + 1, &set, NULL, NULL, 8));
 }
+
+/* A question about a child waits for nothing, so no signal ends it. */
+GROUP(wait, asked_under_a_timer)
+{
+    share();
+    pid_t child = fork();
+    if (!child)
+        for (;;)
+            pause();
+    handle(SIGALRM, count_one, 0);
+    every(80);
+    int wrong = 0;
+    for (int i = 0; i < 50000 || shared->handled < 4000; i++)
+        if (waitpid(child, NULL, WNOHANG))
+            wrong++;
+    every(0);
+    say("%d wrong", wrong);
+    kill(child, SIGKILL);
+    T(waitpid(child, NULL, 0) == child);
+}

@@ -276,6 +276,15 @@ CASE(no_number_left)
     struct iovec piece = {&byte, 1};
     struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
     say("sendmsg", sendmsg(pair[0], &message, 0) == 1 ? 0 : -1);
+    int status = -1;
+    pid_t child = fork();
+    if (!child) {
+        execl("/bin/busybox", "true", NULL);
+        _exit(errno);
+    }
+    waitpid(child, &status, 0);
+    errno = WEXITSTATUS(status);
+    say("static", errno ? -1 : 0);
     return 0;
 }
 

@@ -9,8 +9,7 @@
 use core::ffi::CStr;
 
 use lp_abi::linux::{
-    __NR_close, __NR_execveat, __NR_fcntl, __NR_openat, AT_EMPTY_PATH, AT_EXECVE_CHECK, AT_SYMLINK_NOFOLLOW,
-    F_GETFD, FD_CLOEXEC, O_CLOEXEC, O_NOCTTY, O_NONBLOCK,
+    __NR_execveat, __NR_fcntl, AT_EMPTY_PATH, AT_EXECVE_CHECK, AT_SYMLINK_NOFOLLOW, F_GETFD, FD_CLOEXEC,
 };
 use lp_abi::refusal::Refusal;
 use lp_abi::script;
@@ -154,7 +153,7 @@ fn host(task: &'static Task<'static>, at: At, last: Last, exec: &Exec) -> isize 
     // pointers.
     let done = unsafe {
         let file = Executed { directory: at.dirfd, path: at.path.as_ptr(), flags: exec.flags as usize };
-        low::host(&*current::thread(), file, exec.script, argv, exec.envp)
+        low::host(&*current::thread(), file, exec.script, argv, exec.envp, SCRIPTS)
     };
     if let Some(copied) = copied {
         close_number(copied.fd);
@@ -176,14 +175,11 @@ fn host(task: &'static Task<'static>, at: At, last: Last, exec: &Exec) -> isize 
 
 /// A host script whose interpreter is in a mount or is a static program.
 fn host_script(task: &'static Task<'static>, at: At, exec: &Exec, scripts: usize) -> Option<isize> {
-    // SAFETY: the kernel reads the path; the descriptor is closed again.
-    let fd = unsafe { lp_abi::syscall!(__NR_openat, at.dirfd, at.path, O_CLOEXEC | O_NONBLOCK | O_NOCTTY) }
-        .ok()?;
-    let fd = Fd::new(fd as i32);
+    // SAFETY: the path is the program's, or the gate's.
+    let file = unsafe { check::File::executable(at.dirfd, at.path.as_ptr(), exec.flags as usize) }.ok()??;
     let mut head = [0u8; 256];
-    let got = read_file(fd, &mut head, 0);
-    // SAFETY: the descriptor was opened above, and nothing else uses it.
-    let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
+    let got = file.read(&mut head, 0);
+    drop(file);
     let head = &head[..got];
     if !head.starts_with(b"#!") {
         return None;
@@ -460,7 +456,12 @@ fn script(task: &'static Task<'static>, given: At, head: &[u8], exec: &Exec, scr
         Ok(vector) => vector,
         Err(errno) => return errno.to_ret(),
     };
-    let (vector, interpreter) = match vector.for_script(given, &head[interpreter], &head[argument]) {
+    // No path: the kernel opens the working directory.
+    if interpreter.is_empty() {
+        return Errno::EACCES.to_ret();
+    }
+    let argument = argument.map(|argument| &head[argument]);
+    let (vector, interpreter) = match vector.for_script(given, &head[interpreter], argument) {
         Ok(built) => built,
         Err(errno) => return errno.to_ret(),
     };
@@ -488,7 +489,7 @@ fn host_interpreter(task: &'static Task<'static>, at: At, exec: &Exec, scripts: 
     // program's.
     let done = unsafe {
         let file = Executed::path(at.path.as_ptr());
-        low::host(&*current::thread(), file, exec.script, exec.argv, exec.envp)
+        low::host(&*current::thread(), file, exec.script, exec.argv, exec.envp, scripts)
     };
     let Some(done) = done else {
         return host_script(task, at, exec, scripts).unwrap_or(Errno::ENOEXEC.to_ret());

@@ -121,13 +121,13 @@ impl Arguments {
         mut self,
         given: At,
         interpreter: &[u8],
-        argument: &[u8],
+        argument: Option<&[u8]>,
     ) -> Result<(Arguments, *const u8)> {
         let path = self.script_path(given)?;
         // SAFETY: FRONT leaves room for two pointers per script.
         unsafe {
             self.first.write(path as usize);
-            if !argument.is_empty() {
+            if let Some(argument) = argument {
                 self.first = self.first.sub(1);
                 self.first.write(self.string(&[argument])? as usize);
             }

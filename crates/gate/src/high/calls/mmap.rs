@@ -224,7 +224,7 @@ fn cover(task: &Task, of: InodeRef, at: usize, wanted: &Wanted) {
     };
     let source = MappedFile { read: &read, name: names::NAMELESS, shown, build: &build };
     // SAFETY: the mapping was just made, and nothing in it runs yet.
-    unsafe { mapped(&source, at, wanted.offset as usize) };
+    unsafe { mapped(&source, at, wanted.length, wanted.offset as usize) };
 }
 
 /// The path of an open file of ours, or as much of it as there is room for.

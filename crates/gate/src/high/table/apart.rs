@@ -23,6 +23,7 @@ use crate::high::route::path::{is_hosts_without_links, may_be_link, route_apart}
 use crate::high::run::{apart, own};
 use crate::high::special::address;
 use crate::low::dispatch::{AGAIN, NOT_OURS};
+use crate::low::exec::check::SCRIPTS;
 use crate::low::exec::load::Executed;
 use crate::low::exec::run;
 use crate::low::live::deferred;
@@ -265,7 +266,7 @@ handlers! {
         let [path, argv, envp, ..] = words;
         execute(words, const { paths(__NR_execve) }, |thread| {
             // SAFETY: the program's own call; the pointers are the program's.
-            unsafe { run::host(thread, Executed::path(path as *const u8), None, argv, envp) }
+            unsafe { run::host(thread, Executed::path(path as *const u8), None, argv, envp, SCRIPTS) }
         })
     }
 
@@ -276,7 +277,7 @@ handlers! {
             let (directory, flags) = (Fd::new(dirfd as i32), flags as u32 as usize);
             let file = Executed { directory, path: path as *const u8, flags };
             // SAFETY: the program's own call; the pointers are the program's.
-            unsafe { run::host(thread, file, None, argv, envp) }
+            unsafe { run::host(thread, file, None, argv, envp, SCRIPTS) }
         })
     }
 

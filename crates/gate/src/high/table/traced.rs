@@ -20,7 +20,7 @@ use lp_vfs::flight;
 use lp_vfs::task::Task;
 
 use crate::high::life::look;
-use crate::low::dispatch::{AGAIN, NOT_OURS, RESTART, Table, stub_table, to_handler};
+use crate::low::dispatch::{AGAIN, NOT_OURS, Table, stub_table, to_handler};
 use crate::low::live::deferred::programs_syscall;
 use crate::low::thread::current;
 use crate::low::thread::record::Thread;
@@ -248,12 +248,7 @@ fn make(number: u32, registers: &[usize; 6]) -> isize {
     let mut words = *registers;
     words.reverse();
     // SAFETY: the program's own call.
-    match unsafe { programs_syscall(number, words) } {
-        RESTART if matches!(number, __NR_poll | __NR_select | __NR_epoll_wait | __NR_io_getevents) => {
-            Errno::EINTR.to_ret()
-        }
-        result => result,
-    }
+    unsafe { programs_syscall(number, words) }
 }
 
 /// Appends a call to the lane's ring.

@@ -53,6 +53,9 @@ macro_rules! load_arguments {
 }
 pub(crate) use {load_arguments, push_arguments};
 
+/// The direction flag.
+const DIRECTION: u32 = 1 << 10;
+
 global_asm!(
     ".pushsection .text.startup.lp_entry,\"ax\",@progbits",
     ".globl lp_entry, lp_entry_vector, lp_entry_vector_back, __morestack, lp_entry_deliver, lp_entry_again",
@@ -100,17 +103,27 @@ global_asm!(
     "lea rsp, [r11 + {stack_bytes}]",
     "2:",
     "and rsp, -16",
+    // The kernel clears the direction flag for itself and gives it back.
+    "pushfq",
+    "and qword ptr [rsp], {direction}",
+    "sub rsp, 8",
+    "cld",
     "lp_save_vectors",
     // gdb takes a frame on another stack for damage, unless its function has this name (GCC's split stacks).
     "__morestack:",
     "call lp_entry",
     "lp_entry_vector_back:",
     "lp_load_vectors",
+    "mov rcx, [rsp + 256 + 8]",
+    "jrcxz 17f", // The overflow flag stays as it is.
+    "std",
+    "17:",
     "leave",
     unwind!(entered),
     "ret",
     // Calls that create a child: the frame is on the site's stack, the callees run on the thread's own stack.
     "3:",
+    "cld",
     "push rbp",
     unwind!(pushed),
     "mov rbp, rsp",
@@ -135,6 +148,7 @@ global_asm!(
     "jmp 8f",
     // The thread's first call: allocates a temporary stack on which its record is created.
     "4:",
+    "cld",
     push_arguments!(),
     "cmp qword ptr [rip + {limit}], 0",
     "jne 7f",
@@ -198,6 +212,7 @@ global_asm!(
     // exit(2) does not return, and the site's stack may be another thread's already: nothing is pushed there.
     "11:",
     ".cfi_undefined rip",
+    "cld",
     "mov r11, [rip + lp_tls@GOTTPOFF]",
     "mov rcx, fs:[r11 + {current}]",
     "test rcx, rcx",
@@ -521,6 +536,7 @@ global_asm!(
     "ret",
     ".cfi_endproc",
     ".popsection",
+    direction = const DIRECTION,
     nr_exit = const lp_abi::linux::__NR_exit,
     nr_clone = const lp_abi::linux::__NR_clone,
     nr_vfork = const lp_abi::linux::__NR_vfork,

@@ -210,7 +210,7 @@ pub(crate) unsafe fn cover_mapped(
         state::IMAGE if fits(&entry, object) => {
             // SAFETY: the caller guarantees that nobody executes or changes the object's text; the entry has
             // its key.
-            if unsafe { patch::apply(bundle, object.base, &entry) }.is_err() {
+            if unsafe { patch::apply(bundle, object, &entry) }.is_err() {
                 refuse(shown, "its site image cannot be mapped");
             }
             Outcome::Covered

@@ -1,9 +1,9 @@
 //! Code that is mapped later, by dlopen(3) or anything else that maps a file executable.
 
-use lp_abi::Fd;
 use lp_abi::linux::{__NR_mmap, MAP_ANONYMOUS, PROT_EXEC};
 use lp_abi::refusal::Refusal;
 use lp_abi::sys::syscall6;
+use lp_abi::{Fd, PAGE_SIZE};
 
 use crate::low::cover::build::{self, Ended, Source};
 use crate::low::cover::loaded;
@@ -42,7 +42,12 @@ pub(crate) unsafe extern "sysv64" fn mmap(
             let mut room = [0; names::ROOM];
             let name = names::of_descriptor(fd, &mut room);
             let build = || build::build(core::iter::once(Source::Path(name))).ended;
-            mapped(&MappedFile { read: &read, name, shown: name, build: &build }, result as usize, offset);
+            mapped(
+                &MappedFile { read: &read, name, shown: name, build: &build },
+                result as usize,
+                length,
+                offset,
+            );
         }
     }
     result
@@ -59,12 +64,13 @@ pub(crate) struct MappedFile<'s> {
     pub(crate) build: &'s dyn Fn() -> Ended,
 }
 
-/// Patches the object whose executable segment was just mapped from `offset` of a file to `at`. Ignores files
-/// that are not ELF objects.
+/// Patches the object whose executable segment was just mapped from `offset` of a file, as `length` bytes at
+/// `at`. Ignores files that are not ELF objects, and a part of a segment: what lies behind it is not the
+/// object's.
 ///
 /// # Safety
-/// The whole segment must be mapped, and nothing in it may run yet.
-pub(crate) unsafe fn mapped(source: &MappedFile<'_>, at: usize, offset: usize) {
+/// The mapping must be of the file, and nothing in it may run yet.
+pub(crate) unsafe fn mapped(source: &MappedFile<'_>, at: usize, length: usize, offset: usize) {
     if home::settings().translates || home::traps() {
         return;
     }
@@ -73,7 +79,10 @@ pub(crate) unsafe fn mapped(source: &MappedFile<'_>, at: usize, offset: usize) {
     let text = segments.iter().find(|segment| {
         segment.kind == 1 && segment.flags & 1 != 0 && segment.offset as usize & !4095 == offset
     });
-    let Some(text) = text else { return };
+    let is_whole = |text: &&Segment| {
+        text.file_bytes.saturating_add(text.address & 4095) <= length.next_multiple_of(PAGE_SIZE) as u64
+    };
+    let Some(text) = text.filter(is_whole) else { return };
     // Of several executable segments the dynamic linker maps the one with the highest address last.
     let is_last = segments
         .iter()

@@ -5,8 +5,8 @@ use core::mem::{MaybeUninit, size_of};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use lp_abi::image::{
-    BundleHeader, ENTRIES, ENTRIES_AT, Fixup, GatePage, MAGIC, ObjectRecord, PROBES, QUICK_CALLS, TracerDoor,
-    VERSION, first_probe, state,
+    BundleHeader, ENTRIES, ENTRIES_AT, Fixup, GatePage, MAGIC, ObjectRecord, PROBES, QUICK_CALLS, TextRange,
+    TracerDoor, VERSION, first_probe, state,
 };
 use lp_abi::linux::{
     __NR_close, __NR_fstat, __NR_geteuid, __NR_mmap, __NR_mprotect, __NR_munmap, __NR_newfstatat,
@@ -16,6 +16,7 @@ use lp_abi::linux::{
 use lp_abi::{Result, gated};
 
 use crate::low::dispatch::{Calls, LowFds, Table};
+use crate::low::object::objects::{Object, PF_W};
 use crate::low::thread::home;
 use crate::low::thread::home::home;
 use crate::low::tools::report;
@@ -109,15 +110,16 @@ static THUNK_PAGES: [AtomicUsize; THUNKS] = [const { AtomicUsize::new(0) }; THUN
 /// Number of sites patched in this process.
 pub(crate) static SITES: AtomicU32 = AtomicU32::new(0);
 
-/// Patches the object at `base` according to `entry`.
+/// Patches `object` according to `entry`.
 ///
 /// # Errors
 /// Those of mmap(2).
 ///
 /// # Safety
-/// `entry` must be that of the object at `base`. Nobody may execute a patched place of its text or change the
+/// `entry` must be that of the object. Nobody may execute a patched place of its text or change the
 /// text meanwhile.
-pub(crate) unsafe fn apply(bundle: &Bundle, base: usize, entry: &ObjectRecord) -> Result<()> {
+pub(crate) unsafe fn apply(bundle: &Bundle, object: &Object<'_>, entry: &ObjectRecord) -> Result<()> {
+    let base = object.base;
     let wanted = base.wrapping_add_signed(entry.thunk_delta as isize);
     let moved = match map_thunks(bundle, wanted, entry, CODE) {
         Ok(()) => 0,
@@ -131,14 +133,14 @@ pub(crate) unsafe fn apply(bundle: &Bundle, base: usize, entry: &ObjectRecord) -
         // SAFETY: the pages replace those of the object's text; they equal them byte for byte except at
         // patched sites.
         unsafe {
-            let protection = if moved == 0 { CODE } else { PROT_READ | PROT_WRITE };
+            let protection = if moved == 0 { protection(object, range) } else { PROT_READ | PROT_WRITE };
             let flags = MAP_PRIVATE | MAP_FIXED;
             lp_abi::syscall!(__NR_mmap, at, range.bytes, protection, flags, bundle.0, from)?;
         }
     }
     if moved != 0 {
         // SAFETY: the pages are private copies, writable until `correct` makes them code.
-        unsafe { correct(bundle, base, wanted.wrapping_add_signed(moved), moved, entry)? };
+        unsafe { correct(bundle, object, wanted.wrapping_add_signed(moved), moved, entry)? };
     }
     let thunks = wanted.wrapping_add_signed(moved);
     for slot in &THUNK_PAGES {
@@ -153,6 +155,16 @@ pub(crate) unsafe fn apply(bundle: &Bundle, base: usize, entry: &ObjectRecord) -
     }
     SITES.fetch_add(entry.sites, Ordering::Relaxed);
     Ok(())
+}
+
+/// How the pages of a range are mapped: data of the program's may lie beside the text (`ld -N`).
+fn protection(object: &Object<'_>, range: &TextRange) -> u32 {
+    let is_writable = object.code().any(|code| {
+        code.flags & PF_W != 0
+            && code.address < range.at + range.bytes
+            && range.at < code.address + code.bytes
+    });
+    if is_writable { CODE | PROT_WRITE } else { CODE }
 }
 
 fn map_thunks(bundle: &Bundle, at: usize, entry: &ObjectRecord, protection: u32) -> Result<()> {
@@ -203,14 +215,15 @@ unsafe fn map_thunks_elsewhere(
 /// Corrects the offsets between text and thunks that lie `moved` bytes above their intended address.
 ///
 /// # Safety
-/// The entry must be that of the object at `base`, and its pages must be mapped writable.
+/// The entry must be that of the object, and its pages must be mapped writable.
 unsafe fn correct(
     bundle: &Bundle,
-    base: usize,
+    object: &Object<'_>,
     thunks: usize,
     moved: isize,
     entry: &ObjectRecord,
 ) -> Result<()> {
+    let base = object.base;
     const BATCH: usize = 256;
     let mut done = 0;
     while done < entry.fixups as usize {
@@ -232,10 +245,10 @@ unsafe fn correct(
         done += BATCH;
     }
     let ranges = entry.ranges.iter().take(entry.range_count as usize);
-    let pages = ranges.map(|range| (base + range.at as usize, range.bytes));
-    for (at, bytes) in pages.chain([(thunks, entry.thunk_bytes)]) {
+    let pages = ranges.map(|range| (base + range.at as usize, range.bytes, protection(object, range)));
+    for (at, bytes, protection) in pages.chain([(thunks, entry.thunk_bytes, CODE)]) {
         // SAFETY: the pages are complete and become code again.
-        unsafe { lp_abi::syscall!(__NR_mprotect, at, bytes, CODE) }?;
+        unsafe { lp_abi::syscall!(__NR_mprotect, at, bytes, protection) }?;
     }
     Ok(())
 }

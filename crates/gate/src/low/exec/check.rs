@@ -6,12 +6,15 @@
 //! then ignores LD_PRELOAD. What the kernel itself refuses is left to the kernel, for its errno.
 
 use core::ffi::CStr;
+use core::mem::MaybeUninit;
 
 use lp_abi::linux::{
-    __NR_faccessat2, __NR_fstat, __NR_openat, __NR_openat2, AT_EACCESS, AT_EMPTY_PATH, O_CLOEXEC, O_NOCTTY,
-    O_NONBLOCK, O_PATH, O_RDONLY, RESOLVE_NO_SYMLINKS, S_IFMT, S_IFREG, S_ISGID, S_ISUID, open_how, stat,
+    __NR_faccessat2, __NR_fcntl, __NR_fstat, __NR_newfstatat, __NR_openat, __NR_openat2, __NR_prlimit64,
+    AT_EACCESS, AT_EMPTY_PATH, F_DUPFD_CLOEXEC, F_GETFL, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_PATH, O_RDONLY,
+    RESOLVE_NO_SYMLINKS, RLIMIT_NOFILE, S_IFMT, S_IFREG, S_ISGID, S_ISUID, open_how, stat,
 };
 use lp_abi::refusal::Refusal;
+use lp_abi::text::decimal;
 use lp_abi::{Errno, Fd, OwnedFd, library, script};
 use lp_region::ucopy;
 
@@ -19,7 +22,7 @@ use crate::High;
 use crate::low::above::Above;
 use crate::low::exec::environment::Environment;
 use crate::low::exec::known::KnownPrograms;
-use crate::low::exec::load::{LoaderHook, Named, Static};
+use crate::low::exec::load::{Executed, LoaderHook, Named, Static};
 use crate::low::exec::privileges::{self, Owned};
 use crate::low::object::elf::{Elf, Loader, Read, read_file};
 use crate::low::thread::record::Thread;
@@ -43,7 +46,21 @@ pub(crate) fn refuse(thread: &Thread, refusal: Refusal, path: &[u8]) -> Errno {
 /// headers, and those looked for are among these as a rule. More would not fit every stack.
 const HEAD: usize = 512;
 /// Maximum depth of `#!` interpreters, as in the kernel.
-const SCRIPTS: usize = 5;
+pub(crate) const SCRIPTS: usize = 5;
+
+/// Why a file is not executed.
+pub(crate) enum Failure {
+    /// It cannot be covered.
+    Refused(Refusal),
+    /// It cannot be examined, or has too many interpreters.
+    Fails(Errno),
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        Failure::Refused(refusal)
+    }
+}
 
 /// A program under examination.
 pub(crate) struct Program<'p> {
@@ -133,26 +150,24 @@ impl Program<'_> {
     }
 }
 
-/// Checks the host file `path` (relative to `directory`, as in execveat(2)) and the interpreters of scripts.
-/// Files that processes of the region have found good are not opened again. `environment` is that of the new
+/// Checks a host file and the interpreters of scripts, which may be `scripts` deep. Files that processes of the region have found good are not opened again. `environment` is that of the new
 /// image.
 ///
 /// `None` for a script whose interpreter is a static program. Not inlined: the exec itself must do without
 /// the stack for this.
 ///
 /// # Errors
-/// The refusal. Files that are absent or that the kernel will refuse pass.
+/// The refusal, or the errno. Files that are absent or that the kernel will refuse pass.
 ///
 /// # Safety
-/// `path` must be NUL-terminated, or bad in a way that the kernel answers with `EFAULT`.
+/// The file's path must be NUL-terminated, or bad in a way that the kernel answers with `EFAULT`.
 #[inline(never)]
 pub(crate) unsafe fn host_file(
     thread: &Thread,
     environment: &Environment,
-    directory: Fd,
-    path: *const u8,
-    flags: usize,
-) -> Result<Option<LoaderHook>, Refusal> {
+    Executed { directory, path, flags }: Executed,
+    scripts: usize,
+) -> Result<Option<LoaderHook>, Failure> {
     let programs = High::known_programs(thread).map(KnownPrograms);
     // What is known of a program is not enough where the loader finds other libraries.
     let programs = programs.filter(|_| !environment.defaults_differ());
@@ -169,12 +184,12 @@ pub(crate) unsafe fn host_file(
     if known.is_some() {
         return Ok(Some(file.map_or(LoaderHook::Preload, start)));
     }
-    let mut head = [0u8; HEAD];
-    for depth in 0..SCRIPTS {
+    let mut bytes = [0u8; HEAD];
+    for depth in 0..=scripts {
         // The kernel returns the error.
         let Some(open) = &file else { return Ok(Some(LoaderHook::Preload)) };
-        let got = open.read(&mut head, 0);
-        let head = &mut head[..got];
+        let got = open.read(&mut bytes, 0);
+        let head = &bytes[..got];
         if !head.starts_with(b"#!") {
             return match program(thread, environment, open, head)? {
                 Some(load) => Ok(Some(load)),
@@ -183,13 +198,9 @@ pub(crate) unsafe fn host_file(
             };
         }
         let Some((interpreter, _)) = script::interpreter(head) else { return Ok(Some(LoaderHook::Preload)) };
-        let end = interpreter.end;
-        let start = interpreter.start;
-        if end >= head.len() {
-            return Ok(Some(LoaderHook::Preload));
-        }
-        head[end] = 0;
-        let interpreter = head[start..].as_ptr();
+        // More bytes are read than the line has.
+        bytes[interpreter.end] = 0;
+        let interpreter = bytes[interpreter.start..].as_ptr();
         // SAFETY: the string's NUL is within the buffer.
         match programs.and_then(|known| unsafe { known.get(Fd::CWD, interpreter, 0) }) {
             Some(Loader::Static) | None => {}
@@ -198,7 +209,7 @@ pub(crate) unsafe fn host_file(
         // SAFETY: as above.
         file = unsafe { File::executable(Fd::CWD, interpreter, 0) }?;
     }
-    Ok(Some(LoaderHook::Preload))
+    if file.is_some() { Err(Failure::Fails(Errno::ELOOP)) } else { Ok(Some(LoaderHook::Preload)) }
 }
 
 /// Judges a file that is not a script, by its first bytes. `None` if it is a static program.
@@ -253,12 +264,12 @@ fn directory_of(path: &[u8]) -> &[u8] {
 /// The refusal, if the file cannot be covered.
 pub(crate) fn elf(head: &[u8], read: Read<'_>) -> Result<Option<Loader>, Refusal> {
     const X86_64: u16 = 62;
-    const I386: u16 = 3;
     let machine = head.get(18..20).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
     match (head.get(4), machine) {
         _ if !head.starts_with(b"\x7fELF") => return Ok(None),
         (Some(2), Some(X86_64)) => {}
-        (_, Some(I386)) | (Some(1), Some(X86_64)) => return Err(Refusal::Foreign),
+        // With binfmt_misc this kernel executes it.
+        (Some(1 | 2), Some(_)) => return Err(Refusal::Foreign),
         _ => return Ok(None),
     }
     match Elf::new(head, read).map(|elf| elf.loader()) {
@@ -282,28 +293,20 @@ const HOW: u32 = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 impl File {
     /// # Safety
     /// `path` must be NUL-terminated, or bad in a way that the kernel answers with `EFAULT`.
-    pub(crate) unsafe fn open(directory: Fd, path: *const u8, flags: usize) -> Result<Option<File>, Refusal> {
+    pub(crate) unsafe fn open(directory: Fd, path: *const u8, flags: usize) -> Result<Option<File>, Failure> {
         if flags & AT_EMPTY_PATH as usize != 0 && !path.is_null() && is_empty(path) {
-            return Ok(File::again(directory));
+            return File::again(directory);
+        }
+        // An open would release who waits for a reader of a FIFO, and changes some devices.
+        // SAFETY: the caller guarantees a NUL-terminated `path`, or one that the kernel answers with
+        // `EFAULT`; the kernel fills the record in.
+        let found = stat_by(|to| unsafe { lp_abi::syscall!(__NR_newfstatat, directory, path, to, 0) });
+        if found.is_some_and(|stat| stat.st_mode & S_IFMT != S_IFREG) {
+            return Ok(None);
         }
         // SAFETY: the caller guarantees a NUL-terminated `path`, or one that the kernel answers with
         // `EFAULT`; the open changes nothing.
-        match unsafe { lp_abi::syscall!(__NR_openat, directory, path, HOW) } {
-            Ok(fd) => Ok(Some(File(OwnedFd::new(fd)))),
-            Err(Errno::EACCES) => {
-                // SAFETY: the caller guarantees a NUL-terminated `path`, or one that the kernel answers with
-                // `EFAULT`; the open changes nothing.
-                let file = unsafe { lp_abi::syscall!(__NR_openat, directory, path, O_PATH | O_CLOEXEC) }
-                    .map(|fd| File(OwnedFd::new(fd)));
-                match file.ok().and_then(|file| file.stat()) {
-                    Some(stat) if stat.st_mode & 0o111 != 0 && stat.st_mode & 0o170_000 == 0o100_000 => {
-                        Err(Refusal::Unreadable)
-                    }
-                    _ => Ok(None),
-                }
-            }
-            Err(_) => Ok(None),
-        }
+        opened(found, || unsafe { lp_abi::syscall!(__NR_openat, directory, path, HOW) })
     }
 
     /// Opens a file that the kernel would execute. It reads no other, and a read shows in the time of access.
@@ -314,7 +317,7 @@ impl File {
         directory: Fd,
         path: *const u8,
         flags: usize,
-    ) -> Result<Option<File>, Refusal> {
+    ) -> Result<Option<File>, Failure> {
         // SAFETY: the caller guarantees what `open` needs.
         Ok(unsafe { File::open(directory, path, flags) }?.filter(File::may_be_executed))
     }
@@ -330,11 +333,23 @@ impl File {
         Some(File(OwnedFd::new(fd.ok()?)))
     }
 
-    /// Another descriptor for the file behind `fd`, which this module then owns and closes.
-    fn again(fd: Fd) -> Option<File> {
-        use lp_abi::linux::{__NR_fcntl, F_DUPFD_CLOEXEC};
-        // SAFETY: F_DUPFD_CLOEXEC only creates a descriptor.
-        unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_DUPFD_CLOEXEC, 0) }.ok().map(|fd| File(OwnedFd::new(fd)))
+    /// Another descriptor for the file behind `fd`, which this module then owns and closes. One that names the
+    /// file only (O_PATH) cannot be read by.
+    fn again(fd: Fd) -> Result<Option<File>, Failure> {
+        // SAFETY: F_GETFL only tells, and F_DUPFD_CLOEXEC only creates a descriptor.
+        let control = |what: u32| unsafe { lp_abi::syscall!(__NR_fcntl, fd, what, 0) };
+        if control(F_GETFL).is_ok_and(|flags| flags as u32 & O_PATH == 0) {
+            return opened(None, || control(F_DUPFD_CLOEXEC));
+        }
+        // SAFETY: the kernel fills the record in.
+        let found = stat_by(|to| unsafe { lp_abi::syscall!(__NR_fstat, fd, to) });
+        if found.is_none_or(|stat| stat.st_mode & S_IFMT != S_IFREG) {
+            return Ok(None);
+        }
+        let (mut path, mut digits) = ([0u8; 64], [0u8; 20]);
+        names::join(&mut path, &[names::OWN_DESCRIPTORS, decimal(fd.index() as u64, &mut digits)]);
+        // SAFETY: the path is NUL-terminated; the open changes nothing.
+        opened(found, || unsafe { lp_abi::syscall!(__NR_openat, Fd::CWD, path.as_ptr(), HOW) })
     }
 
     pub(crate) fn fd(&self) -> Fd {
@@ -357,12 +372,8 @@ impl File {
     }
 
     pub(crate) fn stat(&self) -> Option<stat> {
-        let mut stat = core::mem::MaybeUninit::<stat>::zeroed();
-        // SAFETY: the kernel fills the record in; zeros are a valid record too.
-        unsafe {
-            lp_abi::syscall!(__NR_fstat, self.0.get(), stat.as_mut_ptr()).ok()?;
-            Some(stat.assume_init())
-        }
+        // SAFETY: the kernel fills the record in.
+        stat_by(|to| unsafe { lp_abi::syscall!(__NR_fstat, self.0.get(), to) })
     }
 
     /// Whether this is a dynamic linker, which runs the program that its arguments name. Judged by its name,
@@ -373,6 +384,55 @@ impl File {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
         name.starts_with(b"ld-") || name.starts_with(b"ld.so")
     }
+}
+
+/// What a kind of stat(2) tells.
+fn stat_by(stat_it: impl FnOnce(*mut stat) -> lp_abi::Result<usize>) -> Option<stat> {
+    let mut found = MaybeUninit::<stat>::zeroed();
+    stat_it(found.as_mut_ptr()).ok()?;
+    // SAFETY: initialised: zeros are a valid record too.
+    Some(unsafe { found.assume_init() })
+}
+
+/// The file that `open` opens, of which `found` is known. The kernel executes it without a descriptor, so
+/// where there is none left, one above the soft limit will do.
+fn opened(found: Option<stat>, open: impl Fn() -> lp_abi::Result<usize>) -> Result<Option<File>, Failure> {
+    let done = match open() {
+        Err(Errno::EMFILE) => above_limit(open),
+        done => done,
+    };
+    match done {
+        Ok(fd) => Ok(Some(File(OwnedFd::new(fd)))),
+        Err(errno @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)) => Err(Failure::Fails(errno)),
+        // Refused, unless it may not be executed either.
+        Err(Errno::EACCES) => match found {
+            Some(stat) if stat.st_mode & 0o111 != 0 && stat.st_mode & S_IFMT == S_IFREG => {
+                Err(Refusal::Unreadable.into())
+            }
+            _ => Ok(None),
+        },
+        Err(_) => Ok(None),
+    }
+}
+
+/// Calls `open` while the soft limit of descriptors is at the hard one.
+#[cold]
+fn above_limit(open: impl Fn() -> lp_abi::Result<usize>) -> lp_abi::Result<usize> {
+    let change = |to: *const [u64; 2], from: *mut [u64; 2]| {
+        // SAFETY: the kernel reads and writes two words, where the pointers are not null.
+        unsafe { lp_abi::syscall!(__NR_prlimit64, 0, RLIMIT_NOFILE, to, from) }
+    };
+    let mut limits = [0u64; 2];
+    change(core::ptr::null(), &raw mut limits)?;
+    let [soft, hard] = limits;
+    if soft >= hard {
+        return Err(Errno::EMFILE);
+    }
+    let most = [hard, hard];
+    change(&raw const most, core::ptr::null_mut())?;
+    let done = open();
+    let _ = change(&raw const limits, core::ptr::null_mut());
+    done
 }
 
 /// Whether the program's string is empty. A bad pointer is not.

@@ -18,6 +18,7 @@ use crate::High;
 use crate::low::above::Above;
 use crate::low::arrive::sigaction;
 use crate::low::cover::build;
+use crate::low::exec::check::Failure;
 use crate::low::exec::environment::Environment;
 use crate::low::exec::load::{Executed, LoaderHook, Named, Static};
 use crate::low::exec::outline::Outline;
@@ -42,7 +43,8 @@ pub(crate) unsafe extern "sysv64" fn execve(
     let thread = unsafe { &*current::thread() };
     with_room(thread, || {
         // SAFETY: as above.
-        let done = unsafe { host(thread, Executed::path(path as *const u8), None, argv, envp) };
+        let done =
+            unsafe { host(thread, Executed::path(path as *const u8), None, argv, envp, check::SCRIPTS) };
         // A process without a region: the high half would handle the script.
         done.unwrap_or(Errno::ENOEXEC.to_ret())
     })
@@ -63,7 +65,7 @@ pub(crate) unsafe extern "sysv64" fn execveat(
     let file = Executed { directory, path: path as *const u8, flags: flags as u32 as usize };
     with_room(thread, || {
         // SAFETY: as above.
-        let done = unsafe { host(thread, file, None, argv, envp) };
+        let done = unsafe { host(thread, file, None, argv, envp, check::SCRIPTS) };
         done.unwrap_or(Errno::ENOEXEC.to_ret()) // A process without a region, as in `execve`.
     })
 }
@@ -105,8 +107,8 @@ fn elsewhere<R, F: FnOnce() -> R>(thread: &Thread, exec: F) -> R {
 }
 
 /// Executes a host file for `thread`: checked, with our environment. If it is the interpreter of a script,
-/// `script` is what the program has named. Returns only with an error. `None` if the file is a script whose
-/// interpreter is a static program; the caller must then build the arguments.
+/// `script` is what the program has named. Scripts may be `scripts` deep. Returns only with an error. `None` if
+/// the file is a script whose interpreter is a static program; the caller must then build the arguments.
 ///
 /// # Safety
 /// The paths, `argv` and `envp` must be the program's, or valid.
@@ -116,15 +118,16 @@ pub(crate) unsafe fn host(
     script: Option<Named>,
     argv: usize,
     envp: usize,
+    scripts: usize,
 ) -> Option<isize> {
-    let Executed { directory, path, flags } = file;
+    let Executed { directory, path, .. } = file;
     let named = script.unwrap_or(Named { directory, path });
     let environment = match Environment::survey(thread, envp) {
         Ok(environment) => environment,
         Err(errno) => return Some(errno.to_ret()),
     };
     // SAFETY: the caller guarantees that `path` is the program's, or valid.
-    match unsafe { check::host_file(thread, &environment, directory, path, flags) } {
+    match unsafe { check::host_file(thread, &environment, file, scripts) } {
         Ok(Some(load)) => {
             // SAFETY: the caller guarantees that `path` and `argv` are the program's, or valid.
             let done = unsafe { run(thread, named, file, argv, &environment, load) };
@@ -135,7 +138,8 @@ pub(crate) unsafe fn host(
             Some(done)
         }
         Ok(None) => None,
-        Err(refusal) => Some(refuse(thread, refusal, path)),
+        Err(Failure::Refused(refusal)) => Some(refuse(thread, refusal, path)),
+        Err(Failure::Fails(errno)) => Some(errno.to_ret()),
     }
 }
 

@@ -53,12 +53,14 @@ impl Script {
         if !line.starts_with(b"#!") || !line.contains(&b'\n') {
             return None;
         }
-        let (interpreter, argument) = script::interpreter(line)?;
+        let (interpreter, argument) = script::interpreter(line).filter(|(path, _)| !path.is_empty())?;
         // Blanks, or the line's end.
         *head.get_mut(interpreter.end)? = 0;
-        *head.get_mut(argument.end)? = 0;
+        if let Some(argument) = &argument {
+            *head.get_mut(argument.end)? = 0;
+        }
         let interpreter = head.get(interpreter)?.as_ptr();
-        let argument = head.get(argument).filter(|text| !text.is_empty()).map(<[u8]>::as_ptr);
+        let argument = argument.and_then(|argument| head.get(argument)).map(<[u8]>::as_ptr);
         let front = [Some(interpreter), argument, Some(file.path)];
         let argv = arguments(thread, front, argv as *const usize)?;
         Some(Script { interpreter: Executed { directory: Fd::CWD, path: interpreter, flags: 0 }, argv })

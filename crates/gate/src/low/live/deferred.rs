@@ -30,7 +30,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use lp_abi::Errno;
 use lp_abi::linux::{__NR_getpid, __NR_rt_tgsigqueueinfo, __NR_tgkill, SI_USER, SIG_BLOCK};
 
-use crate::low::dispatch::{AGAIN, RESTART};
+use crate::low::dispatch::AGAIN;
 use crate::low::live::signal;
 use crate::low::live::signal::{Context, SYNCHRONOUS, bit};
 use crate::low::live::wait;
@@ -144,17 +144,16 @@ pub(crate) unsafe fn blocking_syscall(nr: u32, arguments: [usize; 6]) -> lp_abi:
 }
 
 /// Makes the program's own call, which may wait, in the gate. Returns what the handler of the dispatch table
-/// then returns: the result; [`RESTART`] for `EINTR`; [`AGAIN`] if a signal came before the kernel saw the
-/// call, which may be one that signals never end.
+/// then returns: the result, or [`AGAIN`] if a signal came before the kernel saw the call, which may be one
+/// that signals never end, or if the kernel restarts it. The kernel knows the program's SA_RESTART, so `EINTR`
+/// is its last word.
 ///
 /// # Safety
 /// As for [`blocking_syscall`].
 pub(crate) unsafe fn programs_syscall(nr: u32, arguments: [usize; 6]) -> isize {
-    const EINTR: isize = Errno::EINTR.to_ret();
     // SAFETY: what `block` asks for is what this function asks of its caller.
     match unsafe { block(nr, arguments) } {
         NOT_BEGUN => AGAIN,
-        EINTR => RESTART,
         result => result,
     }
 }
@@ -180,7 +179,7 @@ unsafe fn block(nr: u32, arguments: [usize; 6]) -> isize {
 }
 
 /// Whether a signal handler waits for the end of this call. A call that waits without the kernel must then
-/// give up with [`RESTART`].
+/// give up with [`RESTART`](crate::low::dispatch::RESTART).
 pub(crate) fn interrupted() -> bool {
     tls::deferred() != 0
 }

@@ -34,7 +34,7 @@ use crate::low::thread::lend;
 use crate::low::thread::pool;
 use crate::low::thread::record::Thread;
 use crate::low::thread::tls;
-use crate::low::tools::status;
+use crate::low::tools::{range, status};
 
 /// The calling thread's record.
 fn current() -> &'static Thread {
@@ -190,15 +190,21 @@ pub(crate) unsafe extern "sysv64" fn munmap(
     if unmaps_stack(address, length) { leave() } else { NOT_OURS }
 }
 
-/// Whether unmapping this range removes the running thread's stack. A caller that does so (musl, when a
-/// detached thread ends) makes one more call, exit, at a site that is not patched: with the stack it has
-/// unmapped the thread's storage, where the gate's entry finds the thread's record. As far as the gate can
-/// see, this is the thread's end.
+/// Whether unmapping this range removes the stack on which the running thread makes the call. A caller that
+/// does so (musl, when a detached thread ends) makes one more call, exit, at a site that is not patched: with
+/// the stack it has unmapped the thread's storage, where the gate's entry finds the thread's record. As far as
+/// the gate can see, this is the thread's end.
 pub(crate) fn unmaps_stack(address: usize, length: usize) -> bool {
+    range::unmaps(address, length, programs_stack())
+}
+
+/// The stack pointer of the program, or one further down on the same stack.
+fn programs_stack() -> usize {
     let stack: usize;
     // SAFETY: only reads a register.
     unsafe { core::arch::asm!("mov {}, rsp", out(reg) stack, options(nomem, nostack, preserves_flags)) };
-    stack.wrapping_sub(address) < length
+    let own = &current().stack;
+    if own.holds(stack) { own.entered_from() } else { stack }
 }
 
 /// exit_group(2).

@@ -31,7 +31,7 @@ use crate::low::live::signal::{self, Context, actions, bit, fault_action, kernel
 use crate::low::thread::actions::KernelAction;
 use crate::low::thread::pending::Info;
 use crate::low::thread::{current, home, tls};
-use crate::low::tools::report;
+use crate::low::tools::{range, report};
 
 /// Bytes for thunks.
 const BYTES: usize = 64 << 10;
@@ -179,7 +179,7 @@ pub(crate) fn answer(context: &Context) {
     // musl has a place where a thread unmaps its stack, which `process::munmap` finds out by its own.
     let unmaps_stack = number == __NR_munmap as usize && {
         let [address, length, ..] = context.arguments();
-        context.stack().wrapping_sub(address) < length
+        range::unmaps(address, length, context.stack())
     };
     let entry = if unmaps_stack { offset_of!(GatePage, entry) } else { offset_of!(GatePage, entry_vector) };
     match probes.find_map(|thunk| thunk.of(next, entry)) {

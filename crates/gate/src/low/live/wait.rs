@@ -14,7 +14,7 @@ use lp_abi::image::BACK_TO_SITE;
 
 use crate::High;
 use crate::low::above::Above;
-use crate::low::dispatch::RESTART;
+use crate::low::dispatch::AGAIN;
 use crate::low::live::signal::{CANCEL, Context};
 use crate::low::live::trap::{self, RED_ZONE, SYSCALL};
 use crate::low::thread::current;
@@ -46,12 +46,14 @@ global_asm!(
     "ret",
     ".cfi_adjust_cfa_offset 8",
     "lp_wait_interrupted:",
-    "mov rax, -{interrupted}",
-    "jmp lp_wait_end",
+    "mov rax, {not_begun}",
+    "add rsp, 8",
+    ".cfi_adjust_cfa_offset -8",
+    "ret",
     ".cfi_endproc",
     ".popsection",
     deferred = const tls::DEFERRED,
-    interrupted = const Errno::EINTR.number(),
+    not_begun = const AGAIN,
     after = sym after,
 );
 
@@ -73,9 +75,6 @@ type SavedCall = [usize; 7];
 
 /// After the kernel's call.
 extern "sysv64" fn after(result: isize, kept: &SavedCall) -> isize {
-    if result == Errno::EINTR.to_ret() {
-        return RESTART;
-    }
     let [number, f, e, d, c, b, a] = *kept;
     // SAFETY: in the gate current is set, and the record is this thread's own.
     let thread = unsafe { &*current::thread() };

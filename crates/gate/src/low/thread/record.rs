@@ -114,11 +114,27 @@ impl Stack {
         self.0.get() as usize + STACK
     }
 
+    /// Where the entry for objects with small stacks has its frame on the program's stack, if it has taken the
+    /// call under way to this one.
+    pub(crate) fn entered_from(&self) -> usize {
+        /// The flags and the vector registers; then come the return address and the frame of the entry for C
+        /// libraries.
+        const SAVED: usize = 16 + 256;
+        // SAFETY: the words are within the stack. Its first frame stays until the call returns.
+        unsafe { *((self.top() - SAVED) as *const usize).sub(2) }
+    }
+
     /// Whether the caller runs on it.
     #[inline(always)]
     pub(crate) fn holds_caller(&self) -> bool {
         let here = 0u8;
-        (&raw const here as usize).wrapping_sub(self.0.get() as usize) < STACK
+        self.holds(&raw const here as usize)
+    }
+
+    /// Whether an address is in it.
+    #[inline(always)]
+    pub(crate) fn holds(&self, address: usize) -> bool {
+        address.wrapping_sub(self.0.get() as usize) < STACK
     }
 }
 

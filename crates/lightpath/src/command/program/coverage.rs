@@ -90,7 +90,8 @@ pub(crate) fn check(path: &Path, mounts: &[MountPoint]) -> Result<Program, Failu
             check_privilege(&file).map_err(|why| refuse(&why.to_string()))?;
             return Ok(if depth == 0 { kind } else { Program::Script });
         }
-        let Some((interpreter, _)) = script::interpreter(&head) else {
+        let interpreter = script::interpreter(&head).map(|(path, _)| path).filter(|path| !path.is_empty());
+        let Some(interpreter) = interpreter else {
             // The same test as bash: a file with a NUL in its first line is not text.
             let line = head.split(|b| *b == b'\n').next().unwrap_or_default();
             return match line.contains(&0) || depth > 0 {

@@ -66,6 +66,7 @@ pub(crate) fn sites(arguments: &Sites) -> Result<u8, Failure> {
         return Ok(OTHER_VERSION as u8);
     }
     let progress = Progress::new("preparing libraries for their first use", arguments.paths.len());
+    let before = Bundle::open(&place);
     let next = AtomicUsize::new(0);
     let work = || {
         // Each thread opens the bundle itself: flock(2) excludes other open file descriptions, and would not
@@ -88,6 +89,14 @@ pub(crate) fn sites(arguments: &Sites) -> Result<u8, Failure> {
         let panicked = |_| Err(Failure::new(REGION, "building a site image failed"));
         helpers.into_iter().map(|helper| helper.join().unwrap_or_else(panicked)).chain([own]).collect()
     });
+    // A full bundle was replaced, maybe after some were added to it.
+    if before.is_ok_and(|before| !before.is_current())
+        && let Ok(bundle) = Bundle::open(&place)
+    {
+        for path in &arguments.paths {
+            bundle.add(path).map_err(|e| fail(path, &e))?;
+        }
+    }
     // What cannot be covered the gate tells the user, now and whenever it meets the object again.
     match results.into_iter().collect::<Result<Vec<bool>, Failure>>() {
         Ok(refused) => Ok(if refused.contains(&true) { CANNOT_RUN } else { 0 }),
