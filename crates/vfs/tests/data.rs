@@ -5,7 +5,9 @@ mod setup;
 use lp_abi::linux::{O_APPEND, O_CREAT, O_RDWR, S_IFCHR, S_IFDIR, S_IFREG};
 use lp_abi::{Errno, Fd, PAGE_SIZE};
 use lp_vfs::open::Opened;
-use lp_vfs::{Place, close, dup, fallocate, inode, map, open, page, read, stat, table, truncate, unlink, write};
+use lp_vfs::{
+    Place, close, dup, fallocate, inode, map, open, page, read, stat, table, truncate, unlink, write,
+};
 use setup::{Fixture, Random, lent};
 
 const P: usize = PAGE_SIZE;

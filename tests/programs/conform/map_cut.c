@@ -432,3 +432,24 @@ GROUP(map, removed_after_growth)
         say("%02x", (unsigned char)byte);
     }
 }
+
+/* What another process has added moves with a mapping. */
+GROUP(map, moved_after_growth)
+{
+    for (int shared = 0; shared < 2; shared++) {
+        int fd = lettered("grows", 1);
+        char *m = map(BOTH, shared ? MAP_SHARED : MAP_PRIVATE, fd, 4);
+        char *to = mmap(NULL, 4 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        pid_t child = fork();
+        if (!child) {
+            static char page[PAGE];
+            memset(page, 'z', PAGE);
+            for (int i = 1; i < 4; i++)
+                pwrite(fd, page, PAGE, i * PAGE);
+            _exit(0);
+        }
+        say_wait(child);
+        T(mremap(m, 4 * PAGE, 4 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
+        CHILD say("%c %c", to[0], to[2 * PAGE]);
+    }
+}

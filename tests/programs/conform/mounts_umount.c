@@ -1,6 +1,7 @@
 /* umount2(2): beside changes of names, by MNT_EXPIRE, and of what covers the start of a walk. */
 #include "mounts.h"
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 /* Makes and removes a name, a link and a file under another name, until it is killed. */
@@ -176,4 +177,20 @@ GROUP(mounts, a_descriptor_that_moves)
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
     T(umount("m"));
+}
+
+/* No code in what is mounted noexec, whatever becomes of a mapping. */
+GROUP(mounts, mapped_without_execution)
+{
+    if (!apart_with("m"))
+        return;
+    T(mount("none", "m", "tmpfs", MS_NOEXEC, NULL));
+    int fd = make_open("m/f", "code", O_RDWR);
+    void *m = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0);
+    T(mprotect(m, 4096, PROT_READ | PROT_EXEC));
+    T(mprotect(m, 4096, PROT_READ | PROT_WRITE));
+    fd = make_open("f", "code", O_RDWR);
+    m = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0);
+    T(mprotect(m, 4096, PROT_READ | PROT_EXEC));
+    T(umount2("m", MNT_DETACH));
 }

@@ -155,13 +155,13 @@ fn map(task: &Task, wanted: &Wanted) -> Result<usize> {
         (false, 0) => mapping::MapAccess::SharedRead,
         (false, _) => mapping::MapAccess::SharedWrite,
     };
-    let writable = {
+    let (writable, may_execute) = {
         let held = task.fget(wanted.fd)?;
         let is_noexec = mounts::has(task, held.mount(), mount_flags::NOEXEC);
         if wanted.protection & PROT_EXEC != 0 && is_noexec {
             return Err(Errno::EPERM);
         }
-        held.file.mode.load(Ordering::Relaxed) & file_mode::WRITE != 0
+        (held.file.mode.load(Ordering::Relaxed) & file_mode::WRITE != 0, !is_noexec)
     };
     // Held from the record on: a fork in between would give its child a record without a mapping.
     let mut list = areas::list();
@@ -180,6 +180,7 @@ fn map(task: &Task, wanted: &Wanted) -> Result<usize> {
         beyond: bytes,
         is_written: false,
         is_left_out: false,
+        may_execute,
     };
     let content = Content::of(wanted.protection, wanted.flags);
     let made = match wanted.flags & MAP_GROWSDOWN {

@@ -1,6 +1,6 @@
 //! mprotect(2) and pkey_mprotect(2) on files of ours.
 
-use lp_abi::linux::{__NR_mprotect, __NR_pkey_mprotect, PROT_WRITE};
+use lp_abi::linux::{__NR_mprotect, __NR_pkey_mprotect, PROT_EXEC, PROT_WRITE};
 use lp_abi::{Errno, PAGE_SIZE};
 use lp_vfs::task::Task;
 
@@ -13,7 +13,8 @@ use crate::high::run::own::end_of;
 use crate::low::dispatch::NOT_OURS;
 
 handlers! {
-    /// mprotect(2): a mapping of a descriptor without write access must not become writable.
+    /// mprotect(2): a mapping of a descriptor without write access must not become writable, nor one of a file
+    /// in a mount that is `noexec` code.
     fn mprotect(task, address: usize, length: usize, protection: usize) {
         protect(task, address, length, protection, &|at, bytes| kernel!(__NR_mprotect, at, bytes, protection))
     }
@@ -49,7 +50,8 @@ fn protect_slow(task: &Task, address: usize, mut end: usize, protection: usize, 
     // The kernel changes what comes before a mapping that it must not change.
     let whole = end;
     list.each(address, whole, &mut |area| {
-        if area.sharing == Sharing::SharedReadOnly && protection as u32 & PROT_WRITE != 0 {
+        let writes = area.sharing == Sharing::SharedReadOnly && protection as u32 & PROT_WRITE != 0;
+        if writes || !area.may_execute && protection as u32 & PROT_EXEC != 0 {
             end = end.min(area.start.max(address));
         }
     });

@@ -9,8 +9,8 @@ use crate::high::calls::mmap::is_error;
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::memory::areas::{self, Area, LockedAreas, Sharing};
 use crate::high::memory::fill::{self, Content};
-use crate::high::memory::missing;
 use crate::high::memory::written::{self, After};
+use crate::high::memory::{missing, resize};
 use crate::high::run::own;
 use crate::high::run::own::end_of;
 use crate::low::dispatch::NOT_OURS;
@@ -206,6 +206,10 @@ fn remap_area(task: &Task, list: &mut LockedAreas, area: &Area, to: &Move) -> Re
         return Err(Errno::ENOMEM);
     }
     list.reserve()?;
+    // What the file has grown by comes along.
+    if let Some(index) = list.areas().iter().position(|one| one.start == area.start) {
+        resize::settle(task, list, index)?;
+    }
     written::within(task, list, to.old, to.old_end, After::Stays);
     let area = &list.find(to.old, to.old_end).map_or(*area, |area| *area);
     if stays {

@@ -62,6 +62,8 @@ pub(crate) struct Area {
     pub protection: u32,
     /// How it is shared.
     pub sharing: Sharing,
+    /// The file may be executed as code: its mount is not `noexec`.
+    pub may_execute: bool,
     /// First address past the file's end; `end` if there is none.
     pub beyond: usize,
     /// A fault in a hole has told that the program has written to the file since the last look. The pages
