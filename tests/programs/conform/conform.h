@@ -74,7 +74,7 @@ uint32_t permitted_capabilities(void);
 void nap(void);
 
 /* The state of a process or a thread as in proc_pid_stat(5), and whether it sleeps. */
-char state_of(pid_t thread);
+char task_state(pid_t thread);
 int sleeps(pid_t thread);
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))

@@ -198,7 +198,7 @@ void nap(void)
     } while (now.tv_sec == from.tv_sec && now.tv_nsec == from.tv_nsec);
 }
 
-char state_of(pid_t thread)
+char task_state(pid_t thread)
 {
     char path[64], line[512];
     sprintf(path, "/proc/%d/stat", thread);
@@ -212,7 +212,7 @@ char state_of(pid_t thread)
 
 int sleeps(pid_t thread)
 {
-    return state_of(thread) == 'S';
+    return task_state(thread) == 'S';
 }
 
 static int by_name(const void *a, const void *b)

@@ -744,7 +744,7 @@ static void *goes_on(void *root)
     char path[PATH_MAX], byte;
     getcwd(path, sizeof path);
     strcat(path, "/file");
-    while (state_of(getpid()) != 'Z')
+    while (task_state(getpid()) != 'Z')
         sched_yield();
     int fd = openat(*(int *)root, path + 1, O_RDWR);
     T(read(fd, &byte, 1));
