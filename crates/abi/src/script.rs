@@ -5,8 +5,8 @@ use core::ops::Range;
 /// Bytes of a file by which the kernel knows how to execute it (`BINPRM_BUF_SIZE`).
 pub const LINE: usize = 256;
 
-/// The path of the interpreter and its argument, if it gets one, in the first line of a `#!` file, as ranges in
-/// `head`. The kernel's rules (load_script): blanks before and after the path are skipped; the rest of the
+/// The path of the interpreter and its argument, if it gets one, in the first line of a `#!` file, as ranges
+/// in `head`. The kernel's rules (load_script): blanks before and after the path are skipped; the rest of the
 /// line is one argument. Blanks at its end are left out, unless the file or a NUL ends the line: then the
 /// path or the argument may be empty, too. If the first 256 bytes do not end the line, 255 of them count, and
 /// a path that may have been cut off there is refused.

@@ -117,8 +117,8 @@ impl Bundle {
     }
 
     /// Replaces the bundle, which is full and locked, by one with this entry alone. Processes go on with the
-    /// pages that they have mapped of the old one. Most of its objects are no longer there, as a rule, or will
-    /// be added again when a process meets them.
+    /// pages that they have mapped of the old one. Most of its objects are no longer there, as a rule, or
+    /// will be added again when a process meets them.
     fn begin_again(
         &self,
         key: [u64; 2],

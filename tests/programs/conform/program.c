@@ -340,6 +340,7 @@ static void printed_by(const char *path, int by_descriptor)
     while (fgets(line, sizeof line, lines))
         say("%s", line[0] == '#' ? strrchr(line, '/') : line);
     fclose(lines);
+    unlink("out");
 }
 
 /* Scripts of the host's whose interpreters are scripts, five at most; the last one's is a static program. Its

@@ -150,8 +150,8 @@ impl Program<'_> {
     }
 }
 
-/// Checks a host file and the interpreters of scripts, which may be `scripts` deep. Files that processes of the region have found good are not opened again. `environment` is that of the new
-/// image.
+/// Checks a host file and the interpreters of scripts, which may be `scripts` deep. Files that processes of
+/// the region have found good are not opened again. `environment` is that of the new image.
 ///
 /// `None` for a script whose interpreter is a static program. Not inlined: the exec itself must do without
 /// the stack for this.
@@ -333,8 +333,8 @@ impl File {
         Some(File(OwnedFd::new(fd.ok()?)))
     }
 
-    /// Another descriptor for the file behind `fd`, which this module then owns and closes. One that names the
-    /// file only (O_PATH) cannot be read by.
+    /// Another descriptor for the file behind `fd`, which this module then owns and closes. One that names
+    /// the file only (O_PATH) cannot be read by.
     fn again(fd: Fd) -> Result<Option<File>, Failure> {
         // SAFETY: F_GETFL only tells, and F_DUPFD_CLOEXEC only creates a descriptor.
         let control = |what: u32| unsafe { lp_abi::syscall!(__NR_fcntl, fd, what, 0) };

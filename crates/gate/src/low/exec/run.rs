@@ -107,8 +107,8 @@ fn elsewhere<R, F: FnOnce() -> R>(thread: &Thread, exec: F) -> R {
 }
 
 /// Executes a host file for `thread`: checked, with our environment. If it is the interpreter of a script,
-/// `script` is what the program has named. Scripts may be `scripts` deep. Returns only with an error. `None` if
-/// the file is a script whose interpreter is a static program; the caller must then build the arguments.
+/// `script` is what the program has named. Scripts may be `scripts` deep. Returns only with an error. `None`
+/// if the file is a script whose interpreter is a static program; the caller must then build the arguments.
 ///
 /// # Safety
 /// The paths, `argv` and `envp` must be the program's, or valid.

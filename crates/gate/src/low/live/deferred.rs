@@ -145,8 +145,8 @@ pub(crate) unsafe fn blocking_syscall(nr: u32, arguments: [usize; 6]) -> lp_abi:
 
 /// Makes the program's own call, which may wait, in the gate. Returns what the handler of the dispatch table
 /// then returns: the result, or [`AGAIN`] if a signal came before the kernel saw the call, which may be one
-/// that signals never end, or if the kernel restarts it. The kernel knows the program's SA_RESTART, so `EINTR`
-/// is its last word.
+/// that signals never end, or if the kernel restarts it. The kernel knows the program's SA_RESTART, so
+/// `EINTR` is its last word.
 ///
 /// # Safety
 /// As for [`blocking_syscall`].

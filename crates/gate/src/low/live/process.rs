@@ -192,8 +192,8 @@ pub(crate) unsafe extern "sysv64" fn munmap(
 
 /// Whether unmapping this range removes the stack on which the running thread makes the call. A caller that
 /// does so (musl, when a detached thread ends) makes one more call, exit, at a site that is not patched: with
-/// the stack it has unmapped the thread's storage, where the gate's entry finds the thread's record. As far as
-/// the gate can see, this is the thread's end.
+/// the stack it has unmapped the thread's storage, where the gate's entry finds the thread's record. As far
+/// as the gate can see, this is the thread's end.
 pub(crate) fn unmaps_stack(address: usize, length: usize) -> bool {
     range::unmaps(address, length, programs_stack())
 }

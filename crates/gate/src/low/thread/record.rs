@@ -114,8 +114,8 @@ impl Stack {
         self.0.get() as usize + STACK
     }
 
-    /// Where the entry for objects with small stacks has its frame on the program's stack, if it has taken the
-    /// call under way to this one.
+    /// Where the entry for objects with small stacks has its frame on the program's stack, if it has taken
+    /// the call under way to this one.
     pub(crate) fn entered_from(&self) -> usize {
         /// The flags and the vector registers; then come the return address and the frame of the entry for C
         /// libraries.

@@ -1,4 +1,5 @@
-//! Paths, error lines, status files, closing and comparing descriptors, ranges of addresses, without an allocator: for everyone.
+//! Paths, error lines, status files, closing and comparing descriptors, ranges of addresses, without an
+//! allocator: for everyone.
 
 pub(crate) mod close;
 pub(crate) mod identity;
