@@ -78,6 +78,8 @@ fn fill(task: &Task, name: &CString, most: usize) {
     lp_vfs::close::close(task, fd).expect("close");
 }
 
+type Call<'a> = &'a dyn Fn(&Task) -> lp_abi::Result<()>;
+
 /// Any call gets the space of what was removed, not only those that write or make files.
 #[test]
 fn a_name_or_an_attribute_gets_the_space_of_removed_files() {
@@ -93,8 +95,7 @@ fn a_name_or_an_attribute_gets_the_space_of_removed_files() {
     let moved = |task: &Task| {
         rename::renameat2(task, Fd::CWD, lent::path(F), Fd::CWD, lent::path(c"/light/d/r"), 0).map(drop)
     };
-    let calls: [(&str, &dyn Fn(&Task) -> lp_abi::Result<()>); 3] =
-        [("setxattr", &attribute), ("link", &second), ("rename", &moved)];
+    let calls: [(&str, Call); 3] = [("setxattr", &attribute), ("link", &second), ("rename", &moved)];
     for (call, perform) in calls {
         let fs = Fixture::private(1 << 20);
         let task = &fs.task;
