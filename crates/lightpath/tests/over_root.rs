@@ -250,3 +250,15 @@ fn others_join_a_run_over_the_root() {
     );
     assert_eq!(text, "in\nin\n");
 }
+
+/// The path of a record below the root directory is that of the host.
+#[test]
+fn programs_are_not_copied() {
+    let look = r#"cd /; cp /bin/sleep /state/; stat -c %i /usr/bin/sleep
+"$LP" run --over / -- sh -c 'sleep 5 & until grep -q "^[0-9]" /proc/$!/syscall; do :; done; \
+    while ! grep -q "r-xp.*/sleep" /proc/$!/maps && kill -0 $! 2> /dev/null; do :; done; \
+    awk "/r-xp.*\\/sleep/ { print \$5 }" /proc/$!/maps; kill $!'"#;
+    let text = inside(look);
+    let mut lines = text.lines();
+    assert!(lines.next().is_some_and(|number| lines.next() == Some(number)), "{text}");
+}

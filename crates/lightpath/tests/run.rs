@@ -611,3 +611,19 @@ fn standard_error_may_be_full_or_closed() {
         }
     }
 }
+
+/// A command that ends at once is waited for although SIGCHLD was ignored, which it still is for the command.
+#[test]
+fn an_ignored_sigchld_is_no_obstacle() {
+    for _ in 0..5 {
+        let script = "trap '' CHLD; exec \"$0\" run --stats -- grep SigIgn /proc/self/status";
+        let output = Command::new("timeout")
+            .args(["20", "bash", "-c", script, env!("CARGO_BIN_EXE_lightpath")])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let ignored = text(&output.stdout);
+        let set = u64::from_str_radix(ignored.split_whitespace().nth(1).unwrap(), 16).unwrap();
+        assert_ne!(set & 1 << (libc::SIGCHLD - 1), 0, "{ignored}");
+    }
+}

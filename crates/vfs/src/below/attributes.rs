@@ -25,8 +25,9 @@ use crate::inodes::xattrs::{self, XattrValue};
 use crate::life::reclaim;
 use crate::rights::acl;
 
-/// Namespaces of extended attributes that are taken, besides the ACLs.
-const TAKEN: [&[u8]; 3] = [b"user.", b"security.", b"trusted."];
+/// How the names of extended attributes begin that are taken, besides the ACLs. The others of the namespace
+/// `security` are the labels of the host's security modules.
+const TAKEN: [&[u8]; 3] = [b"user.", b"security.capability", b"trusted."];
 
 /// Takes the attributes that a regular file lacks, and those of the other files of its directory.
 ///

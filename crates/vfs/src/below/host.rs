@@ -130,13 +130,16 @@ pub(super) fn path(
     let mut here = at;
     loop {
         let length = list::record(region, here)?.length as usize;
-        let slash = usize::from(start != room.len() - 1);
+        let up = list::up(&list::head(region, here.list)?);
+        // A root has its whole path for a name: that of the host's root directory is a slash already.
+        let is_slash = up.is_none() && length == 1;
+        let slash = usize::from(start != room.len() - 1 && !is_slash);
         start = start.checked_sub(length + slash).ok_or(Errno::ENAMETOOLONG)?;
         if slash == 1 {
             room[start + length] = b'/';
         }
         list::bytes(region, here, 0, &mut room[start..start + length])?;
-        match list::up(&list::head(region, here.list)?) {
+        match up {
             Some(up) if Some(up) != above => here = up,
             _ => return Ok(start),
         }

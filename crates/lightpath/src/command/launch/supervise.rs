@@ -44,6 +44,8 @@ pub(crate) fn run_beside<T>(
 ) -> Result<Ended<T>, Failure> {
     let all = every_signal();
     let before = set_mask(&all);
+    // It may be ignored; then the kernel would reap the child without notice, however soon that ends.
+    let disposition = set_disposition(libc::SIGCHLD, libc::SIG_DFL);
     // SAFETY: no other thread runs, so the child may do whatever a process may.
     let child = unsafe { libc::fork() };
     match child {
@@ -51,6 +53,7 @@ pub(crate) fn run_beside<T>(
             Err(Failure::new(REGION, format!("cannot start a process: {}", reason(&Error::last_os_error()))))
         }
         0 => {
+            set_disposition(libc::SIGCHLD, disposition);
             set_mask(&before);
             let failure = launch.exec(claim, Some(slot));
             message(&failure);
@@ -77,9 +80,6 @@ pub(crate) fn take_signals() {
 }
 
 fn wait(child: libc::pid_t, all: &libc::sigset_t) -> End {
-    // SIGCHLD may have been ignored when we started; then the kernel would reap the child without notice.
-    // SAFETY: the default disposition runs no code of ours.
-    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     loop {
         while let Some(status) = changed(child) {
             if libc::WIFEXITED(status) {
@@ -164,6 +164,12 @@ fn no_signal() -> libc::sigset_t {
         libc::sigemptyset(set.as_mut_ptr());
         set.assume_init()
     }
+}
+
+/// Sets what a signal does, and returns what it did.
+fn set_disposition(signal: libc::c_int, to: libc::sighandler_t) -> libc::sighandler_t {
+    // SAFETY: `to` is no handler, or one that this function has returned.
+    unsafe { libc::signal(signal, to) }
 }
 
 /// Sets the signal mask and returns the previous one.

@@ -148,7 +148,7 @@ fn object(change: &Change) -> serde_json::Value {
         "status": change.letter().to_string(),
         "path": change.path.to_string_lossy(),
         "from": change.from.as_ref().map(|from| from.to_string_lossy()),
-        "old_mode": octal(old),
+        "old_mode": octal(old.or(change.from_mode)),
         "new_mode": octal(new),
         "changed": what.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect::<Vec<_>>(),
     });

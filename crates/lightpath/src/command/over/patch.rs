@@ -138,14 +138,18 @@ fn one(text: &mut Vec<u8>, change: &Change, sides: &Sides) {
         parts.iter().for_each(|part| text.extend(*part));
         text.push(b'\n');
     };
-    let same_mode = match (old_mode, new_mode) {
+    let same_mode = match (old_mode.or(change.from_mode), new_mode) {
         (Some(old), Some(new)) => git_mode(old) == git_mode(new),
-        _ => change.from.is_some(),
+        _ => false,
     };
     if same_mode && sides.old == sides.new && change.from.is_none() {
         return;
     }
     line(&[b"diff --git ", &a, b" ", &b]);
+    if let (Some(old), Some(new), false) = (old_mode.or(change.from_mode), new_mode, same_mode) {
+        line(&[b"old mode ", git_mode(old).as_bytes()]);
+        line(&[b"new mode ", git_mode(new).as_bytes()]);
+    }
     if change.from.is_some() {
         line(&[b"rename from ", &quoted(from)]);
         line(&[b"rename to ", &quoted(path)]);
@@ -153,10 +157,6 @@ fn one(text: &mut Vec<u8>, change: &Change, sides: &Sides) {
         match (old_mode, new_mode) {
             (None, Some(new)) => line(&[b"new file mode ", git_mode(new).as_bytes()]),
             (Some(old), None) => line(&[b"deleted file mode ", git_mode(old).as_bytes()]),
-            (Some(old), Some(new)) if !same_mode => {
-                line(&[b"old mode ", git_mode(old).as_bytes()]);
-                line(&[b"new mode ", git_mode(new).as_bytes()]);
-            }
             _ => {}
         }
     }

@@ -17,7 +17,9 @@ pub(crate) fn checked(name: &str) -> Result<OsString, Failure> {
     match fits {
         true => Ok(name.into()),
         false => {
-            Err(Failure::new(USAGE, format!("'{name}' is no name for a session: no slash, no dot first")))
+            let line =
+                format!("'{name}' is no name for a session: no slash, no dot first, at most {LONGEST} bytes");
+            Err(Failure::new(USAGE, line))
         }
     }
 }

@@ -35,7 +35,9 @@ pub(crate) struct Change {
     pub(crate) new: Option<New>,
     /// Where what it names was before, if that name is gone.
     pub(crate) from: Option<PathBuf>,
-    /// What differs if it was there and is.
+    /// The mode that it had there.
+    pub(crate) from_mode: Option<u32>,
+    /// What differs if it was there, or at `from`, and is.
     pub(crate) what: What,
 }
 
@@ -114,7 +116,12 @@ impl Tree<'_> {
                 left.extend(self.below(&path, old.as_ref(), new.as_ref())?);
             }
         }
-        pair_renames(&mut found.all);
+        for (at, old) in pair_renames(&mut found.all) {
+            let change = &mut found.all[at];
+            if let (Some(from), Some(new)) = (&change.from, &change.new) {
+                change.what = self.differs(from, &old, new)?;
+            }
+        }
         found.all.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(found)
     }
@@ -142,7 +149,7 @@ impl Tree<'_> {
         }
         if changed {
             let (path, old, new) = (path.to_owned(), old.copied(), new.cloned());
-            found.all.push(Change { path, old, new, from: None, what });
+            found.all.push(Change { path, old, new, from: None, from_mode: None, what });
         }
         Ok(())
     }
@@ -291,7 +298,11 @@ impl Tree<'_> {
                 let is_same = (found.dev, found.ino, kind(found.mode))
                     == (seen.dev, seen.ino, kind(seen.mode))
                     && match is_dir(found.mode) {
-                        true => !new.is_some_and(|new| is_dressed_otherwise(seen, &new.attributes, &found)),
+                        // Whose extended attributes are the newer ones only the host's change time can say.
+                        true => {
+                            !new.is_some_and(|new| is_dressed_otherwise(seen, &new.attributes, &found))
+                                && !(change.what.xattr && ctime(&found) != ctime(seen))
+                        }
                         false => times(&found) == times(seen) || is_same_special(&found, seen),
                     };
                 (!is_same).then(|| "has changed on the host".to_owned())
@@ -330,19 +341,22 @@ pub(crate) fn listed<'c>(shown: &[&'c Change]) -> Vec<&'c Change> {
     shown.iter().copied().filter(|change| change.new.is_some() || !renamed.contains(&change.path)).collect()
 }
 
-/// Finds names that were taken away from what stands at another name now.
-fn pair_renames(all: &mut [Change]) {
-    let gone: BTreeMap<u64, PathBuf> = all
+/// Finds names that were taken away from what stands at another name now. Returns what was there, with the
+/// place of the change.
+fn pair_renames(all: &mut [Change]) -> Vec<(usize, Old)> {
+    let gone: BTreeMap<u64, (PathBuf, Old)> = all
         .iter()
         .filter(|change| change.new.is_none())
-        .filter_map(|change| change.old.map(|old| (old.seen.target, change.path.clone())))
+        .filter_map(|change| change.old.map(|old| (old.seen.target, (change.path.clone(), old))))
         .collect();
-    let mut taken = BTreeSet::new();
-    for change in all.iter_mut().filter(|change| change.old.is_none()) {
+    let (mut taken, mut pairs) = (BTreeSet::new(), Vec::new());
+    for (at, change) in all.iter_mut().enumerate().filter(|(_, change)| change.old.is_none()) {
         let Some(new) = &change.new else { continue };
         let word = new.inode.to_word();
-        if let Some(from) = gone.get(&word).filter(|_| taken.insert(word)) {
+        if let Some((from, old)) = gone.get(&word).filter(|_| taken.insert(word)) {
             change.from = Some(from.clone());
         }
     }
 }
+            change.from_mode = Some(old.seen.mode);
+            pairs.push((at, *old));

@@ -142,7 +142,8 @@ pub(crate) fn xattrs(path: &Path) -> io::Result<Xattrs> {
     };
     let mut all = Xattrs::new();
     for name in names[..listed].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-        let known = [&b"user."[..], b"trusted.", b"security.", b"system.posix_acl_"];
+        // The other names of the namespace `security` are the kernel's own labels.
+        let known = [&b"user."[..], b"trusted.", b"security.capability", b"system.posix_acl_"];
         if known.iter().any(|space| name.starts_with(space)) {
             let mut value = vec![0; XATTR_MAX];
             let got = rustix::fs::lgetxattr(path, name, &mut value[..])?;

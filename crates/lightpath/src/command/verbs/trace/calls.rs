@@ -14,7 +14,7 @@ pub(super) fn parse(list: &str) -> Result<[u64; CALLS / 64], Failure> {
         Some(list) => (list, u64::MAX),
         None => (list, 0),
     };
-    let mut bits = [others; CALLS / 64];
+    let mut bits = [0; CALLS / 64];
     for name in list.split(',') {
         let number = name.parse::<Sysno>().map(|call| call.id() as usize).ok().filter(|nr| *nr < CALLS);
         let Some(number) = number else {
@@ -23,9 +23,9 @@ pub(super) fn parse(list: &str) -> Result<[u64; CALLS / 64], Failure> {
                 format!("'{name}' is no system call; write -e open,close or -e '!read'"),
             ));
         };
-        bits[number / 64] ^= 1 << (number % 64);
+        bits[number / 64] |= 1 << (number % 64);
     }
-    Ok(bits)
+    Ok(bits.map(|word| word ^ others))
 }
 
 /// The name of a call.
@@ -44,6 +44,8 @@ mod tests {
     fn calls_are_chosen_by_name() {
         assert_eq!(parse("read,write").unwrap()[0], 3);
         assert_eq!(parse("trace=!read").unwrap()[0], !1);
+        assert_eq!(parse("read,read").unwrap()[0], 1);
+        assert_eq!(parse("!read,read").unwrap()[0], !1);
         assert!(parse("reed").unwrap_err().to_string().contains("'reed' is no system call"));
     }
 }
