@@ -121,11 +121,11 @@ GROUP(memory, locked)
 
 GROUP(memory, flags)
 {
-    static const struct { const char *name; int flag; } flags[] = {
+    static const struct { const char *name; long flag; } flags[] = {
         { "LOCKED", MAP_LOCKED }, { "POPULATE", MAP_POPULATE }, { "NONBLOCK", MAP_NONBLOCK }, { "NORESERVE", MAP_NORESERVE },
         { "STACK", MAP_STACK }, { "GROWSDOWN", MAP_GROWSDOWN }, { "DENYWRITE", MAP_DENYWRITE }, { "EXECUTABLE", MAP_EXECUTABLE },
         { "HUGETLB", MAP_HUGETLB }, { "SYNC", 0x80000 }, { "unknown", 0x2000000 }, { "32BIT", MAP_32BIT },
-        { "FIXED_NOREPLACE", 0x100000 },
+        { "FIXED_NOREPLACE", 0x100000 }, { "wide", 1L << 40 },
     };
     int fd = make_open("f", "text", O_RDWR), ro = T(open("f", O_RDONLY));
     for (unsigned i = 0; i < COUNT(flags); i++)
@@ -133,7 +133,7 @@ GROUP(memory, flags)
             char text[64], *at = (char *)0x100000000000 + 16 * PAGE * i;
             snprintf(text, sizeof text, "%s, kind %d", flags[i].name, kind);
             char *m;
-            TN(text, (m = mmap(at, PAGE, PROT_READ | PROT_WRITE, kind | flags[i].flag, fd, 0)) == MAP_FAILED ? -1 : m[0]);
+            TN(text, (m = (char *)syscall(SYS_mmap, at, PAGE, PROT_READ | PROT_WRITE, kind | flags[i].flag, fd, 0L)) == MAP_FAILED ? -1 : m[0]);
             if (m != MAP_FAILED)
                 munmap(m, PAGE);
         }

@@ -10,7 +10,7 @@ use lp_vfs::table::{FdTable, entry};
 use lp_vfs::task::Task;
 
 use crate::high::calls::fcntl::is_open;
-use crate::high::fd::fd_info::process_of;
+use crate::high::fd::fd_info::process_of_thread;
 use crate::high::frame::handler::{handlers, kernel};
 
 /// `KCMP_FILE` of linux/kcmp.h.
@@ -27,7 +27,7 @@ handlers! {
         let place = |pid: i32, fd: usize| {
             let fd = Fd::new(fd as i32);
             let is_own = pid as isize == own;
-            match if is_own { Some(task.process_id) } else { process_of(task, pid as u32) } {
+            match if is_own { Some(task.process_id) } else { process_of_thread(task, pid as u32) } {
                 Some(process) if process == task.process_id && !is_open(task, fd) => Err(Errno::EBADF),
                 process => Ok(process.and_then(|process| file_of(task, process, fd))),
             }

@@ -31,16 +31,18 @@ const PLACE: u32 = MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_32BIT | MAP_LOCKED;
 
 handlers! {
     /// mmap(2).
-    fn mmap(task, address: usize, length: usize, protection: u32, flags: u32, fd: Fd, offset: u64) {
+    fn mmap(task, address: usize, length: usize, protection: u32, flags: usize, fd: Fd, offset: u64) {
+        let (given, flags) = (flags, flags as u32);
         if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == MAP_FIXED
             && let Some(refused) = own::refused(address, length)
         {
             return refused;
         }
         if flags & MAP_ANONYMOUS != 0 || !descriptor::is_file(task, fd) {
-            return mmap_other(task, [address, length, protection as usize, flags as usize, fd.word(), offset as usize]);
+            return mmap_other(task, [address, length, protection as usize, given, fd.word(), offset as usize]);
         }
-        let wanted = Wanted { address, length, protection, flags, fd, offset };
+        let has_unknown = given & !(VALIDATED as usize) != 0;
+        let wanted = Wanted { address, length, protection, flags, has_unknown, fd, offset };
         ret(map(task, &wanted))
     }
 
@@ -84,6 +86,8 @@ struct Wanted {
     length: usize,
     protection: u32,
     flags: u32,
+    /// Whether there are flags that MAP_SHARED_VALIDATE does not accept.
+    has_unknown: bool,
     fd: Fd,
     offset: u64,
 }
@@ -147,7 +151,7 @@ fn map(task: &Task, wanted: &Wanted) -> Result<usize> {
     if !matches!(kind, MAP_SHARED | MAP_PRIVATE | MAP_SHARED_VALIDATE) {
         return Err(Errno::EINVAL);
     }
-    if kind == MAP_SHARED_VALIDATE && wanted.flags & !VALIDATED != 0 {
+    if kind == MAP_SHARED_VALIDATE && wanted.has_unknown {
         return Err(Errno::EOPNOTSUPP);
     }
     let sharing = match (private, wanted.protection & PROT_WRITE) {

@@ -29,17 +29,19 @@ const LOOKS: usize = 16;
 /// The kernel's UIO_MAXIOV.
 const MOST_PIECES: usize = 1024;
 
-/// The process of the run that has this id, or a thread with it, in the caller's eyes. A child that does not
-/// run yet has what its parent had.
-pub(crate) fn process_of(task: &Task, pid: u32) -> Option<ProcessId> {
-    with_id(task, pid).or_else(|| {
-        let group = status::thread_group(pid).filter(|group| *group != pid)?;
+/// [`process_of`] for the id of any thread.
+#[cold]
+pub(crate) fn process_of_thread(task: &Task, tid: u32) -> Option<ProcessId> {
+    process_of(task, tid).or_else(|| {
+        let group = status::thread_group(tid).filter(|group| *group != tid)?;
         let is_own = kernel!(__NR_getpid) == group as isize;
-        if is_own { Some(task.process_id) } else { with_id(task, group) }
+        if is_own { Some(task.process_id) } else { process_of(task, group) }
     })
 }
 
-fn with_id(task: &Task, pid: u32) -> Option<ProcessId> {
+/// The process of the run that has this id in the caller's eyes. A child that does not run yet has what its
+/// parent had.
+pub(crate) fn process_of(task: &Task, pid: u32) -> Option<ProcessId> {
     if task.process.pid.load(Ordering::Relaxed) == pid {
         return Some(task.process_id); // Relaxed, above: the process's own word.
     }
