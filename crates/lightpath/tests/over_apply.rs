@@ -3,6 +3,7 @@
 mod trees;
 
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -399,6 +400,13 @@ fn ask_asks() {
     ask(&trees, "a\n");
     assert!(fs::read_to_string(trees.tree().join("numbers")).unwrap().starts_with("3\n"));
     assert_eq!(trees.says(&["sessions"]), "");
+    // What no listing shows is a change as well.
+    let mut run = trees.lightpath(&["run", "--over", ".", "--ask", "--", "mkdir", "fresh"]);
+    let text = on_a_terminal(&mut run, "a\n");
+    assert!(
+        text.contains("only empty directories or times") && trees.tree().join("fresh").exists(),
+        "{text}"
+    );
 }
 
 /// What the session has made a link of, and the reverse; `o` and `p` hold the same names as the directories.
@@ -535,7 +543,8 @@ fn a_half_written_tree_is_only_left_so_by_force() {
         killed_at(&mut trees.lightpath(&["apply"]), calls);
         calls += 50;
     }
-    fs::write(trees.tree().join("a/.lightpath-apply"), "half").unwrap();
+    let temporary = fs::read_to_string(journal.with_file_name("temporary")).unwrap();
+    fs::write(trees.tree().join("a").join(temporary), "half").unwrap();
     let text = trees.fails(&["discard"]);
     assert!(text.contains("finish it with lightpath apply") && text.lines().count() == 1, "{text}");
     trees.says(&["discard", "--force"]);
@@ -552,4 +561,152 @@ fn a_mode_that_both_have_changed_is_a_conflict() {
     sh(&trees.tree(), "chmod 755 d");
     trees.says(&["apply"]);
     assert_eq!(sh(&trees.tree(), "stat -c '%a %n' d e g; cat g/f"), "700 d\n700 e\n711 g\nf\n");
+}
+
+/// Sessions over one directory that are applied at once.
+#[test]
+fn applies_at_once_write_their_own() {
+    let trees = Trees::new("mkdir d; echo mine > d/.lightpath-apply");
+    for name in ["one", "two"] {
+        let script = format!("for n in $(seq 60); do echo {name} > d/{name}$n; done");
+        trees.says(&["run", "--session", name, "--over", ".", "--", "sh", "-c", &script]);
+    }
+    let applies = ["one", "two"].map(|name| {
+        let mut apply = trees.lightpath(&["apply", "--session", name]);
+        apply.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    });
+    for apply in applies {
+        said(&apply.wait_with_output().unwrap());
+    }
+    for name in ["one", "two"] {
+        let look = format!("cat d/{name}*; ls d/{name}* | wc -l");
+        assert_eq!(sh(&trees.tree(), &look), format!("{}60\n", format!("{name}\n").repeat(60)));
+    }
+    assert_eq!(sh(&trees.tree(), "cat d/.lightpath-apply; ls -A d | wc -l"), "mine\n121\n");
+}
+
+#[test]
+fn an_apply_waits_for_another_in_its_directory() {
+    let trees = Trees::new("echo old > f");
+    trees.over("echo new > f");
+    let directory = fs::File::open(trees.tree()).unwrap();
+    // SAFETY: the descriptor is open.
+    assert_eq!(unsafe { libc::flock(directory.as_raw_fd(), libc::LOCK_EX) }, 0);
+    assert!(trees.fails(&["apply"]).contains("is being written to by another apply: try again"));
+    assert_eq!(sh(&trees.tree(), "cat f"), "old\n");
+    drop(directory);
+    trees.says(&["apply"]);
+}
+
+/// What the session left alone of a directory is the host's.
+#[test]
+fn directories_keep_the_attributes_that_the_host_has_given_them() {
+    let trees = Trees::new("mkdir d e f g; chmod 750 d; setfattr -n user.k -v old e f g; echo x > g/x");
+    trees.over("ls -l d e f g; cat g/x; echo d > d/d; echo e > e/e; setfattr -n user.k -v session f");
+    sh(&trees.tree(), "setfacl -m u:12345:rwx d; setfattr -n user.h -v host e; setfattr -n user.k -v host g");
+    // Whether this is the host's or the session's only the host's change time says.
+    let text = trees.fails(&["apply"]);
+    assert!(text.contains("conflict: d has changed on the host"), "{text}");
+    trees.says(&["apply", "--force", "f"]);
+    let look =
+        "getfattr --only-values -n user.k f; getfacl -cp d | grep 12345; getfattr --only-values -n user.h e";
+    assert_eq!(sh(&trees.tree(), look), "sessionuser:12345:rwx\nhost");
+    trees.says(&["discard", "d", "e"]);
+    assert_eq!(trees.says(&["diff"]), "");
+    assert_eq!(trees.over(look), sh(&trees.tree(), look));
+}
+
+/// A later run takes over what only the host has changed.
+#[test]
+fn directories_of_sessions_get_the_attributes_that_the_host_gives_them() {
+    let trees =
+        Trees::new("mkdir d; setfattr -n user.k -v old d; setfattr -n user.gone -v x d; echo x > d/x");
+    trees.over("cat d/x; getfattr -d d; echo new > other");
+    sh(&trees.tree(), "setfacl -m u:12345:rwx d; setfattr -n user.k -v new d; setfattr -x user.gone d");
+    let look = "getfattr --absolute-names -d d; getfacl -cp d";
+    assert_eq!(trees.over(look), sh(&trees.tree(), look));
+    trees.over("echo y > d/y");
+    trees.says(&["apply"]);
+    assert_eq!(
+        sh(&trees.tree(), "cat d/y; getfattr --only-values -n user.k d; getfacl -cp d | grep 12345"),
+        "y\nnewuser:12345:rwx\n"
+    );
+}
+
+/// Before a directory has its own mode, nobody else may look into it.
+#[test]
+fn directories_are_private_until_they_are_complete() {
+    let trees = Trees::new("echo old > a");
+    trees.over("umask 077; mkdir -p private/inner; for n in $(seq 5); do echo $n > private/inner/$n; done");
+    let mut calls = 100;
+    while let Some(pid) = stopped_at(&mut trees.lightpath(&["apply", "--reverse", "../undo"]), calls) {
+        if let Ok(found) = fs::metadata(trees.tree().join("private")) {
+            assert_eq!(found.permissions().mode() & 0o77, 0, "at stop {calls}");
+            let undo = fs::metadata(trees.home.path().join("undo")).unwrap();
+            assert_eq!(undo.permissions().mode() & 0o77, 0);
+            kill(pid);
+            return;
+        }
+        kill(pid);
+        let _ = fs::remove_file(trees.home.path().join("undo"));
+        calls += 40;
+    }
+    panic!("no stop was between");
+}
+
+#[test]
+fn attributes_are_applied_to_what_nobody_may_write_to() {
+    if !is_root() {
+        return;
+    }
+    let trees = Trees::new(
+        "echo x > f; chmod 444 f; echo y > g; chmod 444 g; chmod 755 .. .; chown -R 12345:12345 .",
+    );
+    let state = trees.home.path().join("other");
+    fs::create_dir(&state).unwrap();
+    sh(trees.home.path(), "chown 12345:12345 other");
+    let script = "chmod 644 f g; setfattr -n user.k -v v f g; chmod 444 g";
+    said(
+        &trees
+            .lightpath_as(12345, &state, &["run", "--over", ".", "--", "sh", "-c", script])
+            .output()
+            .unwrap(),
+    );
+    said(&trees.lightpath_as(12345, &state, &["apply"]).output().unwrap());
+    let look = "stat -c %a f g; getfattr --only-values -n user.k f g";
+    assert_eq!(sh(&trees.tree(), look), "644\n444\nvv");
+}
+
+/// An apply that was interrupted ends although the file that would undo it has gone.
+#[test]
+fn an_apply_ends_without_the_file_that_undoes_it() {
+    let trees = Trees::new("mkdir d");
+    trees.over("for n in $(seq 20); do echo $n > d/$n; done");
+    let journal = trees.home.path().join("state/lightpath").join(trees.session()).join("journal");
+    let mut calls = stops(&mut trees.lightpath(&["apply", "--check"]));
+    while !journal.exists() {
+        let _ = fs::remove_file(trees.home.path().join("undo"));
+        assert!(!killed_at(&mut trees.lightpath(&["apply", "--reverse", "../undo"]), calls));
+        calls += 10;
+    }
+    fs::remove_file(trees.home.path().join("undo")).unwrap();
+    let output = trees.lightpath(&["apply"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("undo: has gone, the apply cannot be undone"));
+    said(&output);
+    assert_eq!(sh(&trees.tree(), "cat d/20"), "20\n");
+    assert_eq!(trees.says(&["sessions"]), "");
+}
+
+#[test]
+fn what_something_is_mounted_on_is_written_in_place() {
+    if !is_root() {
+        return;
+    }
+    let trees = Trees::new("echo old > f; echo other > g");
+    let script = "set -e; mount --bind g f; \"$0\" run --over . -- sh -c 'echo new > f'; \"$0\" apply; \
+        cat f; umount f; cat f g";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_lightpath")]).current_dir(trees.tree());
+    command.env("XDG_STATE_HOME", trees.home.path().join("state"));
+    assert!(said(&command.output().unwrap()).ends_with("new\nold\nnew\n"));
 }

@@ -295,3 +295,55 @@ fn what_is_done_counts_if_it_cannot_be_said() {
         assert!(String::from_utf8_lossy(&output.stderr).contains("standard output"), "{command}");
     }
 }
+
+#[test]
+fn a_name_that_the_host_has_lost_is_one_conflict() {
+    let trees = Trees::new("echo one > f; ln -s f l; mkdir d; echo g > g; setfattr -n user.k -v v g");
+    trees.over("printf 'two\\n' > f; rm l; ln -s g l; setfattr -n user.k -v w g; touch d/new");
+    sh(&trees.tree(), "rm f g l; echo l > l");
+    assert_eq!(trees.says(&["diff"]), "A\td/new\nM\tf\nM\tg\nM\tl\n");
+    let text = trees.fails(&["apply"]);
+    for line in ["conflict: f has been removed on the host", "conflict: l has changed on the host"] {
+        assert!(text.contains(line), "{text}");
+    }
+    trees.says(&["discard", "f", "g", "l"]);
+    trees.says(&["apply"]);
+    assert_eq!(sh(&trees.tree(), "cat l; ls"), "l\nd\nl\n");
+}
+
+/// What a listing does not show is kept as well.
+#[test]
+fn directories_and_times_are_kept_by_a_discard_of_a_part() {
+    let change = "mkdir -p new/sub; rmdir old; touch -d 2001-02-03 g";
+    for verb in ["discard", "apply"] {
+        let trees = Trees::new("mkdir old; echo f > f; echo g > g");
+        trees.over(&format!("echo more >> f; {change}"));
+        let text = trees.says(&[verb, "f"]);
+        assert!(!text.contains("keeps 0"), "{text}");
+        assert!(trees.tree().join("old").exists() && !trees.tree().join("new").exists());
+        let look = "ls -d new/sub old 2> /dev/null; stat -c %y g; cat f";
+        let f = if verb == "apply" { "f\nmore\n" } else { "f\n" };
+        assert_eq!(trees.over(look), format!("new/sub\n2001-02-03 00:00:00.000000000 +0000\n{f}"));
+        trees.says(&["apply"]);
+        assert!(!trees.tree().join("old").exists() && trees.tree().join("new/sub").exists());
+    }
+}
+
+#[test]
+fn what_becomes_of_a_renamed_file_is_said() {
+    let trees = Trees::new("seq 100 > a; seq 100 > c; seq 100 > e");
+    trees.over("mv a b; chmod +x b; mv c d; echo 101 >> d; mv e f");
+    let patch = trees.says(&["diff", "--patch"]);
+    assert!(patch.contains("old mode 100644\nnew mode 100755\nrename from a\nrename to b\n"), "{patch}");
+    fs::write(trees.home.path().join("patch"), &patch).unwrap();
+    sh(&trees.copy(), "git apply ../patch");
+    let json = trees.says(&["diff", "--json"]);
+    let changed = |name: &str| {
+        let change =
+            json.split('{').find(|part| part.contains(&format!("\"path\":\"{name}\""))).unwrap().to_owned();
+        change.split("\"changed\":").nth(1).unwrap().split(']').next().unwrap().to_owned() + "]"
+    };
+    assert_eq!(["b", "d", "f"].map(changed), ["[\"mode\"]", "[\"content\"]", "[]"]);
+    trees.says(&["apply"]);
+    assert_eq!(sh(&trees.tree(), LIST), sh(&trees.copy(), LIST));
+}

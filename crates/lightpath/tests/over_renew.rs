@@ -4,7 +4,7 @@ mod trees;
 
 use std::fs;
 
-use trees::{LIST, MAKE, Trees, killed_at, said, sh};
+use trees::{LIST, MAKE, Trees, is_root, killed_at, said, sh};
 
 /// What the session changes.
 const MINE: &str = "echo mine >> a/one; rm run.sh; mkdir own; echo o > own/o; mv d/e/soft d/e/moved";
@@ -94,4 +94,39 @@ fn a_renewal_that_is_killed_is_made_by_the_next_run() {
         kills += 1;
     }
     assert!(kills > 3, "{kills} kills");
+}
+
+#[test]
+fn another_directory_in_its_place_is_one_line() {
+    let trees = Trees::new("echo old > f");
+    trees.over("cat f");
+    sh(trees.home.path(), "mv tree away; mkdir tree; echo new > tree/f");
+    let text = trees.fails(&["run", "--over", ".", "--", "cat", "f"]);
+    assert!(text.contains("is another directory than it was") && text.lines().count() == 1, "{text}");
+    trees.says(&["discard"]);
+    assert_eq!(trees.over("cat f"), "new\n");
+}
+
+#[test]
+fn a_directory_that_may_not_be_read_any_more_stays_as_it_was_seen() {
+    if !is_root() {
+        return;
+    }
+    let trees = Trees::new("mkdir d; echo x > d/x; echo y > y; chmod 755 .. .; chown -R 12345:12345 .");
+    let state = trees.home.path().join("other");
+    fs::create_dir(&state).unwrap();
+    sh(trees.home.path(), "chown 12345:12345 other");
+    let over = |script: &str| {
+        said(
+            &trees
+                .lightpath_as(12345, &state, &["run", "--over", ".", "--", "sh", "-c", script])
+                .output()
+                .unwrap(),
+        )
+    };
+    over("ls -l d; cat d/x; echo mine > mine");
+    sh(&trees.tree(), "chmod 000 d; echo more >> y");
+    assert_eq!(over("cat y mine; stat -c %a d"), "y\nmore\nmine\n0\n");
+    sh(&trees.tree(), "chmod 755 d; echo new > d/new");
+    assert_eq!(over("cat d/x d/new"), "x\nnew\n");
 }

@@ -134,7 +134,7 @@ fn conflicts_of_each_are_named_and_nothing_is_written() {
     fs::create_dir(trees.tree().join("keep")).unwrap();
     let output = run(&trees, &OVER, "true").output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(text.contains("conflict: keep has changed"), "{text}");
+    assert!(text.contains("keep is another directory than it was"), "{text}");
 }
 
 #[test]

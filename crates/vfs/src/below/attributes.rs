@@ -141,6 +141,24 @@ pub(super) fn take_with_name(
     Ok(())
 }
 
+/// Takes the attributes of a directory anew, whose record is at `at`, in place of all it has. If the process
+/// may not look at them it keeps what it has.
+pub(super) fn take_again(task: &Task<'_>, at: RecordAt, id: InodeId) -> Result<()> {
+    let (from, here) = (HostTree.dir(task, at, Use::Search)?, &b".\0"[..1]);
+    match from.attributes(here, &mut |_, _| Ok(())) {
+        Err(Errno::EACCES) | Ok(Seen::Some) => return Ok(()),
+        looked => looked?,
+    };
+    let inode = task.region.inode(id);
+    let _locked = inode::lock(task, id);
+    // Relaxed: under the lock.
+    let kept = (inode.mode.load(Relaxed), inode::attributes_locked(inode).ctime);
+    for which in [BlobKind::Acl, BlobKind::DefaultAcl, BlobKind::Xattr] {
+        blob::swap(task, id, which, None, kept);
+    }
+    put(task, &from, here, id).map(|_| ())
+}
+
 /// Gives an inode the attributes of what a name denotes, or those of the namespace `trusted` if it lacks no
 /// others. The change time stays. The caller must hold the inode's lock.
 fn put(task: &Task<'_>, from: &impl Dir, name: &[u8], id: InodeId) -> Result<Seen> {

@@ -9,6 +9,7 @@ use lp_region::records::inode_flags;
 use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_region::{InodeId, InodeRef, Region};
 
+use crate::below::attributes;
 use crate::below::host::HostTree;
 use crate::below::links::{self, Chain};
 use crate::below::list::{self, Record, RecordAt, State};
@@ -115,10 +116,11 @@ pub fn insert(
 /// Records that a directory of the layer has other attributes now; the session's gets them.
 ///
 /// # Errors
-/// As [`list::record`].
+/// As [`list::record`]; `EIO` if the directory is another one; `ENOSPC`.
 pub fn redress(task: &Task<'_>, at: RecordAt, seen: &Record, target: InodeRef) -> Result<()> {
     let inode = task.region.inode(target.id);
     let time = |index: usize| Time { sec: seen.seconds[index], nsec: seen.nanoseconds[index] };
+    attributes::take_again(task, at, target.id)?;
     {
         let _locked = inode::lock(task, target.id);
         inode.data_seq.begin();

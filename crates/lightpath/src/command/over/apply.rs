@@ -110,6 +110,8 @@ fn in_session(kept: &Kept, claim: &Claim, asked: &Asked) -> Result<u8, Failure> 
     let fail =
         |what: &Path, e: &io::Error| Failure::new(REGION, format!("{}: {}", what.display(), reason(e)));
     kept.over.check()?;
+    let _written = kept.over.hold()?;
+    let temporary = kept.temporary().map_err(|e| fail(&kept.place, &e))?;
     let done = claim.with_task(|task| {
         let tree = Tree::of(task, kept);
         let mut changes = tree.changes().map_err(|e| fail(over, &e))?;
@@ -123,7 +125,8 @@ fn in_session(kept: &Kept, claim: &Claim, asked: &Asked) -> Result<u8, Failure> 
             return Err(Failure::new(REGION, line));
         }
         let progress = Progress::new("writing changes", changes.all.len());
-        let writer = Writer { tree: &tree, changes: &changes, journaled, others: asked.others, progress };
+        let (tree, changes) = (&tree, &changes);
+        let writer = Writer { tree, changes, journaled, others: asked.others, temporary, progress };
         writer.check(kept)?;
         if asked.check {
             return Ok(None);
@@ -155,10 +158,12 @@ fn in_session(kept: &Kept, claim: &Claim, asked: &Asked) -> Result<u8, Failure> 
     match done {
         None => print(format!("nothing is in the way in {shown}\n").as_bytes()),
         Some((count, 0)) => {
+            kept.over.sync()?;
             kept.remove()?;
             report(format!("{} in {shown}\n", changes(count)))
         }
         Some((count, left)) => {
+            kept.over.sync()?;
             kept.end_apply()?;
             let name = kept.shown();
             report(format!("{} in {shown}; session {name} keeps {left}\n", changes(count)))

@@ -31,8 +31,14 @@ pub(crate) fn at_end(claim: &Claim, options: &Options) -> Result<(), Failure> {
     let text = claim.with_task(|task| {
         let tree = Tree::of(task, &kept);
         let changes = tree.changes()?;
+        if !changes.all.iter().any(Change::counts) {
+            return Ok(None);
+        }
         let shown: Vec<&Change> = changes.all.iter().filter(|change| change.is_shown()).collect();
-        Ok((!shown.is_empty()).then(|| patch::stat(&tree, &listed(&shown)).text))
+        Ok(Some(match shown.is_empty() {
+            true => b"only empty directories or times were changed\n".to_vec(),
+            false => patch::stat(&tree, &listed(&shown)).text,
+        }))
     });
     let Some(text) = text.map_err(|e| fail(tree::error(e)))?.map_err(fail)? else {
         message(format_args!("nothing in {} was changed", kept.over.shown().display()));

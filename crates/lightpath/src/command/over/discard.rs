@@ -11,7 +11,6 @@ use super::compare::host;
 use super::compare::tree::{self, Tree};
 use super::paths::below;
 use super::write::limit::{Above, limit};
-use super::write::put::TEMPORARY;
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::print::report;
 use crate::command::output::shown::{self, counted};
@@ -99,8 +98,9 @@ fn part(kept: &Kept, claim: &Claim, paths: &[PathBuf]) -> Result<u8, Failure> {
 
 /// Removes the files that an interrupted apply has not given their names.
 fn remove_temporaries(kept: &Kept) -> io::Result<()> {
+    let name = kept.temporary()?;
     kept.journaled().iter().try_for_each(|path| {
-        let temporary = path.with_file_name(TEMPORARY);
+        let temporary = path.with_file_name(&name);
         match host::reach(kept.over.above(), &temporary).and_then(fs::remove_file) {
             Err(e) if !host::is_absence(&e) => Err(e),
             _ => Ok(()),

@@ -6,20 +6,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufReader, Read, Seek};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use clap::{Args, ValueHint};
+use lp_abi::fnv::fnv1a;
 use rustix::fs::{CWD, Mode};
 use tar_core::EntryType;
 
 use super::compare::host::{self, Reached};
 use super::compare::tree::kind;
 use super::members::{Member, Members};
-use super::write::put::TEMPORARY;
 use super::write::reverse::{AFTER, MAGIC, kind_in, trait_of};
 use super::write::times::Times;
 use crate::command::output::failure::{Failure, REGION, reason};
@@ -27,12 +27,16 @@ use crate::command::output::message::message;
 use crate::command::output::print::{print, report};
 use crate::command::output::shown::{self, counted};
 use crate::command::session::remove::gone;
+use crate::command::session::trees::Trees;
 
 const AFTER_HELP: &str = "\
 Nothing is written if something that apply wrote has changed since: each such path is a conflict and is \
 listed. An undo that was interrupted is finished by the next one. FILE is kept.
 
 Exit status: 0 if all is as it was; 1 if there is a conflict or writing failed.";
+
+/// Bytes that are compared at a time.
+const STEP: usize = 1 << 16;
 
 /// `lightpath undo`.
 #[derive(Args)]
@@ -54,6 +58,9 @@ struct Kept {
     after: BTreeMap<PathBuf, String>,
     /// Types of what was there before, by path.
     before: BTreeMap<PathBuf, u32>,
+    /// Name of a file before it gets its own: one that nothing else on the host has, and that an undo which
+    /// goes on with one that was interrupted has too.
+    temporary: String,
 }
 
 /// Takes an apply back.
@@ -66,6 +73,7 @@ pub(crate) fn undo(args: &Undo) -> Result<u8, Failure> {
         let line = format!("{shown} undoes no apply that has ended: see lightpath apply --reverse");
         return Err(Failure::new(REGION, line));
     };
+    let _written = Trees::one(&kept.over).hold()?;
     file.rewind().map_err(|e| fail(&e))?;
     let conflicts = kept.conflicts(&file).map_err(|e| fail(&e))?;
     for path in &conflicts {
@@ -137,7 +145,8 @@ impl Kept {
             let what = String::from_utf8_lossy(&part[..at]).into_owned();
             after.insert(PathBuf::from(OsStr::from_bytes(&part[at + 1..])), what);
         }
-        Ok(Some(Kept { over, after, before }))
+        let temporary = format!(".lightpath-undo-{:016x}", fnv1a(&last));
+        Ok(Some(Kept { over, after, before, temporary }))
     }
 
     fn host(&self, path: &Path) -> io::Result<Reached> {
@@ -184,11 +193,7 @@ impl Kept {
         Ok(same
             && match member.kind {
                 EntryType::Regular if kind(found.mode()) == libc::S_IFREG => {
-                    let mut bytes = Vec::new();
-                    found.size() == member.size && {
-                        content.read_to_end(&mut bytes)?;
-                        bytes == fs::read(&at)?
-                    }
+                    found.size() == member.size && holds(&at, content)?
                 }
                 EntryType::Symlink => member.target == fs::read_link(&at)?.as_os_str().as_bytes(),
                 EntryType::Link => {
@@ -237,7 +242,7 @@ impl Kept {
             Err(e) if host::is_absence(&e) => return Ok(()),
             at => at?,
         };
-        gone(fs::remove_file(at.with_file_name(TEMPORARY)))?;
+        gone(fs::remove_file(at.with_file_name(&self.temporary)))?;
         let Ok(found) = host::look(&self.over, path) else { return Ok(()) };
         match self.before.get(path) {
             Some(before) if *before == kind(found.mode()) => Ok(()),
@@ -250,12 +255,12 @@ impl Kept {
     fn put(&self, path: &Path, member: &Member, content: &mut impl Read) -> io::Result<()> {
         let at = self.host(path)?;
         if member.kind == EntryType::Directory {
-            return match fs::create_dir(&at) {
+            return match DirBuilder::new().mode(host::OWNERS).create(&at) {
                 Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
                 _ => Ok(()),
             };
         }
-        let temporary = at.with_file_name(TEMPORARY);
+        let temporary = at.with_file_name(&self.temporary);
         gone(fs::remove_file(&temporary))?;
         match member.kind {
             EntryType::Link => {
@@ -275,6 +280,25 @@ impl Kept {
         }
         member.looks.give(&temporary)?;
         fs::rename(temporary, &at)
+    }
+}
+
+/// Whether a regular file of the host holds the same bytes.
+fn holds(path: &Path, content: &mut impl Read) -> io::Result<bool> {
+    let Some(mut host) = host::regular(path)? else { return Ok(false) };
+    let (mut here, mut there) = (vec![0; STEP], vec![0; STEP]);
+    loop {
+        let got = content.read(&mut here)?;
+        match host.read_exact(&mut there[..got]) {
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+            read => read?,
+        }
+        if here[..got] != there[..got] {
+            return Ok(false);
+        }
+        if got == 0 {
+            return Ok(host.read(&mut there)? == 0);
+        }
     }
 }
 

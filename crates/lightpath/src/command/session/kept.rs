@@ -7,11 +7,8 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
-
+use super::lock::lock;
 use super::name::{checked, name_of};
 use super::remove;
 use super::trees::Trees;
@@ -19,9 +16,6 @@ use crate::command::output::failure::{Failure, REGION, USAGE, reason};
 
 /// How the names of what is left of sessions begin; those of sessions begin with no dot.
 const ENDED: &str = ".ended-";
-/// How often a session that others hold is tried, and how far apart.
-const PATIENCE: u32 = 200;
-const PAUSE: Duration = Duration::from_millis(10);
 
 /// A session: a directory of the state directory.
 pub(crate) struct Kept {
@@ -166,6 +160,20 @@ impl Kept {
         paths.map(|path| PathBuf::from(OsStr::from_bytes(path))).collect()
     }
 
+    /// Name of a file that an apply makes before it gets its own: one that nothing else on the host has. An
+    /// apply that goes on with one that was interrupted has the same.
+    pub(crate) fn temporary(&self) -> std::io::Result<String> {
+        match fs::read_to_string(self.place.join("temporary")) {
+            Ok(name) if self.journal().exists() => return Ok(name),
+            _ => {}
+        }
+        let mut number = [0; size_of::<u64>()];
+        rustix::rand::getrandom(&mut number, rustix::rand::GetRandomFlags::empty())?;
+        let name = format!(".lightpath-apply-{:016x}", u64::from_ne_bytes(number));
+        self.put("temporary", name.as_bytes())?;
+        Ok(name)
+    }
+
     /// Is there while a run takes over what has changed in the directory.
     pub(crate) fn renewing(&self) -> PathBuf {
         self.place.join("renewing")
@@ -255,17 +263,6 @@ pub(crate) fn all() -> Result<Vec<Kept>, Failure> {
         .collect();
     all.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(all)
-}
-
-/// Locks a file, for which it waits a moment; whether it did.
-pub(crate) fn lock(file: &File) -> std::io::Result<bool> {
-    for _ in 0..PATIENCE {
-        match flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => std::thread::sleep(PAUSE),
-            done => return done.map(|()| true).map_err(Into::into),
-        }
-    }
-    Ok(false)
 }
 
 /// `$XDG_STATE_HOME/lightpath`, `~/.local/state/lightpath`.

@@ -1,10 +1,11 @@
 //! [`Trees`]: the directories that a session is over.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::lock::lock;
 use crate::command::output::failure::{Failure, REGION, reason};
 
 /// One directory or several, none of them inside another. The run's mounts are in the same order.
@@ -62,6 +63,42 @@ impl Trees {
                 Err(e) => format!("has gone: {}", reason(&e)),
             };
             return Err(Failure::new(REGION, format!("{} {why}", tree.display())));
+        }
+        Ok(())
+    }
+
+    /// Keeps others from applying to the directories, whatever their sessions, until the files are closed.
+    /// Where the host has no such locks nobody is kept off.
+    ///
+    /// # Errors
+    /// One line that names the directory that another has held for a while.
+    pub(crate) fn hold(&self) -> Result<Vec<File>, Failure> {
+        // All take them in one order.
+        let mut all: Vec<&PathBuf> = self.all.iter().collect();
+        all.sort();
+        let mut held = Vec::new();
+        for tree in all {
+            let Ok(directory) = File::open(tree) else { continue };
+            match lock(&directory) {
+                Ok(false) => {
+                    let line = format!("{} is being written to by another apply: try again", tree.display());
+                    return Err(Failure::new(REGION, line));
+                }
+                _ => held.push(directory),
+            }
+        }
+        Ok(held)
+    }
+
+    /// Has all that was written to the directories written to their disks.
+    ///
+    /// # Errors
+    /// One line that names the directory whose file system cannot.
+    pub(crate) fn sync(&self) -> Result<(), Failure> {
+        for tree in &self.all {
+            let Ok(directory) = File::open(tree) else { continue };
+            rustix::fs::syncfs(directory)
+                .map_err(|e| Failure::new(REGION, format!("{}: {}", tree.display(), reason(&e.into()))))?;
         }
         Ok(())
     }

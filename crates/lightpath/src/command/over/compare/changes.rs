@@ -102,6 +102,13 @@ impl Change {
             !both || attributes || self.what.kind || self.what.content
         }
     }
+
+    /// Whether it is lost with the session: what a listing shows, an empty directory that was made or
+    /// removed, and times that were set. Times of directories change with what they hold.
+    pub(crate) fn counts(&self) -> bool {
+        let is_directory = self.modes().1.is_some_and(is_dir);
+        self.is_shown() || self.old.is_some() != self.new.is_some() || self.what.times && !is_directory
+    }
 }
 
 impl Tree<'_> {
@@ -224,7 +231,10 @@ impl Tree<'_> {
         let content = !kinds
             && match kind(now.mode) {
                 libc::S_IFREG => !self.has_content_of(path, old, new)?,
-                libc::S_IFLNK => !same && self.target(new)? != fs::read_link(host::reach(self.over, path)?)?,
+                libc::S_IFLNK if !same => {
+                    let there = host::reach(self.over, path).and_then(fs::read_link);
+                    host::unless_lost(there)? != Some(self.target(new)?)
+                }
                 _ => false,
             };
         let link = kind(now.mode) == libc::S_IFLNK;
@@ -239,7 +249,8 @@ impl Tree<'_> {
             xattr: !kinds
                 && !link
                 && is_asked
-                && self.xattrs(new)? != host::xattrs(&host::reach(self.over, path)?)?,
+                && host::unless_lost(host::reach(self.over, path).and_then(|at| host::xattrs(&at)))?
+                    != Some(self.xattrs(new)?),
             times: (seen.seconds[1], seen.nanoseconds[1]) != (now.mtime.sec, now.mtime.nsec),
         })
     }
@@ -252,12 +263,13 @@ impl Tree<'_> {
         if pending && old.seen.target() == new.inode {
             return Ok(true);
         }
-        self.has_content(new, &host::reach(self.over, path)?)
+        let there = host::unless_lost(host::reach(self.over, path))?;
+        there.map_or(Ok(false), |there| self.has_content(new, &there))
     }
 
     /// Whether a file of the session holds what a file of the host does.
     pub(crate) fn has_content(&self, new: &New, path: &Path) -> io::Result<bool> {
-        let Some(mut host) = host::regular(path)? else { return Ok(false) };
+        let Some(mut host) = host::unless_lost(host::regular(path))?.flatten() else { return Ok(false) };
         if host.metadata()?.len() != new.attributes.size {
             return Ok(false);
         }
@@ -295,6 +307,7 @@ impl Tree<'_> {
                 let (seen, found) = (&old.seen, record_of(&found));
                 let new = change.new.as_ref();
                 let times = |record: &Record| (record.size, record.seconds[2], record.nanoseconds[2]);
+                let ctime = |record: &Record| (record.seconds[2], record.nanoseconds[2]);
                 let is_same = (found.dev, found.ino, kind(found.mode))
                     == (seen.dev, seen.ino, kind(seen.mode))
                     && match is_dir(found.mode) {
@@ -355,8 +368,9 @@ fn pair_renames(all: &mut [Change]) -> Vec<(usize, Old)> {
         let word = new.inode.to_word();
         if let Some((from, old)) = gone.get(&word).filter(|_| taken.insert(word)) {
             change.from = Some(from.clone());
-        }
-    }
-}
             change.from_mode = Some(old.seen.mode);
             pairs.push((at, *old));
+        }
+    }
+    pairs
+}

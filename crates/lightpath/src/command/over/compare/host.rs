@@ -133,6 +133,17 @@ pub(crate) fn is_absence(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(libc::ELOOP)
 }
 
+/// What was asked of a path of the host; `None` if what was seen there has gone, is of another type, or may
+/// not be read any more.
+pub(super) fn unless_lost<T>(asked: io::Result<T>) -> io::Result<Option<T>> {
+    match asked {
+        Err(e) if is_absence(&e) => Ok(None),
+        // EINVAL: no symbolic link.
+        Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::PermissionDenied) => Ok(None),
+        asked => asked.map(Some),
+    }
+}
+
 /// The extended attributes of a path of the host.
 pub(crate) fn xattrs(path: &Path) -> io::Result<Xattrs> {
     let mut names = vec![0; XATTR_MAX];

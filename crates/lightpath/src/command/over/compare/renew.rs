@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -50,6 +50,10 @@ struct Plan {
 impl Tree<'_> {
     /// Renews what has changed on the host, after `begin` if that is anything. Returns the paths that have
     /// changed on both sides. `again`: a renewal has begun and not ended, so names may be missing anywhere.
+    ///
+    /// # Errors
+    /// Those of the host and of the session; one line if another directory stands in the place of one that
+    /// the session is over.
     pub(crate) fn renew(
         &self,
         again: bool,
@@ -59,10 +63,18 @@ impl Tree<'_> {
         for root in self.roots() {
             let (path, old, new) = root?;
             let found = record_of(&host::look(self.over, path)?);
-            match (found.dev, found.ino) == (old.seen.dev, old.seen.ino) {
-                true if again => self.directory(path, &old, &found, &new, &mut plan)?,
-                true => self.differing(path, &old, &found, &mut plan)?,
-                false => plan.conflicts.push(path.to_owned()),
+            if (found.dev, found.ino) != (old.seen.dev, old.seen.ino) {
+                let path = host::whole(self.over, path);
+                let line = format!(
+                    "{} is another directory than it was; see lightpath export, and lightpath discard to \
+                     begin anew",
+                    path.display()
+                );
+                return Err(io::Error::other(line));
+            }
+            match again {
+                true => self.directory(path, &old, &found, &new, &mut plan)?,
+                false => self.differing(path, &old, &found, &mut plan)?,
             }
         }
         plan.conflicts.sort();
@@ -139,13 +151,22 @@ impl Tree<'_> {
         if !changed && !plan.again {
             return Ok(());
         }
-        for entry in fs::read_dir(host::reach(self.over, path)?)? {
+        let listed = match fs::read_dir(host::reach(self.over, path)?) {
+            // What one may not look into stays as it was seen.
+            Err(e) if e.kind() == ErrorKind::PermissionDenied => return Ok(()),
+            listed => listed?,
+        };
+        for entry in listed {
             let name = entry?.file_name();
             let inside = path.join(&name);
             if before.contains_key(&name) {
                 continue;
             }
-            match (now.contains_key(&name), self.look(&inside)?) {
+            let found = match self.look(&inside) {
+                Err(e) if e.kind() == ErrorKind::PermissionDenied => return Ok(()),
+                found => found?,
+            };
+            match (now.contains_key(&name), found) {
                 (_, None) => {}
                 (true, Some(_)) => plan.conflicts.push(inside),
                 (false, Some(seen)) => plan.steps.push(Step::TakeIn { dir, of: old.at, name, seen }),
@@ -163,7 +184,10 @@ impl Tree<'_> {
         now: Option<&New>,
         plan: &mut Plan,
     ) -> io::Result<()> {
-        let found = self.look(path)?;
+        let found = match self.look(path) {
+            Err(e) if e.kind() == ErrorKind::PermissionDenied => return Ok(()),
+            found => found?,
+        };
         let is_in_place = now.filter(|new| new.inode == old.seen.target());
         if let (Some(found), true) = (&found, old.seen.target != 0)
             && is_same(found, &old.seen)

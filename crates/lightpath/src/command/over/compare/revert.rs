@@ -93,10 +93,6 @@ impl Tree<'_> {
         let found = self
             .look(&change.path)?
             .filter(|found| is_dir(found.mode) && (found.dev, found.ino) == (old.seen.dev, old.seen.ino));
-        if change.what.xattr && found.is_some() {
-            let line = "extended attributes of a directory are discarded with the whole session only";
-            return Err(io::Error::other(line));
-        }
         Ok(found.map(|found| (*old, found)))
     }
 

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD};
 
-use super::put::TEMPORARY;
 use super::writer::{Others, Writer};
 use crate::command::output::failure::{Failure, REGION, reason};
 use crate::command::output::message::message;
@@ -100,7 +99,7 @@ impl Writer<'_> {
         let path = change.path.clone();
         let inside = listed.into_iter().flatten().flatten().map(move |entry| path.join(entry.file_name()));
         inside.filter(|inside| {
-            inside.file_name() != Some(OsStr::new(TEMPORARY))
+            inside.file_name() != Some(OsStr::new(&self.temporary))
                 && self.changes.all.binary_search_by(|change| change.path.cmp(inside)).is_err()
         })
     }
@@ -130,9 +129,7 @@ impl Writer<'_> {
         }
         let Ok(path) = self.host(&change.path) else { return false };
         match kind(found.mode()) {
-            libc::S_IFREG => {
-                found.size() == new.attributes.size && self.tree.content(new).ok() == fs::read(&path).ok()
-            }
+            libc::S_IFREG => self.tree.has_content(new, &path).unwrap_or(false),
             libc::S_IFLNK => self.tree.target(new).ok() == fs::read_link(&path).ok(),
             _ => true,
         }

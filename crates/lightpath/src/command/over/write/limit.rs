@@ -23,7 +23,8 @@ pub(crate) enum Above {
 
 /// Leaves only the changes at or below `paths`, those that an interrupted apply may have written, the other
 /// names of the same files, and the directories that they need, as `needed` says. No paths: all changes. Returns
-/// how many of what a listing shows are left out, and the paths at which nothing has changed.
+/// how many are left out, of those that a listing shows if there are any, and the paths at which nothing has
+/// changed.
 pub(crate) fn limit(
     changes: &mut Changes,
     paths: &[PathBuf],
@@ -46,12 +47,6 @@ pub(crate) fn limit(
         .filter(|path| !changes.all.iter().any(|change| change.path.starts_with(path)))
         .cloned()
         .collect();
-    let left: Vec<&Change> =
-        changes.all.iter().filter(|change| change.is_shown() && !is_chosen(change)).collect();
-    let left = listed(&left).len();
-    if left == 0 {
-        return (0, unchanged);
-    }
     let above: BTreeSet<PathBuf> = changes
         .all
         .iter()
@@ -62,6 +57,13 @@ pub(crate) fn limit(
         let is_made = change.modes().1.is_some_and(is_dir) && !change.modes().0.is_some_and(is_dir);
         needed == Above::Chosen && is_made && above.contains(&change.path)
     };
-    changes.all.retain(|change| is_chosen(change) || is_needed(change));
+    let is_left = |change: &&Change| change.counts() && !is_chosen(change) && !is_needed(change);
+    let left: Vec<&Change> = changes.all.iter().filter(is_left).collect();
+    let shown: Vec<&Change> = left.iter().copied().filter(|change| change.is_shown()).collect();
+    let left = if shown.is_empty() { left.len() } else { listed(&shown).len() };
+    // With nothing else the session ends, and the times of directories are the last of it.
+    if left != 0 || needed == Above::Left {
+        changes.all.retain(|change| is_chosen(change) || is_needed(change));
+    }
     (left, unchanged)
 }

@@ -17,9 +17,6 @@ use crate::command::over::compare::changes::Change;
 use crate::command::over::compare::tree::{New, kind};
 use crate::command::session::remove::gone;
 
-/// Name of a file before it gets its own. One is made at a time, so that a later apply finds what one that
-/// was killed left.
-pub(crate) const TEMPORARY: &str = ".lightpath-apply";
 /// Bytes that are copied at a time.
 const STEP: usize = 1 << 20;
 
@@ -49,8 +46,13 @@ impl Writer<'_> {
             self.rewrite(&path, new)?;
         } else {
             match self.replace(&path, new) {
-                // It is another user's, who alone may own what is made in its place.
-                Err(e) if was_it && may_not(&e) && kind(new.attributes.mode) == libc::S_IFREG => {
+                // It is another user's, who alone may own what is made in its place; or something is mounted
+                // on it.
+                Err(e)
+                    if was_it
+                        && (may_not(&e) || e.kind() == io::ErrorKind::ResourceBusy)
+                        && kind(new.attributes.mode) == libc::S_IFREG =>
+                {
                     self.rewrite(&path, new)?;
                 }
                 Err(e) if may_not(&e) && change.from.is_some() => self.rename(change, new, e)?,
@@ -71,7 +73,7 @@ impl Writer<'_> {
         if same(first, path) {
             return Ok(());
         }
-        let temporary = path.with_file_name(TEMPORARY);
+        let temporary = path.with_file_name(&self.temporary);
         gone(fs::remove_file(&temporary))?;
         fs::hard_link(first, &temporary)?;
         fs::rename(temporary, path)
@@ -108,7 +110,7 @@ impl Writer<'_> {
 
     /// Makes it anew under a temporary name.
     fn replace(&self, path: &Path, new: &New) -> io::Result<()> {
-        let temporary = path.with_file_name(TEMPORARY);
+        let temporary = path.with_file_name(&self.temporary);
         gone(fs::remove_file(&temporary))?;
         if let Err(e) = self.make(&temporary, new) {
             // It takes space that may be what is missing.

@@ -8,11 +8,12 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::writer::Writer;
 use crate::command::output::failure::{Failure, REGION, USAGE, reason};
+use crate::command::output::message::message;
 use crate::command::over::archive::{Archive, END, Member, Sockets};
 use crate::command::over::compare::changes::Change;
 use crate::command::over::compare::host::{self, Xattrs};
@@ -86,8 +87,12 @@ impl Undo {
 
     /// Writes what is there before anything is changed.
     pub(crate) fn begin(&self, writer: &Writer<'_>, kept: &Kept) -> Result<Undo, Failure> {
-        let made =
-            File::options().write(true).create_new(true).open(&self.file).map_err(|e| self.fail(&e))?;
+        let made = File::options()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&self.file)
+            .map_err(|e| self.fail(&e))?;
         let written = (|| {
             let mut archive = Archive::new(io::BufWriter::new(made), Sockets::Marked);
             let is_there = |change: &&Change| host::look(writer.tree.over, &change.path).is_ok();
@@ -123,7 +128,14 @@ impl Undo {
                 text.extend(change.path.as_os_str().as_bytes());
                 text.push(0);
             }
-            let mut file = File::options().write(true).open(&self.file)?;
+            let mut file = match File::options().write(true).open(&self.file) {
+                // An apply that was interrupted cannot make it anew. All is written: the session ends.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                    message(format_args!("{}: has gone, the apply cannot be undone", self.file.display()));
+                    return Ok(());
+                }
+                file => file?,
+            };
             file.set_len(self.length - END.min(self.length))?;
             file.seek(SeekFrom::End(0))?;
             let mut archive = Archive::new(file, Sockets::Marked);

@@ -1,15 +1,14 @@
 //! The steps of an apply, in their order.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use lp_region::sync::Ordering::{Acquire, Relaxed};
 
-use super::put::TEMPORARY;
 use super::times::Times;
 use super::writer::Writer;
 use crate::command::over::compare::changes::Change;
@@ -106,7 +105,7 @@ impl Writer<'_> {
             text.push(0);
             let parent = change.path.parent().unwrap_or(Path::new(""));
             if !self.journaled.is_empty() {
-                gone(self.host(&parent.join(TEMPORARY)).and_then(fs::remove_file))?;
+                gone(self.host(&parent.join(&self.temporary)).and_then(fs::remove_file))?;
             }
         }
         // One that was interrupted may have written more than is left to do.
@@ -122,7 +121,8 @@ impl Writer<'_> {
     }
 
     fn make_directory(&self, change: &Change) -> io::Result<()> {
-        match fs::create_dir(self.host(&change.path)?) {
+        // It may be a private one, and gets its mode last.
+        match DirBuilder::new().mode(host::OWNERS).create(self.host(&change.path)?) {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
             made => made,
         }
@@ -140,6 +140,9 @@ impl Writer<'_> {
             }
             if !change.what.owner {
                 looks.owner = (found.uid(), found.gid());
+            }
+            if !change.what.xattr {
+                looks.xattrs = host::xattrs(&path)?;
             }
         }
         looks.give(&path)

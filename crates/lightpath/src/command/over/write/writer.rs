@@ -24,6 +24,11 @@ pub(crate) struct Writer<'t> {
     pub(crate) changes: &'t Changes,
     pub(crate) journaled: BTreeSet<PathBuf>,
     pub(crate) others: Others,
+    /// Name of a file before it gets its own ([`Kept::temporary`]). One is made at a time, so that a later
+    /// apply finds what one that was killed left.
+    ///
+    /// [`Kept::temporary`]: crate::command::session::kept::Kept::temporary
+    pub(crate) temporary: String,
     pub(crate) progress: Progress,
 }
 
