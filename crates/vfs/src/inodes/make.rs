@@ -11,7 +11,7 @@ use crate::inodes::blob::{self, BlobKind};
 use crate::inodes::{reflink, slot};
 
 /// Creates the directory for root number `root`. The lane names it until the caller has linked it in and
-/// settles it (`Region::settle::<Inode>`), or [`discard`]s it.
+/// settles it (`Region::settle::<Inode>`), or `discard`s it.
 ///
 /// # Errors
 /// `ENOSPC` if there are no inodes left.

@@ -313,8 +313,9 @@ impl Tree<'_> {
                     && match is_dir(found.mode) {
                         // Whose extended attributes are the newer ones only the host's change time can say.
                         true => {
-                            !new.is_some_and(|new| is_dressed_otherwise(seen, &new.attributes, &found))
-                                && !(change.what.xattr && ctime(&found) != ctime(seen))
+                            let is_dressed = |new: &New| is_dressed_otherwise(seen, &new.attributes, &found);
+                            let has_new_xattrs = change.what.xattr && ctime(&found) != ctime(seen);
+                            !has_new_xattrs && !new.is_some_and(is_dressed)
                         }
                         false => times(&found) == times(seen) || is_same_special(&found, seen),
                     };
