@@ -486,4 +486,6 @@ GROUP(special, fifo_renamed_beside_an_unlink)
     is_over = 1;
     pthread_join(thread, NULL);
     say("lost %d", lost);
+    unlink("p");
+    unlink("q");
 }

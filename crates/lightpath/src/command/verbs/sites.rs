@@ -51,18 +51,19 @@ pub(crate) fn sites(arguments: &Sites) -> Result<u8, Failure> {
     };
     let fail =
         |path: &Path, e: &std::io::Error| Failure::new(REGION, format!("{}: {}", path.display(), reason(e)));
+    let is_other = is_of_another_version(&place);
     // The gate of a process that has changed users may name a directory that does not exist yet.
-    if let Some(directory) = place.parent().filter(|directory| !directory.exists()) {
+    if let Some(directory) = place.parent().filter(|directory| !is_other && !directory.exists()) {
         directory::prepare(directory)
             .map_err(|why| Failure::new(REGION, format!("{}: {why}", directory.display())))?;
     }
     lift_limit();
     // Where the bundle cannot be written, the gate accepts what needs nothing in it, and reports the rest.
     let none_needed = || arguments.paths.iter().all(|path| makes_no_calls(path));
-    if Bundle::open(&place).is_err() && none_needed() {
+    if (is_other || Bundle::open(&place).is_err()) && none_needed() {
         return Ok(NONE_NEEDED as u8);
     }
-    if is_of_another_version(&place) {
+    if is_other {
         return Ok(OTHER_VERSION as u8);
     }
     let progress = Progress::new("preparing libraries for their first use", arguments.paths.len());
