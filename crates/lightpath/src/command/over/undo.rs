@@ -35,9 +35,6 @@ listed. An undo that was interrupted is finished by the next one. FILE is kept.
 
 Exit status: 0 if all is as it was; 1 if there is a conflict or writing failed.";
 
-/// Bytes that are compared at a time.
-const STEP: usize = 1 << 16;
-
 /// `lightpath undo`.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
@@ -193,7 +190,11 @@ impl Kept {
         Ok(same
             && match member.kind {
                 EntryType::Regular if kind(found.mode()) == libc::S_IFREG => {
-                    found.size() == member.size && holds(&at, content)?
+                    found.size() == member.size
+                        && match host::regular(&at)? {
+                            Some(file) => host::holds(file, |to| content.read(to))?,
+                            None => false,
+                        }
                 }
                 EntryType::Symlink => member.target == fs::read_link(&at)?.as_os_str().as_bytes(),
                 EntryType::Link => {
@@ -280,25 +281,6 @@ impl Kept {
         }
         member.looks.give(&temporary)?;
         fs::rename(temporary, &at)
-    }
-}
-
-/// Whether a regular file of the host holds the same bytes.
-fn holds(path: &Path, content: &mut impl Read) -> io::Result<bool> {
-    let Some(mut host) = host::regular(path)? else { return Ok(false) };
-    let (mut here, mut there) = (vec![0; STEP], vec![0; STEP]);
-    loop {
-        let got = content.read(&mut here)?;
-        match host.read_exact(&mut there[..got]) {
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
-            read => read?,
-        }
-        if here[..got] != there[..got] {
-            return Ok(false);
-        }
-        if got == 0 {
-            return Ok(host.read(&mut there)? == 0);
-        }
     }
 }
 

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -22,9 +22,6 @@ use super::host;
 use super::tree::{New, Old, Tree, error, is_dir, kind};
 use crate::command::copies::origin::record_of;
 use crate::command::output::failure::reason;
-
-/// Bytes that are compared at a time.
-const STEP: usize = 1 << 16;
 
 /// A name that is not what it was.
 #[derive(Clone, Debug)]
@@ -269,26 +266,16 @@ impl Tree<'_> {
 
     /// Whether a file of the session holds what a file of the host does.
     pub(crate) fn has_content(&self, new: &New, path: &Path) -> io::Result<bool> {
-        let Some(mut host) = host::unless_lost(host::regular(path))?.flatten() else { return Ok(false) };
+        let Some(host) = host::unless_lost(host::regular(path))?.flatten() else { return Ok(false) };
         if host.metadata()?.len() != new.attributes.size {
             return Ok(false);
         }
-        let (mut here, mut there) = (vec![0; STEP], vec![0; STEP]);
         let mut at = 0;
-        loop {
-            let got = self.read(new, &mut here, at)?;
-            match host.read_exact(&mut there[..got]) {
-                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
-                read => read?,
-            }
-            if here[..got] != there[..got] {
-                return Ok(false);
-            }
-            if got == 0 {
-                return Ok(true);
-            }
+        host::holds(host, |to| {
+            let got = self.read(new, to, at)?;
             at += got as u64;
-        }
+            Ok(got)
+        })
     }
 
     /// Why a change cannot be written: what is on the host is not what was seen there.
@@ -306,8 +293,8 @@ impl Tree<'_> {
             (Some(old), Ok(found)) => {
                 let (seen, found) = (&old.seen, record_of(&found));
                 let new = change.new.as_ref();
-                let times = |record: &Record| (record.size, record.seconds[2], record.nanoseconds[2]);
                 let ctime = |record: &Record| (record.seconds[2], record.nanoseconds[2]);
+                let times = |record: &Record| (record.size, ctime(record));
                 let is_same = (found.dev, found.ino, kind(found.mode))
                     == (seen.dev, seen.ino, kind(seen.mode))
                     && match is_dir(found.mode) {

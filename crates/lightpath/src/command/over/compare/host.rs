@@ -17,6 +17,8 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 /// Longest value or list of extended attributes.
 pub(super) const XATTR_MAX: usize = 1 << 16;
+/// Bytes that are compared at a time.
+const STEP: usize = 1 << 16;
 
 /// Extended attributes by name.
 pub(crate) type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -141,6 +143,27 @@ pub(super) fn unless_lost<T>(asked: io::Result<T>) -> io::Result<Option<T>> {
         // EINVAL: no symbolic link.
         Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::PermissionDenied) => Ok(None),
         asked => asked.map(Some),
+    }
+}
+
+/// Whether `read` gives, from here to its end, what `file` holds.
+pub(crate) fn holds(
+    mut file: File,
+    mut read: impl FnMut(&mut [u8]) -> io::Result<usize>,
+) -> io::Result<bool> {
+    let (mut wanted, mut found) = (vec![0; STEP], vec![0; STEP]);
+    loop {
+        let got = read(&mut wanted)?;
+        match file.read_exact(&mut found[..got]) {
+            Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Ok(false),
+            done => done?,
+        }
+        if wanted[..got] != found[..got] {
+            return Ok(false);
+        }
+        if got == 0 {
+            return Ok(file.read(&mut found)? == 0);
+        }
     }
 }
 
