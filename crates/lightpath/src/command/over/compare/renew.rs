@@ -151,21 +151,14 @@ impl Tree<'_> {
         if !changed && !plan.again {
             return Ok(());
         }
-        let listed = match fs::read_dir(host::reach(self.over, path)?) {
-            // What one may not look into stays as it was seen.
-            Err(e) if e.kind() == ErrorKind::PermissionDenied => return Ok(()),
-            listed => listed?,
-        };
+        let Some(listed) = permitted(fs::read_dir(host::reach(self.over, path)?))? else { return Ok(()) };
         for entry in listed {
             let name = entry?.file_name();
             let inside = path.join(&name);
             if before.contains_key(&name) {
                 continue;
             }
-            let found = match self.look(&inside) {
-                Err(e) if e.kind() == ErrorKind::PermissionDenied => return Ok(()),
-                found => found?,
-            };
+            let Some(found) = permitted(self.look(&inside))? else { return Ok(()) };
             match (now.contains_key(&name), found) {
                 (_, None) => {}
                 (true, Some(_)) => plan.conflicts.push(inside),
@@ -184,10 +177,7 @@ impl Tree<'_> {
         now: Option<&New>,
         plan: &mut Plan,
     ) -> io::Result<()> {
-        let found = match self.look(path) {
-            Err(e) if e.kind() == ErrorKind::PermissionDenied => return Ok(()),
-            found => found?,
-        };
+        let Some(found) = permitted(self.look(path))? else { return Ok(()) };
         let is_in_place = now.filter(|new| new.inode == old.seen.target());
         if let (Some(found), true) = (&found, old.seen.target != 0)
             && is_same(found, &old.seen)
@@ -289,4 +279,12 @@ fn is_same(found: &Record, seen: &Record) -> bool {
     let of = |record: &Record| (record.dev, record.ino, kind(record.mode));
     let times = |record: &Record| (record.size, record.seconds[2], record.nanoseconds[2]);
     of(found) == of(seen) && (is_dir(found.mode) || times(found) == times(seen))
+}
+
+/// What was asked of the host. `None` if the user may not look there: that stays as it was seen.
+fn permitted<T>(asked: io::Result<T>) -> io::Result<Option<T>> {
+    match asked {
+        Err(e) if e.kind() == ErrorKind::PermissionDenied => Ok(None),
+        asked => asked.map(Some),
+    }
 }
