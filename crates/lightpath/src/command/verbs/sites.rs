@@ -60,14 +60,14 @@ pub(crate) fn sites(arguments: &Sites) -> Result<u8, Failure> {
     lift_limit();
     // Where the bundle cannot be written, the gate accepts what needs nothing in it, and reports the rest.
     let none_needed = || arguments.paths.iter().all(|path| makes_no_calls(path));
-    if (is_other || Bundle::open(&place).is_err()) && none_needed() {
+    let before = if is_other { None } else { Bundle::open(&place).ok() };
+    if before.is_none() && none_needed() {
         return Ok(NONE_NEEDED as u8);
     }
     if is_other {
         return Ok(OTHER_VERSION as u8);
     }
     let progress = Progress::new("preparing libraries for their first use", arguments.paths.len());
-    let before = Bundle::open(&place);
     let next = AtomicUsize::new(0);
     let work = || {
         // Each thread opens the bundle itself: flock(2) excludes other open file descriptions, and would not
@@ -91,7 +91,7 @@ pub(crate) fn sites(arguments: &Sites) -> Result<u8, Failure> {
         helpers.into_iter().map(|helper| helper.join().unwrap_or_else(panicked)).chain([own]).collect()
     });
     // A full bundle was replaced, maybe after some were added to it.
-    if before.is_ok_and(|before| !before.is_current())
+    if before.is_some_and(|before| !before.is_current())
         && let Ok(bundle) = Bundle::open(&place)
     {
         for path in &arguments.paths {
