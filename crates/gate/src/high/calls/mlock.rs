@@ -11,10 +11,8 @@ use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::memory::{fill, holes, kept};
 use crate::high::run::own;
 use crate::low::dispatch::NOT_OURS;
+use crate::low::tools::range::USER_END;
 use crate::low::tools::status;
-
-/// End of the addresses that a mapping can have; the kernel's own page beyond is listed too.
-const USER_END: usize = 1 << 47;
 
 handlers! {
     /// mlock(2).
@@ -109,7 +107,7 @@ struct Mapping {
     is_readable: bool,
 }
 
-/// Whether mlockall(2) concerns a mapping.
+/// Whether mlockall(2) concerns a mapping. The kernel's own page beyond the program's addresses is listed too.
 fn is_lockable(mapping: Mapping) -> bool {
     mapping.start < USER_END && !own::is_sparse(mapping.start)
 }

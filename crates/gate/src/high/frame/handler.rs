@@ -9,6 +9,7 @@ use crate::high::memory::resize;
 use crate::low::dispatch::{AGAIN, RESTART};
 use crate::low::thread::current;
 use crate::low::thread::record::Thread;
+use crate::low::tools::range::USER_END;
 
 /// The argument registers that the handler has not decoded yet.
 pub(crate) type Registers = core::array::IntoIter<usize, 6>;
@@ -95,9 +96,6 @@ pub(crate) fn given_slice<T>(start: usize, len: usize) -> UserSlice<T> {
     // SAFETY: as in `given`.
     unsafe { UserSlice::new(start as *const T, len) }
 }
-
-/// End of program addresses with four-level page tables.
-const USER_END: usize = 0x7fff_ffff_f000;
 
 /// The kernel's access_ok, for the smaller of the possible address spaces.
 #[inline]

@@ -14,7 +14,6 @@ use lp_abi::linux::{
     RESOLVE_NO_SYMLINKS, RLIMIT_NOFILE, S_IFMT, S_IFREG, S_ISGID, S_ISUID, open_how, stat,
 };
 use lp_abi::refusal::Refusal;
-use lp_abi::text::decimal;
 use lp_abi::{Errno, Fd, OwnedFd, library, script};
 use lp_region::ucopy;
 
@@ -346,8 +345,7 @@ impl File {
         if found.is_none_or(|stat| stat.st_mode & S_IFMT != S_IFREG) {
             return Ok(None);
         }
-        let (mut path, mut digits) = ([0u8; 64], [0u8; 20]);
-        names::join(&mut path, &[names::OWN_DESCRIPTORS, decimal(fd.index() as u64, &mut digits)]);
+        let path = fd.link();
         // SAFETY: the path is NUL-terminated; the open changes nothing.
         opened(found, || unsafe { lp_abi::syscall!(__NR_openat, Fd::CWD, path.as_ptr(), HOW) })
     }

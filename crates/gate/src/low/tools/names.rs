@@ -13,9 +13,6 @@ pub(crate) const NAMELESS: &[u8] = b"/proc/";
 /// Directory of the descriptors of a process with one thread.
 pub(crate) const DESCRIPTORS: &[u8] = b"/proc/self/fd/";
 
-/// Directory of the calling thread's descriptors.
-pub(crate) const OWN_DESCRIPTORS: &[u8] = b"/proc/thread-self/fd/";
-
 /// Prefix of a memfd's name in the target of /proc/self/exe.
 pub(crate) const MEMFD: &[u8] = b"/memfd:";
 /// Longest name of a memfd, in bytes: `MFD_NAME_MAX_LEN` of mm/memfd.c.
@@ -117,7 +114,7 @@ fn read_link(link: &[u8; 64], room: &mut [u8; ROOM]) -> usize {
 }
 
 /// Concatenates `parts` in `room` and returns the length. Parts that do not fit are left out.
-pub(crate) fn join(room: &mut [u8], parts: &[&[u8]]) -> usize {
+fn join(room: &mut [u8], parts: &[&[u8]]) -> usize {
     let mut at = 0;
     for part in parts {
         if let Some(to) = room.get_mut(at..at + part.len()) {

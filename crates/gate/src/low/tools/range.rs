@@ -3,7 +3,7 @@
 use lp_abi::PAGE_SIZE;
 
 /// End of program addresses with four-level page tables.
-const USER_END: usize = 0x7fff_ffff_f000;
+pub(crate) const USER_END: usize = 0x7fff_ffff_f000;
 
 /// Whether munmap(2) accepts this range, and `place` is in it.
 pub(crate) fn unmaps(address: usize, length: usize, place: usize) -> bool {
