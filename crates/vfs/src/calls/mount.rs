@@ -253,7 +253,7 @@ pub(crate) fn copy<'r>(
 fn is_below(task: &Task<'_>, tree: &Tree<'_, '_>, from: &Found, id: MountId) -> bool {
     let at = tree.standing(id);
     // For a file, whether its directory is below.
-    let dir = match superblock::is_directory(task, at.point.id) {
+    let dir = match task.region.inode(at.point.id).is_dir() {
         true => at.point.id,
         false => InodeId(task.region.dirent(at.dirent).parent.load(Ordering::Relaxed)),
     };

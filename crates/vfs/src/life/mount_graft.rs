@@ -11,7 +11,6 @@ use lp_region::{DirentId, InodeId, InodeRef, MountId};
 use crate::life::mount_list::List;
 use crate::life::mount_peers::{Peers, Propagation};
 use crate::life::mount_tree::{Draft, Point, Tree};
-use crate::life::superblock;
 use crate::names::{mounts, tree};
 
 /// Copies made for the mounts that receive.
@@ -178,7 +177,7 @@ impl<'r> Tree<'_, 'r> {
     /// Whether a mount shows what is to be covered.
     fn shows(&self, mount: MountId, point: Point) -> bool {
         let (top, inode) = (self.record(mount).root(), point.spot.inode);
-        let dir = match superblock::is_directory(self.task, inode.id) {
+        let dir = match self.task.region.inode(inode.id).is_dir() {
             true => inode.id,
             // Relaxed: the entry does not change while the lock of what it names is held.
             false => InodeId(self.task.region.dirent(point.dirent).parent.load(Ordering::Relaxed)),

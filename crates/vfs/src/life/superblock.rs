@@ -422,8 +422,3 @@ fn last_entry(task: &Task<'_>, dir: InodeId, top: InodeId) -> Option<(DirentId, 
         (is_there && is_known).then_some((entry, target))
     })
 }
-
-/// Whether an inode is a directory, for callers that examine mounts.
-pub(crate) fn is_directory(task: &Task<'_>, id: InodeId) -> bool {
-    task.region.inode(id).is_dir()
-}
