@@ -411,11 +411,9 @@ GROUP(map, written_and_given_to_the_kernel)
     close(other);
 }
 
-/* MADV_REMOVE reaches what another process has added to the file since it was mapped. */
-GROUP(map, removed_after_growth)
+/* Another process writes three more pages to a file of one. */
+static void grown_by_another(int fd)
 {
-    int fd = lettered("grows", 1);
-    char *m = map(BOTH, MAP_SHARED, fd, 4);
     pid_t child = fork();
     if (!child) {
         static char page[PAGE];
@@ -425,6 +423,14 @@ GROUP(map, removed_after_growth)
         _exit(0);
     }
     say_wait(child);
+}
+
+/* MADV_REMOVE reaches what another process has added to the file since it was mapped. */
+GROUP(map, removed_after_growth)
+{
+    int fd = lettered("grows", 1);
+    char *m = map(BOTH, MAP_SHARED, fd, 4);
+    grown_by_another(fd);
     T(madvise(m, 4 * PAGE, MADV_REMOVE));
     for (int i = 0; i < 4; i++) {
         char byte = '-';
@@ -440,15 +446,7 @@ GROUP(map, moved_after_growth)
         int fd = lettered("grows", 1);
         char *m = map(BOTH, shared ? MAP_SHARED : MAP_PRIVATE, fd, 4);
         char *to = mmap(NULL, 4 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        pid_t child = fork();
-        if (!child) {
-            static char page[PAGE];
-            memset(page, 'z', PAGE);
-            for (int i = 1; i < 4; i++)
-                pwrite(fd, page, PAGE, i * PAGE);
-            _exit(0);
-        }
-        say_wait(child);
+        grown_by_another(fd);
         T(mremap(m, 4 * PAGE, 4 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
         CHILD say("%c %c", to[0], to[2 * PAGE]);
     }
