@@ -367,7 +367,7 @@ impl Check<'_> {
             let mut way = Vec::new();
             let mut at = *directory;
             while !good.has(at) {
-                // All of earlier ways is good.
+                // Everything on earlier ways is good already.
                 if !seen.insert(at) {
                     self.structure(|| format!("directory {directory} lies below itself"));
                     break;

@@ -324,8 +324,8 @@ GROUP(lock, deadlock_of_many)
     }
 }
 
-/* A lock that a thread gets through a descriptor that another has closed meanwhile is released again, as nothing
- * else would. So are those that the process has got on the file since. */
+/* A lock that a thread gets through a descriptor that another has closed meanwhile is released again, as
+ * nothing else would. So are those that the process has got on the file since. */
 GROUP(lock, closed_while_waiting)
 {
     threads_file = make_open("f", "", O_RDWR);

@@ -322,8 +322,8 @@ GROUP(program, static_by_its_name_only)
         }
 }
 
-/* Executes a file, by its path or by a descriptor, and says what it prints: of scripts, only the name of their
- * interpreter. */
+/* Executes a file, by its path or by a descriptor, and says what it prints: of scripts, only the name of
+ * their interpreter. */
 static void printed_by(const char *path, int by_descriptor)
 {
     char line[600], *arguments[] = { "script", "f", NULL };

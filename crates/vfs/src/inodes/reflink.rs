@@ -3,8 +3,8 @@
 //!
 //! A copy moves no bytes (`share`): both files become members of a common inode ([`super::membership`]), so
 //! readers notice nothing. Whoever is about to change the content of a file calls `before_write` or
-//! `before_cut` first, and whoever is about to map it `lock_unshared`. The file then gets a map of its own, in
-//! which the pages that change are its own (`borrow`), or the content itself if it is the last.
+//! `before_cut` first, and whoever is about to map it `lock_unshared`. The file then gets a map of its own,
+//! in which the pages that change are its own (`borrow`), or the content itself if it is the last.
 //!
 //! Nothing is shared in a region's file. After a power failure its pages are of different ages, and a page
 //! then belongs to the file that all versions of its owner word name ([`crate::content::owner`]).

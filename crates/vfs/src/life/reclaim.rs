@@ -229,8 +229,8 @@ pub fn all(task: &Task) {
     }
 }
 
-/// Makes a change that may run out of space. If it does, frees what nothing names and makes it again. The caller
-/// must hold no inode lock.
+/// Makes a change that may run out of space. If it does, frees what nothing names and makes it again. The
+/// caller must hold no inode lock.
 ///
 /// # Errors
 /// Those of `once`.

@@ -13,8 +13,8 @@ use crate::high::run::own::end_of;
 use crate::low::dispatch::NOT_OURS;
 
 handlers! {
-    /// mprotect(2): a mapping of a descriptor without write access must not become writable, nor one of a file
-    /// in a mount that is `noexec` code.
+    /// mprotect(2): a mapping of a descriptor without write access must not become writable, and one of a
+    /// file in a `noexec` mount must not become executable.
     fn mprotect(task, address: usize, length: usize, protection: usize) {
         protect(task, address, length, protection, &|at, bytes| kernel!(__NR_mprotect, at, bytes, protection))
     }

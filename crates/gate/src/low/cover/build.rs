@@ -1,5 +1,5 @@
-//! Runs the builder of site images for objects that the bundle does not know, and when the gate's own files are
-//! gone.
+//! Runs the builder of site images for objects that the bundle does not know, and when the gate's own files
+//! are gone.
 
 use core::ffi::CStr;
 

@@ -183,8 +183,9 @@ const FILES: &str = "\
 .SH FILES
 .TP
 .IR $XDG_CACHE_HOME/lightpath , \" ~/.cache/lightpath\" , \" /var/cache/lightpath\" \" \" (root), \" /tmp/lightpath-UID\"
-the cache directory, the first that can be used: the gate, and patched images of libraries and programs. It may be removed:
-the next program that is started in a run makes it again. FIFOs and sockets in mounts of runs under way go with it.
+the cache directory, the first that can be used: the gate, and patched images of libraries and programs.
+It may be removed: the next program that is started in a run makes it again.
+FIFOs and sockets in mounts of runs under way go with it.
 .TP
 .IR $XDG_STATE_HOME/lightpath , \" ~/.local/state/lightpath\"
 the sessions of

@@ -62,6 +62,7 @@ impl fmt::Display for Fault {
 
 /// Depth of nested interpreters that the kernel follows (`exec_binprm`).
 const DEEPEST: usize = 5;
+
 /// Checks the program at `path`; the failure says in one line why it cannot be covered.
 pub(crate) fn check(path: &Path, mounts: &[MountPoint]) -> Result<Program, Failure> {
     let mut path = path.to_owned();

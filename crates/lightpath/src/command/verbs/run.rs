@@ -13,9 +13,9 @@ use crate::command::program::caller::check_caller;
 use crate::command::run::claim::Claim;
 
 const AFTER_HELP: &str = "\
-Exit status: that of CMD, or death by the signal that killed CMD, which a shell shows as 128+N; 127 if CMD is not found; 126 if it cannot be run or \
-cannot be covered (setuid, or built for another machine); 2 for a usage error; 1 if the region cannot be \
-used.
+Exit status: that of CMD, or death by the signal that killed CMD, which a shell shows as 128+N; 127 if \
+CMD is not found; 126 if it cannot be run or cannot be covered (setuid, or built for another machine); 2 for \
+a usage error; 1 if the region cannot be used.
 
 Example: lightpath run -- sh -c 'cp -r /usr/include $LIGHTPATH && du -sh $LIGHTPATH'";
 

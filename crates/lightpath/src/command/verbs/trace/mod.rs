@@ -44,8 +44,8 @@ are shown with --host only, and only those that name a file, a descriptor, memor
 result the gate does not learn end in '= ?'. strace shows them all.
 
 No call is lost: a program that makes calls faster than they are printed waits once a quarter of the free \
-memory is full of them. Calls of processes that have filtered their system calls (seccomp) are not shown. Times of -c are \
-those of every 31st call, once a thread has made 64 of a kind.
+memory is full of them. Calls of processes that have filtered their system calls (seccomp) are not shown. \
+Times of -c are those of every 31st call, once a thread has made 64 of a kind.
 
 With -p, processes are stopped for a moment, which takes the rights of ptrace(2), and go on as before when \
 the tracer has gone.
